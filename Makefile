@@ -1,0 +1,82 @@
+PYTHON ?= python3
+# Test processes side by side.
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The stamps carry the content that they were made from, so an install runs again only when that changed.
+content = $(shell cat $(1) 2>/dev/null | cksum | tr ' ' '-')
+DEV_STAMP := $(VENV)/installed-dev-$(call content,requirements.lock pyproject.toml)
+RUNTIME_STAMP := $(VENV)/installed-runtime-$(call content,requirements-runtime.lock pyproject.toml)
+
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALL_PROJECT := $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-header --quiet
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run venv servers test check format docs bench bench-locks torture lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(RUNTIME_STAMP) ## Run the locks example; needs no server and none of the developers' tools
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/locks/run.sh
+
+venv: $(DEV_STAMP) ## Make .venv with everything that development needs
+
+test: venv check servers ## Run every check, then every test, on real servers
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+check: venv ## Check format, lint, types, imports, and that the generated docs are current
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_docs.py --check
+
+format: venv ## Format the code and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: venv ## Write the generated pages of the docs
+	$(BIN)/python tools/generate_docs.py
+
+servers: ## Install the database servers that the tests need (as root, on Debian)
+	$(PYTHON) tools/install_servers.py
+
+bench: venv servers ## Run every benchmark
+	$(BIN)/python -m benchmarks
+
+bench-locks: venv servers ## Run the benchmark of the locks
+	$(BIN)/python -m benchmarks.locks
+
+torture: venv servers ## Run the fault tests with full numbers; takes long
+	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults -n0
+
+lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
+	$(PIP_INSTALL) uv
+	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock
+	$(COMPILE) --upgrade --extra all --group build --constraint requirements.lock \
+		--output-file requirements-runtime.lock
+
+clean: ## Remove .venv and everything that was generated
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME_STAMP): | $(BIN)/python
+	$(PIP_INSTALL) --require-hashes --requirement requirements-runtime.lock
+	$(INSTALL_PROJECT)
+	rm -f $(VENV)/installed-runtime-*
+	touch $@
+
+# This holds all of the runtime's packages in the same versions, so it counts as that install too.
+$(DEV_STAMP): | $(BIN)/python
+	$(PIP_INSTALL) --require-hashes --requirement requirements.lock
+	$(INSTALL_PROJECT)
+	rm -f $(VENV)/installed-dev-* $(VENV)/installed-runtime-*
+	touch $@ $(RUNTIME_STAMP)

@@ -1,0 +1,7 @@
+"""Every benchmark, one after the other."""
+
+from __future__ import annotations
+
+from benchmarks import locks
+
+locks.main([])

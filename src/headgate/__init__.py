@@ -1,0 +1,75 @@
+"""Headgate: the system that every process touching shared data asks first.
+
+import headgate
+
+gate = headgate.connect("sqlite:///headgate.db")
+with gate.locks.held("copy-core", "mysql://db1/core", mode="exclusive", wait=30) as lock:
+    ...  # nobody else reads or writes it now; hand lock.token to what you write to
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headgate.core.errors import (
+        BadValue,
+        ForeignStore,
+        HeadgateError,
+        Invalid,
+        LockLost,
+        LockRefused,
+        Lost,
+        MissingExtra,
+        Refused,
+        SchemaMismatch,
+        StorageGuardFailed,
+        StoreUnavailable,
+        TransitionRefused,
+        Unavailable,
+        UnknownName,
+    )
+    from headgate.core.locks import Lock, Mode
+    from headgate.wiring import Gate, connect
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadValue",
+    "ForeignStore",
+    "Gate",
+    "HeadgateError",
+    "Invalid",
+    "Lock",
+    "LockLost",
+    "LockRefused",
+    "Lost",
+    "MissingExtra",
+    "Mode",
+    "Refused",
+    "SchemaMismatch",
+    "StorageGuardFailed",
+    "StoreUnavailable",
+    "TransitionRefused",
+    "Unavailable",
+    "UnknownName",
+    "__version__",
+    "connect",
+]
+
+
+#: Where the names are that are not errors.
+_HOMES = {"Gate": "wiring", "connect": "wiring", "Lock": "core.locks", "Mode": "core.locks"}
+
+
+def __getattr__(name: str) -> Any:
+    # Importing costs time at start; who only asks for the version does not pay it.
+    if name not in __all__:
+        raise AttributeError(f"module 'headgate' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"headgate.{_HOMES.get(name, 'core.errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

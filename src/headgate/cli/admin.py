@@ -1,0 +1,162 @@
+"""Commands about the whole: status, history, settings, migrate."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.output import ago, aligned, plain, rfc3339, table
+from headgate.cli.session import DURATION, Session, common
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.core.history import Entry
+
+
+class Since(click.ParamType[datetime]):
+    """A moment: a length of time before now, or an ISO 8601 time (UTC unless it says otherwise)."""
+
+    name = "since"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        del param, ctx
+        return "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """The moment, in UTC."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return datetime.now(UTC) - timedelta(seconds=DURATION.convert(value, param, ctx))
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@click.command("status")
+@click.option("--rich", is_flag=True, help="With --json: add every holder and every waiter.")
+@common
+@click.pass_obj
+def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes by name
+    """Show what is locked, what runs and what failed.
+
+    \b
+    Examples:
+      headgate status
+      headgate status --json --rich
+    """
+    with session.gate() as gate:
+        found = gate.status(rich=rich)
+        waiting = 0 if session.as_json else len(gate.locks.waiters())
+    session.answer(found, lambda: _status_text(found, waiting))
+
+
+@click.command("history")
+@click.option("--resource", help="Only what happened to exactly this resource.")
+@click.option("--client", help="Only what this client did.")
+@click.option("--event", help="Only one kind: grant, release, refuse, expire, break, …")
+@click.option("--lock", "lock_id", metavar="ID", help="Only what happened to this lock.")
+@click.option("--since", type=Since(), help="Not before this: 2h (ago), or 2026-11-15T04:50.")
+@click.option("--before", type=int, metavar="N", help="Only entries before this one: the next page.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
+@common
+@click.pass_obj
+def history(session: Session, /, limit: int, **which: Any) -> None:
+    """Show what happened, newest first.
+
+    \b
+    Examples:
+      headgate history --resource mysql://db1/core
+      headgate history --event break --since 7d
+    """
+    with session.gate() as gate:
+        found = list(gate.history(limit=limit + 1, **which))
+    shown = found[:limit]
+    more = shown[-1].id if len(found) > limit else None
+    session.answer({"entries": plain(shown), "next": more}, lambda: _history_text(shown))
+    if more:
+        session.say(f"there is more; go on with: --before {more}")
+
+
+@click.command("settings")
+@common
+@click.pass_obj
+def settings(session: Session) -> None:
+    """Show each setting, its value, and where it came from; passwords are masked.
+
+    A setting is taken from a flag, else its environment variable, else headgate.toml in this folder, in
+    ~/.config/headgate or in /etc/headgate, else it has its default.
+
+    \b
+    Example:
+      HEADGATE_URL=postgresql://db1/headgate headgate settings
+    """
+    found = [
+        {
+            "name": each.known.name,
+            "value": each.shown,
+            "origin": each.origin,
+            "variable": each.known.variable,
+            "meaning": each.known.meaning,
+        }
+        for each in session.settings.all()
+    ]
+    rows = [(each["name"], each["value"], each["origin"], each["variable"]) for each in found]
+    session.answer({"settings": found}, lambda: table(("NAME", "VALUE", "COMES FROM", "VARIABLE"), rows))
+
+
+@click.command("migrate")
+@click.option("--beside", is_flag=True, help="Add Headgate's tables to a database that holds something else.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@common
+@click.pass_obj
+def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT001 - click passes by name
+    """Bring the store's tables to this version; take over the locks of Ensembl's tables.
+
+    \b
+    Examples:
+      headgate migrate --dry-run
+      headgate migrate --url mysql://me@db1/production --beside
+    """
+    from headgate import wiring
+
+    done = wiring.migrate(session.settings["url"], beside=beside, dry_run=dry_run)
+    session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
+
+
+def _status_text(found: dict[str, Any], waiting: int) -> str:
+    rows = [(each["type"].lower(), each["count"], each["id"]) for each in found["locks"]]
+    numbers = [
+        ["locked resources", str(found["lockCount"])],
+        ["locks", str(sum(each["count"] for each in found["locks"]))],
+        ["waiting", str(waiting)],
+        ["running", str(len(found["opsQueue"]))],
+        ["failures", str(len(found["failures"]))],
+    ]
+    return aligned(numbers) + ("\n\n" + table(("MODE", "LOCKS", "RESOURCE"), rows) if rows else "")
+
+
+def _history_text(entries: Sequence[Entry]) -> str:
+    if not entries:
+        return "nothing happened yet, or nothing that you asked for"
+    rows = [
+        (
+            each.id,
+            rfc3339(each.at)[:19] + "Z",
+            ago(each.at),
+            _event(each),
+            each.resource,
+            each.client,
+            each.token,
+            each.reason,
+        )
+        for each in entries
+    ]
+    return table(("N", "AT", "", "EVENT", "RESOURCE", "CLIENT", "TOKEN", "REASON"), rows)
+
+
+def _event(entry: Entry) -> str:
+    return entry.event if entry.count == 1 else f"{entry.event} x {entry.count}"

@@ -1,0 +1,125 @@
+"""What an error becomes: a text that says what to do next, a JSON object, and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from headgate.core.errors import HeadgateError, Invalid, LockRefused, Lost, Refused, StoreUnavailable, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.cli.session import Session
+
+#: Wrong usage, and every request that is wrong as it stands.
+WRONG_USAGE = 2
+#: Interrupted from the keyboard, as shells tell it.
+INTERRUPTED = 130
+#: The reader of our output went away, as shells tell it.
+BROKEN_PIPE = 141
+#: By kind; INTERFACE.md promises them.
+EXIT_CODES: tuple[tuple[type[HeadgateError], int], ...] = (
+    (Refused, 75),
+    (Lost, 76),
+    (Unavailable, 69),
+    (Invalid, WRONG_USAGE),
+)
+#: No more than this many locks are named in the advice.
+MOST_LOCKS = 3
+
+
+def exit_code(error: HeadgateError) -> int:
+    """What the shell is told."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
+
+
+def report(error: HeadgateError, session: Session) -> int:
+    """Tell of an error on stderr, and give the exit code."""
+    if session.as_json:
+        write_json(document(error, session))
+    else:
+        sys.stderr.write(f"headgate: {text(error, session)}\n")
+    return exit_code(error)
+
+
+def complain(session: Session, kind: str, detail: str) -> None:
+    """Tell of a failure that is none of Headgate's own errors."""
+    if session.as_json:
+        write_json({"error": kind, "detail": detail})
+    else:
+        sys.stderr.write(f"headgate: {detail}\n")
+
+
+def write_json(content: dict[str, Any]) -> None:
+    """An error for programs: one JSON object on stderr."""
+    import json
+
+    from headgate.cli.output import plain
+
+    sys.stderr.write(json.dumps(plain(content), ensure_ascii=False) + "\n")
+
+
+def document(error: HeadgateError, session: Session) -> dict[str, Any]:
+    """The error's kind, its text, its data, and what may be done."""
+    data = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    content = {"error": kebab_case(type(error).__name__), "detail": str(error), **data}
+    steps = [command for _why, command in next_steps(error, session)]
+    return {**content, "next": steps} if steps else content
+
+
+def text(error: HeadgateError, session: Session) -> str:
+    """The error for people; the last lines are commands to type."""
+    steps = next_steps(error, session)
+    width = max((len(why) for why, _command in steps), default=0)
+    return "\n".join([str(error), *(f"{why:<{width}}  {command}" for why, command in steps)])
+
+
+def next_steps(error: HeadgateError, session: Session) -> list[tuple[str, str]]:
+    """What the user may do now: why, and the command."""
+    if isinstance(error, StoreUnavailable) and error.request_id:
+        again = _with_option(session.words, "--request-id", error.request_id)
+        return [("To ask again without taking it twice:", again)] if again else []
+    if not isinstance(error, LockRefused):
+        return []
+    again = _with_option(session.words, "--wait", "60")
+    resources = list(dict.fromkeys(blocker.resource for blocker in error.blockers))
+    locks = [blocker.lock_id for blocker in error.blockers if blocker.lock_id]
+    return [
+        *([("To wait for it:", again)] if again else []),
+        *(("To see who has it:", session.command("lock", "list", "--resource", each)) for each in resources),
+        *(
+            ("To take it away:", session.command("lock", "break", each, "--reason", "why"))
+            for each in locks[:MOST_LOCKS]
+        ),
+    ]
+
+
+def kebab_case(name: str) -> str:
+    """LockRefused is lock-refused."""
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
+
+
+def _with_option(words: Sequence[str], option: str, value: str) -> str:
+    """The same command line with an option set; nothing when the command does not take it."""
+    import shlex
+
+    from headgate.settings import mask
+
+    end = words.index("--") if "--" in words else len(words)
+    ours, rest = _without_option(words[:end], option), words[end:]
+    for at in range(len(ours) - 1):
+        if ours[at] == "lock" and ours[at + 1] in ("acquire", "run"):
+            ours[at + 2 : at + 2] = [option, value]
+            return shlex.join(["headgate", *(mask(word) for word in ours), *rest])
+    return ""
+
+
+def _without_option(words: Sequence[str], option: str) -> list[str]:
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if not skip and word != option and not word.startswith(option + "="):
+            kept.append(word)
+        skip = not skip and word == option
+    return kept

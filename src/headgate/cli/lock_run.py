@@ -1,0 +1,169 @@
+"""`headgate lock run`: a command that runs while locks are held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.session import DURATION, Session, common
+from headgate.core.errors import BadValue, LockLost, LockRefused, Unavailable
+
+if TYPE_CHECKING:
+    from headgate.cli.processes import Processes
+    from headgate.service.renewal import Hold
+
+COMMAND = "headgate.command"
+#: The longest time to give locks back after the command has ended; leases end by themselves.
+GOODBYE_SECONDS = 5.0
+
+
+class RunCommand(click.Command):
+    """Everything after the first -- is the command to run, and none of our business."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[COMMAND] = args[end + 1 :]
+        rest = super().parse_args(ctx, args[:end])
+        if not ctx.meta[COMMAND] and not ctx.resilient_parsing:
+            raise click.UsageError("Name the command to run after --", ctx)
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "--", "CMD..."]
+
+
+@click.command("run", cls=RunCommand)
+@click.argument("resources", metavar="RESOURCE[=MODE]...", nargs=-1, required=True)
+@click.option("--client", help="Who asks.  [default: the setting `client`, else user@host]")
+@click.option("--wait", type=DURATION, default=0, help="Queue for up to this long instead of being refused.")
+@click.option("--lease", type=DURATION, default=60, show_default="60s", help="Free them so long after this died.")
+@click.option("--note", default="", help="Why, for people who look at the list.")
+@click.option("--grace", type=DURATION, help="From asking CMD to end to killing it.  [default: 10s, a quarter lease]")
+@click.option("--conflict-exit-code", type=click.IntRange(0, 255), metavar="N", help="Instead of 75 when refused.")
+@common
+@click.pass_context
+def run(context: click.Context, /, resources: Sequence[str], conflict_exit_code: int | None, **how: Any) -> int:
+    """Run CMD while the locks are held, and end it before they can be lost.
+
+    All RESOURCEs are locked, or none. MODE is shared (read) or exclusive (write, the default). CMD is run as it
+    stands, without a shell, in a session of its own; signals are passed on to it. It finds HEADGATE_CLIENT,
+    HEADGATE_LOCKS (JSON: resource, mode, id, token) and, with one RESOURCE, HEADGATE_LOCK_ID and HEADGATE_TOKEN
+    in its environment: hand the token to whatever you write to.
+
+    The exit code is CMD's own (128 + n when signal n ended it); 75 when refused; 76 when a lock was lost, and
+    CMD was ended; 126 or 127 when CMD cannot be run. What CMD leaves running in its process group is ended too;
+    what left that group (a daemon) is out of reach.
+
+    \b
+    Examples:
+      headgate lock run mysql://db1/core -- ./copy.sh
+      headgate lock run --wait 10m mysql://db1/core=shared file:/data/x -- make report
+    """
+    session: Session = context.obj
+    try:
+        return _run(session, parse_wants(resources), context.meta[COMMAND], **how)
+    except LockRefused:
+        if conflict_exit_code is None:
+            raise
+        return conflict_exit_code
+
+
+def parse_wants(words: Sequence[str]) -> dict[str, str]:
+    """RESOURCE or RESOURCE=MODE; what follows the last = is a mode only if it is a mode's name."""
+    from headgate.core.locks import MODE_WORDS
+
+    wants: dict[str, str] = {}
+    for word in words:
+        resource, _, mode = word.rpartition("=")
+        if not resource or mode.lower() not in MODE_WORDS:
+            resource, mode = word, "exclusive"
+        if resource in wants:
+            raise BadValue("resource", resource, "is named twice; name each once, with the stronger mode")
+        wants[resource] = mode
+    return wants
+
+
+def _run(
+    session: Session,
+    wants: Mapping[str, str],
+    command: Sequence[str],
+    *,
+    client: str | None,
+    lease: float,
+    grace: float | None,
+    **how: Any,
+) -> int:
+    from headgate.cli.running import Following, Limits
+    from headgate.service.locks import check_lease
+
+    check_lease(lease)
+    limits = Limits.of(lease, grace)
+    code: int | None = None
+    with _processes(session, command) as processes, session.gate() as gate:
+        following = Following(processes, limits)
+        held = gate.locks.held_all(
+            session.client(client), wants, lease=lease, on_lost=following.look, margin=limits.margin, **how
+        )
+        try:
+            with held as holds:
+                code = following.until_end(holds, environment(holds))
+                _leave_soon(session, following.lost, code)
+        except LockLost as lost:
+            raise _explained(lost, following.lost, code) from None
+        except Unavailable as error:
+            if code is None:
+                raise
+            session.say(f"headgate: {error}; the locks end by themselves within {lease:g} s")
+        if following.left_something:
+            session.say("headgate: ended what the command left running")
+    return code
+
+
+def environment(holds: Sequence[Hold]) -> dict[str, str]:
+    """What the command is told: who, and each lock; with one lock also its id and token by themselves."""
+    locks = [{"resource": each.resource, "mode": each.mode, "id": each.id, "token": each.token} for each in holds]
+    told = {"HEADGATE_CLIENT": holds[0].client, "HEADGATE_LOCKS": json.dumps(locks, ensure_ascii=False)}
+    # Empty rather than absent with several: a lock run around this one has left its own there.
+    only = locks[0] if len(locks) == 1 else {"id": "", "token": ""}
+    return {**told, "HEADGATE_LOCK_ID": str(only["id"]), "HEADGATE_TOKEN": str(only["token"])}
+
+
+def _processes(session: Session, command: Sequence[str]) -> Processes:
+    from headgate.cli.failures import complain
+    from headgate.cli.processes import CannotRun, Processes
+
+    try:
+        return Processes(command)
+    except CannotRun as error:
+        complain(session, "cannot-run", str(error))
+        raise click.exceptions.Exit(error.exit_code) from None
+
+
+def _explained(lost: LockLost, ended_for: LockLost | None, code: int | None) -> LockLost:
+    """The loss, and what it means for the command's work."""
+    if ended_for is not None:
+        return LockLost(ended_for.lock_id, ended_for.token, f"{ended_for.why}; the command was ended")
+    return LockLost(
+        lost.lock_id,
+        lost.token,
+        f"{lost.why}; the command had ended by itself (exit code {code}), but its work may have overlapped "
+        "with somebody else's",
+    )
+
+
+def _leave_soon(session: Session, lost: LockLost | None, code: int) -> None:
+    """The command has ended: a store that does not answer keeps nobody waiting for long."""
+    import os
+    import threading
+
+    from headgate.cli.failures import report
+
+    def leave() -> None:
+        os._exit(report(_explained(lost, lost, code), session) if lost else code)
+
+    timer = threading.Timer(GOODBYE_SECONDS, leave)
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,114 @@
+"""How answers look: JSON for programs, tables and plain words for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headgate.core.locks import Lock
+
+#: From which on a time is told in the next greater unit.
+UNITS = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
+#: Colours beside words that say the same.
+STYLES = {"exclusive": "yellow", "shared": "green", "waits": "magenta", "break": "red", "expire": "red"}
+
+
+def to_json(document: object) -> str:
+    """One JSON document: spread out for a terminal, else one line."""
+    return json.dumps(plain(document), ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types; times in RFC 3339, UTC."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def rfc3339(moment: datetime) -> str:
+    """2026-11-15T04:50:00.123456Z"""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def lock_document(lock: Lock) -> dict[str, Any]:
+    """A lock for programs. The request's id is left out: it is the holder's own."""
+    document: dict[str, Any] = plain(lock)
+    del document["request_id"]
+    ends = None if lock.expires_in is None else datetime.now(UTC) + timedelta(seconds=lock.expires_in)
+    return {**document, "expires_at": plain(ends)}
+
+
+def span(seconds: float) -> str:
+    """A length of time for people: 45 s, 3 min, 5 h, 2 d."""
+    for least, size, unit in UNITS:
+        if seconds >= least:
+            return f"{seconds / size:.0f} {unit}"
+    return "0 s"
+
+
+def ago(moment: datetime) -> str:
+    """How long ago, for people. Two clocks that differ a little give 0 s."""
+    return f"{span(max((datetime.now(UTC) - moment).total_seconds(), 0))} ago"
+
+
+def lease_words(expires_in: float | None) -> str:
+    """When a lock goes by itself."""
+    return "persistent" if expires_in is None else f"ends in {span(max(expires_in, 0))}"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows as a table: fitted to the terminal, or plain aligned columns when nobody looks."""
+    texts = [[str(cell) for cell in row] for row in rows]
+    return _rich_table(headings, texts) if sys.stdout.isatty() else aligned([headings, *texts])
+
+
+def pairs(values: Mapping[str, object]) -> str:
+    """Names and values, one a line."""
+    return aligned([[f"{name}:", "-" if value in (None, "") else str(value)] for name, value in values.items()])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns side by side, two blanks between them, nothing cut off."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def painted(word: str, *, to_stderr: bool = False) -> str:
+    """A word in its colour, where a terminal shows it and nobody objects."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return word
+    import click
+
+    return click.style(word, fg=STYLES.get(word), bold=True)
+
+
+def _rich_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(*headings, box=None, pad_edge=False, header_style="bold")
+    for column in grid.columns:
+        column.overflow = "fold"
+    for row in rows:
+        grid.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    # Written into a buffer first: a table is printed whole, or not at all.
+    buffer = StringIO()
+    Console(file=buffer, width=Console().width, force_terminal=True).print(grid)
+    return buffer.getvalue().rstrip("\n")

@@ -1,0 +1,181 @@
+"""The two processes beside `lock run`: the command, and a guardian that ends it when we no longer can.
+
+Both are forked before there are threads and connections, so that nothing half-done is inherited. The command waits
+for its word to start in a session and process group of its own. The guardian sleeps until the moment that it was
+told last, and kills the group when that moment passes (we were stopped) or when the pipe to us closes (we were
+killed). On Linux the kernel kills the command too when we die, should the guardian be gone. Out of reach of both:
+processes that left the group, and set-user-id programs, which the kernel lets alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn, Self
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+#: Of Linux's prctl.
+SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36
+MOMENT = struct.Struct("d")
+
+
+class CannotRun(Exception):
+    """There is no such command, or it cannot be executed."""
+
+    def __init__(self, command: str, why: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(f"{command}: {why}")
+
+
+class Processes:
+    """The command, waiting for its start, and its guardian."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        check_command(command[0])
+        parent = os.getpid()
+        start, self._start = os.pipe()
+        moments, self._moments = os.pipe()
+        #: The command's process; also the number of its session and group.
+        self.group = os.fork()
+        if self.group == 0:
+            os.close(self._start)
+            _become(command, start, parent)
+        self._guardian = os.fork()
+        if self._guardian == 0:
+            os.close(self._start)
+            os.close(self._moments)
+            _guard(moments, self.group)
+        os.close(start)
+        os.close(moments)
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Let the command run, with these variables beside our own."""
+        adopt_orphans()
+        with suppress(BrokenPipeError), os.fdopen(self._start, "wb") as pipe:  # It may have been killed already.
+            pipe.write(json.dumps(environment).encode())
+        self._start = -1
+
+    def send(self, number: int) -> None:
+        """Send a signal to the command and everything that it started in its group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.group, number)
+
+    def kill_at(self, moment: float) -> None:
+        """The guardian is to kill the group at this moment of time.monotonic(), unless it hears a later one."""
+        with suppress(BrokenPipeError):
+            os.write(self._moments, MOMENT.pack(moment))
+
+    def reap(self) -> int | None:
+        """Bury what has ended in the group. Gives the command's own wait status, once, when that has."""
+        status = None
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-self.group, os.WNOHANG))[0]:
+                status = ended[1] if ended[0] == self.group else status
+        return status
+
+    def alive(self) -> bool:
+        """Whether anything in the group still runs."""
+        try:
+            os.killpg(self.group, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The guardian goes first: the group's number may belong to somebody else as soon as the group is gone."""
+        os.kill(self._guardian, signal.SIGKILL)
+        os.waitpid(self._guardian, 0)
+        os.close(self._moments)
+        if self._start >= 0:  # It was never let go: it sees that, and ends.
+            os.close(self._start)
+            os.waitpid(self.group, 0)
+
+
+def check_command(name: str) -> None:
+    """Say at once that a command cannot be run, before anybody waits for a lock."""
+    places = [""] if "/" in name else os.get_exec_path()
+    found = [path for place in places if name and (path := Path(place, name)).exists()]
+    if not found:
+        raise CannotRun(name, "there is no such command", NOT_FOUND)
+    if not any(path.is_file() and os.access(path, os.X_OK) for path in found):
+        raise CannotRun(name, "it cannot be executed", NOT_EXECUTABLE)
+
+
+def adopt_orphans() -> None:
+    """Have what the command leaves behind handed to us, so that its end is seen. Linux only."""
+    _prctl(SET_CHILD_SUBREAPER, 1)
+
+
+def _become(command: Sequence[str], start: int, parent: int) -> NoReturn:
+    """Wait for the word to start, then be the command."""
+    try:
+        os.setsid()
+        _prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        with os.fdopen(start, "rb") as pipe:
+            word = pipe.read()
+        if not word or os.getppid() != parent:
+            os._exit(0)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; the command should not.
+            signal.signal(number, signal.SIG_DFL)
+        os.execvpe(command[0], list(command), {**os.environ, **json.loads(word)})  # noqa: S606 - no shell, on purpose
+    except FileNotFoundError:
+        _complain(f"{command[0]}: there is no such command", NOT_FOUND)
+    except OSError as error:
+        _complain(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE)
+    finally:
+        os._exit(NOT_EXECUTABLE)
+
+
+def _complain(text: str, code: int) -> NoReturn:
+    os.write(2, f"headgate: {text}\n".encode(errors="backslashreplace"))
+    os._exit(code)
+
+
+def _guard(moments: int, group: int) -> NoReturn:
+    """Be the guardian."""
+    try:
+        os.setsid()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        _sleep_until_needed(moments)
+        os.killpg(group, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
+def _sleep_until_needed(moments: int) -> None:
+    moment: float | None = None
+    while moment is None or moment > time.monotonic():
+        left = None if moment is None else moment - time.monotonic()
+        if select.select([moments], [], [], left if left is None else max(left, 0))[0]:
+            heard = os.read(moments, 512 * MOMENT.size)
+            if not heard:
+                return
+            (moment,) = MOMENT.unpack(heard[-MOMENT.size :])
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform != "linux":
+        return
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):  # A second line of defence: without it the first one stands.
+        return

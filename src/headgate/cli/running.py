@@ -1,0 +1,148 @@
+"""Follows a command while locks are held: passes signals on, and ends it in time when a lock is lost."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from headgate.cli.processes import Processes
+from headgate.core.errors import BadValue, LockLost
+from headgate.service.renewal import Hold
+
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+#: The longest time that a command is given to end by itself, unless somebody says otherwise.
+GRACE_SECONDS = 10.0
+#: The longest time before a lease's end at which a command is dead for certain.
+RESERVE_SECONDS = 1.0
+#: Pauses between two looks: at the locks, and at a group that is ending.
+LOOK_SECONDS, ENDING_SECONDS = 1.0, 0.02
+#: What cannot even be killed within this time (a dead network file system) is not waited for.
+KILL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long things take around a lease's end: asked to end, `grace`, killed, `reserve`, lease over."""
+
+    lease: float
+    grace: float
+    reserve: float
+
+    @classmethod
+    def of(cls, lease: float, grace: float | None) -> Limits:
+        """The limits for a lease; a grace that leaves no time for work is refused."""
+        if grace is not None and not 0 <= grace <= lease / 2:
+            raise BadValue("grace", grace, f"is not from 0 to half of the lease ({lease / 2:g} s)")
+        wanted = min(GRACE_SECONDS, lease / 4) if grace is None else grace
+        return cls(lease, wanted, min(RESERVE_SECONDS, lease / 10))
+
+    @property
+    def margin(self) -> float:
+        """How long before the lease's end the command is asked to end."""
+        return self.grace + self.reserve
+
+
+class Following:
+    """One command, from its start to the end of everything in its group."""
+
+    def __init__(self, processes: Processes, limits: Limits) -> None:
+        self._processes = processes
+        self._limits = limits
+        self._alarm, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._status: int | None = None
+        self._kill_at = math.inf
+        #: Why the command was ended by us, if it was.
+        self.lost: LockLost | None = None
+        #: Whether the command left something running that had to be ended.
+        self.left_something = False
+
+    def look(self, _lost: LockLost | None = None) -> None:
+        """Look at the locks now. May be called from any thread."""
+        with suppress(BlockingIOError):
+            os.write(self._ring, b"!")
+
+    def until_end(self, holds: Sequence[Hold], environment: Mapping[str, str]) -> int:
+        """Start the command, and follow it to its end. Gives its exit code as shells tell it."""
+        with self._signals(holds):
+            self._processes.start(environment)
+            while not self._over():
+                self._look_at_locks(holds)
+                if time.monotonic() >= self._kill_at:
+                    self._processes.send(signal.SIGKILL)
+                self._sleep()
+        code = os.waitstatus_to_exitcode(self._status or 0)
+        return code if code >= 0 else 128 - code
+
+    def _over(self) -> bool:
+        status = self._processes.reap()
+        self._status = self._status if status is None else status
+        if self._status is None:
+            return False
+        if not self._processes.alive():
+            return True
+        if self._kill_at == math.inf:
+            self.left_something = True
+            self._end_by(time.monotonic() + self._limits.grace)
+        return time.monotonic() > self._kill_at + KILL_SECONDS
+
+    def _look_at_locks(self, holds: Sequence[Hold]) -> None:
+        last_moment = min(hold.deadline or math.inf for hold in holds) - self._limits.reserve
+        if self.lost is None:
+            self.lost = next((hold.lost for hold in holds if hold.lost), None)
+            if self.lost is not None:
+                self._end_by(min(time.monotonic() + self._limits.grace, last_moment))
+        # Half of the reserve is the guardian's: it acts only when we did not.
+        self._processes.kill_at(min(last_moment, self._kill_at) + self._limits.reserve / 2)
+
+    def _end_by(self, moment: float) -> None:
+        """Ask the group to end now; it is killed at that moment."""
+        self._kill_at = min(moment, self._kill_at)
+        self._processes.send(signal.SIGTERM)
+        self._processes.send(signal.SIGCONT)  # What is stopped could not obey.
+
+    def _sleep(self) -> None:
+        ending = self._kill_at < math.inf
+        pause = ENDING_SECONDS if ending else min(LOOK_SECONDS, self._limits.lease / 8)
+        if select.select([self._alarm], [], [], pause)[0]:
+            with suppress(BlockingIOError):
+                os.read(self._alarm, 4096)
+
+    @contextmanager
+    def _signals(self, holds: Sequence[Hold]) -> Iterator[None]:
+        """Pass signals on, but those that somebody chose to ignore (nohup); wake up when a process ends."""
+
+        def forward(number: int, _frame: FrameType | None) -> None:
+            self._processes.send(number)
+
+        def suspend(_number: int, _frame: FrameType | None) -> None:
+            self._suspend(holds)
+
+        wanted: dict[int, Any] = dict.fromkeys(FORWARDED, forward)
+        wanted |= {signal.SIGTSTP: suspend, signal.SIGCHLD: lambda _number, _frame: None}
+        before = {number: signal.getsignal(number) for number in wanted}
+        old_ring = signal.set_wakeup_fd(self._ring, warn_on_full_buffer=False)
+        try:
+            for number, handler in wanted.items():
+                if before[number] is not signal.SIG_IGN or number == signal.SIGCHLD:
+                    signal.signal(number, handler)
+            yield
+        finally:
+            signal.set_wakeup_fd(old_ring)
+            for number, old in before.items():
+                signal.signal(number, old)
+
+    def _suspend(self, holds: Sequence[Hold]) -> None:
+        """Ctrl-Z: the command stops before we do, and goes on only if the locks are still ours then."""
+        self._processes.send(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._look_at_locks(holds)
+        if self.lost is None:
+            self._processes.send(signal.SIGCONT)

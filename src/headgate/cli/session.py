@@ -1,0 +1,151 @@
+"""What every command is given: its settings, the gate, and how it speaks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from headgate.settings import Settings
+    from headgate.wiring import Gate
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class Session:
+    """One run of the command."""
+
+    #: The words of the command line, without the program's name.
+    words: list[str] = field(default_factory=list)
+    #: The store, if it was named by a flag.
+    url: str | None = None
+    #: Where locks are kept, if it was named by a flag.
+    coordination_url: str | None = None
+    #: Answer with one JSON document.
+    as_json: bool = False
+    #: How much to log: 0 is nothing.
+    verbose: int = 0
+    #: No talk on stderr but errors.
+    quiet: bool = False
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings of this run."""
+        from headgate.settings import load
+
+        return load({"url": self.url, "coordination_url": self.coordination_url})
+
+    @contextmanager
+    def gate(self) -> Iterator[Gate]:
+        """Everything that may be asked, on the store that the settings name."""
+        from headgate.wiring import Gate
+
+        self._log_to_stderr()
+        with Gate(self.settings) as gate:
+            yield gate
+
+    def client(self, given: str | None = None) -> str:
+        """Who asks: the flag, the setting, or the user on this machine."""
+        from headgate.settings import default_client
+
+        return given if given is not None else self.settings["client"] or default_client()
+
+    def answer(self, document: object, text: Callable[[], str]) -> None:
+        """Write the command's result, for programs or for people."""
+        from headgate.cli.output import to_json
+
+        sys.stdout.write((to_json(document) if self.as_json else text()) + "\n")
+        sys.stdout.flush()
+
+    def say(self, text: str) -> None:
+        """Talk to the person who runs this. Programs, and who asked for quiet, are spared."""
+        if not self.quiet and not self.as_json:
+            sys.stderr.write(text + "\n")
+
+    def command(self, *words: str) -> str:
+        """A command that this one's user may type next, on the same store."""
+        import shlex
+
+        return shlex.join(["headgate", *self._store_flags(), *words])
+
+    def _store_flags(self) -> list[str]:
+        from headgate.settings import mask
+
+        given = {"--url": self.url, "--coordination-url": self.coordination_url}
+        # A URL with a password is not repeated: what is shown here ends up in logs.
+        return [word for flag, url in given.items() if url and mask(url) == url for word in (flag, url)]
+
+    def _log_to_stderr(self) -> None:
+        if not self.verbose:
+            return
+        import logging
+
+        from headgate.telemetry import JsonLines, logger
+
+        handler = logging.StreamHandler()
+        handler.setFormatter(JsonLines())
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO if self.verbose == 1 else logging.DEBUG)
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value and parameter.name:
+        setattr(context.ensure_object(Session), parameter.name, value)
+
+
+def _common(*names: str, hidden: bool, **settings: Any) -> Callable[[F], F]:
+    return click.option(*names, expose_value=False, callback=_keep, hidden=hidden, **settings)
+
+
+def common(function: F) -> F:
+    """The options that every command takes; the rarer ones are shown in `headgate --help` only."""
+    return _add_common(function, hidden=True)
+
+
+def global_options(function: F) -> F:
+    """The same options, before the command's name and all shown."""
+    return _add_common(function, hidden=False)
+
+
+def _add_common(function: F, *, hidden: bool) -> F:
+    options = (
+        _common("--json", "as_json", hidden=False, is_flag=True, help="Answer with one JSON document."),
+        _common("--url", hidden=False, metavar="URL", help="The store to use; see: headgate settings."),
+        _common("--coordination-url", hidden=hidden, metavar="URL", help="Where locks are kept, if not there."),
+        _common("-v", "--verbose", hidden=hidden, count=True, help="Log to stderr, one JSON object a line."),
+        _common("-q", "--quiet", hidden=hidden, is_flag=True, help="Say nothing on stderr but errors."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+class Duration(click.ParamType[float]):
+    """A length of time: 30, 30s, 10m, 2h, 1d. Gives seconds."""
+
+    name = "duration"
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # noqa: RUF012 - click's types are shared constants
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        del param, ctx
+        return "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds; whether the number makes sense there is for the service to say."""
+        if isinstance(value, int | float):
+            return float(value)
+        number, unit = (value[:-1], value[-1]) if value[-1:] in self.units else (value, "s")
+        digits = number.removeprefix("-").replace(".", "", 1)
+        if not (digits.isascii() and digits.isdigit()):
+            self.fail(f"{value!r} is no length of time; write 30, 30s, 10m, 2h or 1d", param, ctx)
+        return float(number) * self.units[unit]
+
+
+DURATION = Duration()

@@ -1,0 +1,154 @@
+"""The tree of commands: each part is loaded when it is asked for, and every end has its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from headgate import __version__
+from headgate.cli.failures import BROKEN_PIPE, INTERRUPTED, report, write_json
+from headgate.cli.session import Session, global_options
+from headgate.core.errors import HeadgateError
+
+#: Name, where it is, and the sentence that the list shows.
+COMMANDS = {
+    "lock": ("headgate.cli.locks", "lock", "Take, renew, give back, list and break locks; run commands under them."),
+    "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
+    "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
+    "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),
+    "migrate": ("headgate.cli.admin", "migrate", "Make or update the store's tables; take over another program's."),
+}
+
+
+class Ended(BaseException):
+    """A signal asked us to end: what is under way is undone first."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(number)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, name, _sentence = COMMANDS[cmd_name]
+        found = getattr(import_module(module), name)
+        return found if isinstance(found, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's own, but the names to suggest are those that could be loaded."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without loading one."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence) for name, (_module, _name, sentence) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")
+@global_options
+def root() -> None:
+    """Ask before you touch shared data: may I read this, may I write this?
+
+    \b
+    A quick look at locks:
+      headgate lock run mysql://db1/core -- ./copy.sh      run it while nobody else has the database
+      headgate lock acquire file:/data/x --mode shared     read; others may read too
+      headgate lock list                                   who has what, and who waits
+      headgate lock release ID --token N                   give it back
+
+    Answers are written to stdout, talk and errors to stderr.
+
+    \b
+    Exit codes:
+      0   done
+      2   wrong usage
+      69  the store cannot be reached
+      75  refused: somebody else has it, try later
+      76  lost: the lease is over, or the token is an old one
+    """
+
+
+def run(words: list[str]) -> int:
+    """Run the command, and turn every end into an exit code."""
+    session = Session(words)
+    _end_in_order()
+    _write_anything()
+    try:
+        return _answer(session)
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except Ended as end:
+        return 128 + end.number
+    except BrokenPipeError:
+        # What is still in the buffer goes nowhere, instead of failing once more as Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _answer(session: Session) -> int:
+    try:
+        return _invoke(session)
+    except HeadgateError as error:
+        return report(error, session)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        return _complain(error, session)
+
+
+def _invoke(session: Session) -> int:
+    if "_HEADGATE_COMPLETE" in os.environ:
+        root.main(prog_name="headgate")
+    with root.make_context("headgate", list(session.words), obj=session) as context:
+        result: Any = root.invoke(context)
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _complain(error: click.ClickException, session: Session) -> int:
+    own_words = session.words[: session.words.index("--")] if "--" in session.words else session.words
+    if "--json" in own_words:
+        write_json({"error": "wrong-usage", "detail": error.format_message()})
+    else:
+        error.show()
+    return error.exit_code
+
+
+def _end_in_order() -> None:
+    """Let SIGTERM and SIGHUP undo what is under way, unless somebody chose to ignore them (nohup)."""
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        raise Ended(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+
+
+def _write_anything() -> None:
+    """A name that the terminal cannot show is shown escaped, not refused."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure:
+            reconfigure(errors="backslashreplace")

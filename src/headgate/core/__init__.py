@@ -1,0 +1,1 @@
+"""What is true: tables and pure decisions. No input or output, no clock, no randomness."""

@@ -1,0 +1,185 @@
+"""Ensembl's resource locks (seed 002): what its rows become here, decided without touching a database."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from headgate.core.errors import BadValue
+from headgate.core.locks import COMPATIBLE, Mode, parse_mode
+from headgate.core.names import NAME_LENGTH, RESOURCE_LENGTH
+
+#: The original's tables, each with the columns by which it is recognised.
+COLUMNS: Mapping[str, frozenset[str]] = {
+    "client": frozenset({"client_id", "name"}),
+    "resource": frozenset({"resource_id", "uri"}),
+    "resource_lock": frozenset({"resource_lock_id", "lock_type", "created", "client_id", "resource_id"}),
+}
+#: The original's words for the modes.
+LOCK_TYPES: Mapping[Mode, str] = {Mode.SHARED: "read", Mode.EXCLUSIVE: "write"}
+#: What the history says of each lock that was taken over.
+REASON = "taken over from resource_lock"
+#: Who holds a lock whose client is gone: it kept others out there, so it does here.
+UNKNOWN_CLIENT = "unknown"
+_REQUEST = "resource_lock "
+#: The original numbered its rows from 1 in a 32-bit column; ours start above, and fit into a JSON number.
+_LOWEST, _BEYOND = 2**31, 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class OldLock:
+    """A row of resource_lock, its client and resource already looked up."""
+
+    #: Its resource_lock_id.
+    id: int
+    #: The client's name; None: the row names none that is there (the original let a holder be deleted).
+    client: str | None
+    #: The resource's URI; None: the row names none that is there.
+    resource: str | None
+    #: read or write.
+    lock_type: str
+    #: When it was taken, in UTC; None: the value is no time.
+    created: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """Everything that the original's tables hold."""
+
+    clients: tuple[str, ...]
+    resources: tuple[str, ...]
+    locks: tuple[OldLock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A lock as it will be here."""
+
+    #: The row that it comes from.
+    row: OldLock
+    client: str
+    resource: str
+    mode: Mode
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a takeover does: the same for a dry run."""
+
+    clients: list[str] = field(default_factory=list)
+    resources: list[str] = field(default_factory=list)
+    locks: list[Taken] = field(default_factory=list)
+    #: Every row that is left out or changed, for people.
+    lines: list[str] = field(default_factory=list)
+
+
+def plan_takeover(original: Original, held: Mapping[str, Sequence[tuple[Mode, str]]]) -> Plan:
+    """What becomes of the original's rows, given what is held here already: (mode, client) by resource.
+
+    On each resource the oldest lock stays, with every later one that agrees with what stays.
+    """
+    plan = Plan()
+    plan.clients = _renamed(plan, "client", original.clients)
+    plan.resources = _renamed(plan, "resource", original.resources)
+    present = {uri: list(here) for uri, here in held.items()}
+    for row in sorted(original.locks, key=_age):
+        taken = _read(row)
+        why = taken if isinstance(taken, str) else _conflict(taken, present.get(taken.resource, ()))
+        if why or isinstance(taken, str):
+            plan.lines.append(f"left out {_shown(row)}: {why}")
+            continue
+        plan.locks.append(taken)
+        present.setdefault(taken.resource, []).append((taken.mode, taken.client))
+        plan.lines += _guesses(row)
+    if any(lock.row.client is None for lock in plan.locks) and UNKNOWN_CLIENT not in plan.clients:
+        plan.clients.append(UNKNOWN_CLIENT)
+    return plan
+
+
+def request_id(row: OldLock) -> str:
+    """The request that a lock taken over counts as granted to; it keeps the original's number."""
+    return f"{_REQUEST}{row.id}"
+
+
+def lock_number(lock_id: str, request: str) -> int:
+    """The number that the original's programs know a lock by: of the row taken over, or one of its own."""
+    digits = request.removeprefix(_REQUEST)
+    if digits != request and digits.isascii() and digits.isdigit() and int(digits) < _LOWEST:
+        return int(digits)
+    return number("lock", lock_id)
+
+
+def number(kind: str, name: str) -> int:
+    """A number for something that has only a name here: always the same, and none that the original gave."""
+    digest = hashlib.sha256(f"{kind} {name}".encode()).digest()
+    return _LOWEST + int.from_bytes(digest[:8]) % (_BEYOND - _LOWEST)
+
+
+def client_name(name: str) -> str:
+    """A client's name as our rules allow it: '_' for '/' and for what cannot be printed."""
+    return _usable(name.replace("/", "_"), NAME_LENGTH)
+
+
+def resource_name(uri: str) -> str:
+    """A resource's URI as our rules allow it: '_' for what cannot be printed."""
+    return _usable(uri, RESOURCE_LENGTH)
+
+
+def _renamed(plan: Plan, what: str, names: Iterable[str]) -> list[str]:
+    rule = client_name if what == "client" else resource_name
+    usable: dict[str, str] = {}
+    for name in names:
+        new = rule(name)
+        if new != name:
+            plan.lines.append(f"{what} {name!r} is {new!r} here, since its name breaks our rules")
+        if new in usable:
+            plan.lines.append(f"{what}s {usable[new]!r} and {name!r} are one here")
+        usable.setdefault(new, name)
+    return list(usable)
+
+
+def _usable(text: str, most: int) -> str:
+    printable = "".join(letter if letter.isprintable() else "_" for letter in text)[:most]
+    return printable if printable.strip() else "_"
+
+
+def _age(row: OldLock) -> tuple[bool, float, int]:
+    """Oldest first; a row without a time is the youngest."""
+    return row.created is None, row.created.timestamp() if row.created else 0.0, row.id
+
+
+def _read(row: OldLock) -> Taken | str:
+    """The lock, or why there is none to read."""
+    if row.resource is None:
+        return "it names no resource that there is"
+    try:
+        mode = parse_mode(row.lock_type)
+    except BadValue:
+        return "its type is neither read nor write"
+    client = UNKNOWN_CLIENT if row.client is None else client_name(row.client)
+    return Taken(row, client, resource_name(row.resource), mode)
+
+
+def _conflict(taken: Taken, here: Iterable[tuple[Mode, str]]) -> str:
+    """Why it cannot be held beside what is held; empty: it can."""
+    for mode, client in here:
+        if not COMPATIBLE[taken.mode, mode]:
+            return f"{client} holds {taken.resource} {mode}, and that lock stays"
+    return ""
+
+
+def _guesses(row: OldLock) -> list[str]:
+    """What was put in where the row itself does not say."""
+    lines = []
+    if row.client is None:
+        lines.append(f"{_shown(row)} names no client that there is; it is held by {UNKNOWN_CLIENT!r} here")
+    if row.created is None:
+        lines.append(f"{_shown(row)} has no time that can be read; it counts from now on")
+    return lines
+
+
+def _shown(row: OldLock) -> str:
+    since = f" since {row.created:%Y-%m-%d %H:%M:%S} UTC" if row.created else ""
+    return f"resource_lock {row.id} ({row.lock_type} on {row.resource} by {row.client or UNKNOWN_CLIENT}{since})"

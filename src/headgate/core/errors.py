@@ -1,0 +1,156 @@
+"""The error tree. Each error carries its data as attributes, and its text says what to do.
+
+HeadgateError
+├── Refused                 a rule says no; the same request may pass later
+│   ├── LockRefused             somebody holds the resource, or stands before you in its queue
+│   └── TransitionRefused       the table has no such move from the present state
+├── Lost                    somebody else was first, or it is no longer yours; never retry
+│   └── LockLost                released, expired, broken, or the token is stale
+├── Unavailable             cannot be reached now; nothing is known about the answer
+│   ├── StoreUnavailable        the database or ensemble does not answer
+│   └── StorageGuardFailed      a guard could not put its own lock under ours
+└── Invalid                 the request itself is wrong; nothing was written
+    ├── BadValue                a name, mode, number or URL that cannot be used
+    ├── UnknownName             nothing of that name is here
+    ├── ForeignStore            a database that is not Headgate's, or a lock id of another store
+    ├── SchemaMismatch          a store of an older or newer Headgate
+    └── MissingExtra            a library for this kind of store is not installed
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.core.locks import Blocker, Request
+
+
+class HeadgateError(Exception):
+    """Everything that Headgate raises on purpose."""
+
+
+class Refused(HeadgateError):
+    """A rule says no. Try again later."""
+
+
+class Lost(HeadgateError):
+    """It is not yours (any more)."""
+
+
+class Unavailable(HeadgateError):
+    """Something that is needed does not answer."""
+
+
+class Invalid(HeadgateError):
+    """The request is wrong as it stands."""
+
+
+class LockRefused(Refused):
+    """Somebody holds the resource in a mode that does not agree, or waits for it already."""
+
+    def __init__(self, request: Request, blockers: Sequence[Blocker], cycle: Sequence[str] = ()) -> None:
+        #: What was asked.
+        self.request = request
+        #: Every lock, waiter or guard that stands in the way, in the order of the resources.
+        self.blockers = tuple(blockers)
+        #: Clients that wait for each other in a ring, if this request closed one.
+        self.cycle = tuple(cycle)
+        super().__init__(_refusal_text(request, self.blockers, self.cycle))
+
+
+class TransitionRefused(Refused):
+    """The table has no row for this event in this state."""
+
+    def __init__(self, machine: str, state: str, event: str, allowed: Sequence[str]) -> None:
+        self.machine = machine
+        self.state = state
+        self.event = event
+        #: The events that the table allows in this state.
+        self.allowed = tuple(allowed)
+        listed = ", ".join(self.allowed) or "none"
+        super().__init__(f"{machine} is {state}: {event} is not possible. Possible from here: {listed}")
+
+
+class LockLost(Lost):
+    """The lock is gone, or the token is an old one."""
+
+    def __init__(self, lock_id: str, token: int | None, why: str) -> None:
+        self.lock_id = lock_id
+        self.token = token
+        self.why = why
+        shown = "" if token is None else f" (token {token})"
+        super().__init__(f"lock {lock_id}{shown} is not yours: {why}")
+
+
+class StoreUnavailable(Unavailable):
+    """The store does not answer. Whether the last request took effect is not known.
+
+    Repeating an acquire with the same `request_id` gives the same grant, so that nothing is taken twice.
+    """
+
+    def __init__(self, store: str, why: str, request_id: str | None = None) -> None:
+        self.store = store
+        self.why = why
+        self.request_id = request_id
+        super().__init__(f"{store} does not answer: {why}. Try again when it is back")
+
+
+class StorageGuardFailed(Unavailable):
+    """A storage guard broke (it did not say busy). What had been taken was given back."""
+
+    def __init__(self, resource: str, why: str) -> None:
+        self.resource = resource
+        self.why = why
+        super().__init__(f"the storage guard of {resource} failed: {why}")
+
+
+class BadValue(Invalid):
+    """A value that cannot be used, with the reason."""
+
+    def __init__(self, what: str, value: object, why: str) -> None:
+        #: Which argument: "client", "resource", "mode", "wait", …
+        self.what = what
+        self.value = value
+        self.why = why
+        super().__init__(f"{what} {_shown(value)} {why}")
+
+
+class UnknownName(Invalid):
+    """Nothing of that name is here."""
+
+    def __init__(self, what: str, name: str, hint: str = "") -> None:
+        self.what = what
+        self.name = name
+        super().__init__(f"there is no {what} {_shown(name)}" + (f". {hint}" if hint else ""))
+
+
+class ForeignStore(Invalid):
+    """It belongs to another program, or to another store of ours."""
+
+
+class SchemaMismatch(Invalid):
+    """The store was made by an older or newer Headgate."""
+
+
+class MissingExtra(Invalid):
+    """A library that this store needs is not installed."""
+
+    def __init__(self, extra: str, why: str) -> None:
+        self.extra = extra
+        super().__init__(f'{why}. Install it with: pip install "headgate[{extra}]"')
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:60] + "…" + text[-15:]
+
+
+def _refusal_text(request: Request, blockers: Sequence[Blocker], cycle: Sequence[str]) -> str:
+    wanted = ", ".join(f"{want.mode} on {want.resource}" for want in request.wants)
+    lines = [f"{request.client} may not have {wanted} now:"]
+    lines += [f"  {blocker.sentence()}" for blocker in blockers]
+    if cycle:
+        lines.append("  these clients wait for each other: " + " → ".join(cycle))
+    return "\n".join(lines)

@@ -1,0 +1,134 @@
+"""A state table: rows of data, checked when they are made, from which everything else is derived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+
+from headgate.core.errors import TransitionRefused
+
+
+class By(Enum):
+    """Who may fire an event. It is also the guard in the write."""
+
+    CLIENT = "the client that asks"
+    HOLDER = "the holder: id and token agree, and the lease is alive"
+    STORE = "whoever notices that the lease has run out, by the store's clock"
+    OPERATOR = "a person, with a reason"
+
+
+class Also(Flag):
+    """What else changes in the same write."""
+
+    NOTHING = 0
+    NEW_TOKEN = auto()
+    JOIN_QUEUE = auto()
+    LEAVE_QUEUE = auto()
+    FREE_RESOURCE = auto()
+    COUNT_REFUSAL = auto()
+    COUNT_HOLD = auto()
+    TELL_HISTORY = auto()
+
+    def words(self) -> str:
+        """The effects as text for people."""
+        names = [member.name.lower().replace("_", " ") for member in self if member.name]
+        return ", ".join(names) or "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row of a table."""
+
+    #: The state before.
+    source: str
+    #: What is fired.
+    event: str
+    #: The state after.
+    target: str
+    #: Who may fire it: the guard of the write.
+    by: By
+    #: What else changes in the same write.
+    also: Also
+    #: One sentence for people.
+    meaning: str
+    #: Which of several targets, where one event has more than one.
+    when: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A whole table: its rows, where it starts, and where it ends."""
+
+    #: The noun that moves through the states.
+    name: str
+    #: The state that a thing is in before its first event.
+    start: str
+    #: All rows, in reading order.
+    rows: tuple[Transition, ...]
+
+    def __post_init__(self) -> None:
+        self._refuse_ambiguous_rows()
+        self._refuse_unreachable_states()
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Every state, in reading order."""
+        found = [self.start]
+        found += [state for row in self.rows for state in (row.source, row.target)]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Every event, in reading order."""
+        return tuple(dict.fromkeys(row.event for row in self.rows))
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """States that nothing leaves."""
+        sources = {row.source for row in self.rows}
+        return tuple(state for state in self.states if state not in sources)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The events that the history may hold."""
+        return tuple(dict.fromkeys(row.event for row in self.rows if Also.TELL_HISTORY in row.also))
+
+    def allowed(self, state: str) -> tuple[str, ...]:
+        """The events that are possible in a state."""
+        return tuple(dict.fromkeys(row.event for row in self.rows if row.source == state))
+
+    def find(self, state: str, event: str) -> tuple[Transition, ...]:
+        """The rows of an event in a state, or TransitionRefused with what is possible instead."""
+        found = tuple(row for row in self.rows if row.source == state and row.event == event)
+        if not found:
+            raise TransitionRefused(self.name, state, event, self.allowed(state))
+        return found
+
+    def _refuse_ambiguous_rows(self) -> None:
+        seen: set[tuple[str, str, str]] = set()
+        for row in self.rows:
+            key = (row.source, row.event, row.when)
+            if key in seen:
+                raise ValueError(f"{self.name}: two rows for {key}")
+            seen.add(key)
+        for source, event in {(row.source, row.event) for row in self.rows}:
+            rows = self.find(source, event)
+            if len(rows) > 1 and not all(row.when for row in rows):
+                raise ValueError(f"{self.name}: {source} {event} has several targets, and not each says when")
+
+    def _refuse_unreachable_states(self) -> None:
+        reached = _closure(self.start, self.rows)
+        lost = [state for state in self.states if state not in reached]
+        if lost:
+            raise ValueError(f"{self.name}: nothing leads to {', '.join(lost)}")
+
+
+def _closure(start: str, rows: Iterable[Transition]) -> set[str]:
+    rows = tuple(rows)
+    reached = {start}
+    while True:
+        more = {row.target for row in rows if row.source in reached} - reached
+        if not more:
+            return reached
+        reached |= more

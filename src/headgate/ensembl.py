@@ -1,0 +1,293 @@
+"""Seed 002's names over ours, so that a program written for Ensembl's resource_lock needs another import only.
+
+    from headgate.ensembl import ResourceLocker, LockException
+
+    locker = ResourceLocker("mysql://user:pass@host:3306/resource_lock")
+    my_lock = locker.lock("my_client_name", "uri://my_resource", "read")
+    ...
+    locker.unlock(my_lock)
+
+Locks are persistent and not re-entrant, as there. What the original refused with ValueError is a ValueError here
+too, and one of Headgate's errors besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from headgate.core.ensembl import LOCK_TYPES, lock_number, number
+from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, UnknownName
+from headgate.core.locks import Blocker, Lock, parse_mode
+from headgate.core.names import check_name, check_resource
+from headgate.wiring import connect
+
+__all__ = [
+    "Client",
+    "LockException",
+    "LockGone",
+    "NotFound",
+    "Resource",
+    "ResourceLock",
+    "ResourceLocker",
+    "WrongValue",
+]
+
+
+class LockException(Refused):
+    """The resource cannot be locked now, or a client or resource is in use and cannot be deleted."""
+
+    def __init__(self, refusal: Refused) -> None:
+        #: Headgate's own refusal.
+        self.refusal = refusal
+        #: Every lock that stands in the way.
+        self.blockers: tuple[Blocker, ...] = refusal.blockers if isinstance(refusal, LockRefused) else ()
+        super().__init__(str(refusal))
+
+
+class NotFound(UnknownName, ValueError):
+    """There is no such lock, client or resource."""
+
+
+class WrongValue(BadValue, ValueError):
+    """A name, lock type or id that cannot be used."""
+
+
+class LockGone(LockLost, ValueError):
+    """The lock was released, or broken, before."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Client:
+    """Who takes locks: a process, an application, a person."""
+
+    #: A number made from the name: the same everywhere.
+    client_id: int
+    #: The name, unique.
+    name: str
+
+    def __repr__(self) -> str:
+        return f"<Client(client_id={self.client_id}, name={self.name!r})>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as a dictionary."""
+        return {"client_id": self.client_id, "name": self.name}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Resource:
+    """What is locked: a database, a file, anything with a URI."""
+
+    #: A number made from the URI: the same everywhere.
+    resource_id: int
+    #: The URI, unique.
+    uri: str
+
+    def __repr__(self) -> str:
+        return f"<Resource(resource_id={self.resource_id}, uri={self.uri!r})>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as a dictionary."""
+        return {"resource_id": self.resource_id, "uri": self.uri}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ResourceLock:
+    """A lock that a client holds on a resource."""
+
+    #: A number to release it by. A lock that `headgate migrate` took over keeps the original's.
+    resource_lock_id: int
+    #: read or write.
+    lock_type: str
+    #: When it was taken: UTC without a zone, as in the original.
+    created: datetime
+    #: Who holds it.
+    client: Client
+    #: What it holds.
+    resource: Resource
+    #: Headgate's own id of it.
+    lock_id: str = field(default="", compare=False)
+    #: Grows with every grant on the resource; hand it to whatever you write to.
+    token: int = field(default=0, compare=False)
+
+    @property
+    def client_id(self) -> int:
+        """The number of the client that holds it."""
+        return self.client.client_id
+
+    @property
+    def resource_id(self) -> int:
+        """The number of the resource that it holds."""
+        return self.resource.resource_id
+
+    def __repr__(self) -> str:
+        return (
+            f"<ResourceLock(resource_lock_id={self.resource_lock_id}, lock_type={self.lock_type!r}, "
+            f"client={self.client.name!r}, resource={self.resource.uri!r})>"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as a dictionary."""
+        return {
+            "resource_lock_id": self.resource_lock_id,
+            "client": self.client.to_dict(),
+            "resource": self.resource.to_dict(),
+            "lock_type": self.lock_type,
+            "created": self.created,
+        }
+
+
+class ResourceLocker:
+    """Clients, resources and locks of one store, by seed 002's names."""
+
+    def __init__(self, url: str, timeout: float = 3600) -> None:
+        """Open the store; an empty one is made ready. `timeout` is taken as the original takes it, and not needed."""
+        del timeout
+        self.url = url
+        # The URL given is where the locks are, whatever the settings say about coordination.
+        with _original_errors():
+            self._gate = connect(url, coordination_url="")
+        self._locks = self._gate.locks
+
+    def lock(self, client_name: str, resource_uri: str, lock_type: str) -> ResourceLock:
+        """A persistent lock; LockException when somebody, the same client too, holds one that does not agree."""
+        with _original_errors():
+            check_name("client", client_name)
+            check_resource(resource_uri)
+            mode = parse_mode(lock_type)
+            self._locks.register_client(client_name)
+            return _lock(self._locks.acquire(client_name, resource_uri, mode))
+
+    def unlock(self, lock: ResourceLock | int | str) -> None:
+        """Release a lock, given as the object, its number or Headgate's id. LockGone when it is no longer held."""
+        with _original_errors():
+            held = lock if isinstance(lock, ResourceLock) else self._find_lock(lock)
+            if held is None:
+                raise NotFound("lock", str(lock), "It may have been released; get_locks() lists what is held")
+            self._locks.release(held.lock_id, held.token)
+
+    def get_locks(
+        self, *, client_name: str | None = None, resource_uri: str | None = None, lock_type: str | None = None
+    ) -> list[ResourceLock]:
+        """Locks that are held, oldest first, all or those asked for."""
+        with _original_errors():
+            found = self._locks.list(resource_uri, client_name, lock_type)
+        return sorted(map(_lock, found), key=lambda lock: (lock.created, lock.lock_id))
+
+    def get_lock(self, lock_id: int | str) -> ResourceLock | None:
+        """The lock of that number, or of that id of Headgate's; None when it is not held."""
+        with _original_errors():
+            return self._find_lock(lock_id)
+
+    def get_client(self, name: str) -> Client:
+        """The client of that name, made when absent."""
+        with _original_errors():
+            self._locks.register_client(name)
+        return _client(name)
+
+    def get_resource(self, uri: str) -> Resource:
+        """The resource of that URI, made when absent."""
+        with _original_errors():
+            self._locks.register_resource(uri)
+        return _resource(uri)
+
+    def get_client_by_id(self, client_id: int) -> Client | None:
+        """The client of that number, or None."""
+        return next((each for each in self.get_clients() if each.client_id == client_id), None)
+
+    def get_resource_by_id(self, resource_id: int) -> Resource | None:
+        """The resource of that number, or None."""
+        return next((each for each in self.get_resources() if each.resource_id == resource_id), None)
+
+    def get_clients(self) -> list[Client]:
+        """Every client that was made or took a lock through this class, by name."""
+        return [_client(name) for name, _since in self._locks.clients()]
+
+    def get_resources(self) -> list[Resource]:
+        """Every resource that was made or locked, by URI."""
+        return [_resource(uri) for uri in self._locks.resources()]
+
+    def delete_client(self, client: Client | int | str) -> None:
+        """Delete a client, given as the object, its number or its name. LockException while it holds a lock."""
+        found = self.get_client_by_id(client) if isinstance(client, int) else client
+        if found is None:
+            raise NotFound("client", str(client))
+        with _original_errors():
+            self._locks.forget_client(found.name if isinstance(found, Client) else found)
+
+    def delete_resource(self, resource: Resource | int | str) -> None:
+        """Delete a resource, given as the object, its number or its URI. LockException while it is locked."""
+        found = self.get_resource_by_id(resource) if isinstance(resource, int) else resource
+        if found is None:
+            raise NotFound("resource", str(resource))
+        with _original_errors():
+            self._locks.forget_resource(found.uri if isinstance(found, Resource) else found)
+
+    def close(self) -> None:
+        """Let go of connections; locks stay."""
+        self._gate.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _find_lock(self, which: object) -> ResourceLock | None:
+        if isinstance(which, str):
+            return self._find_by_text(which)
+        if isinstance(which, bool) or not isinstance(which, int):
+            raise WrongValue("lock", which, "is neither a ResourceLock nor the number or id of one")
+        found = [lock for lock in map(_lock, self._locks.list()) if lock.resource_lock_id == which]
+        if len(found) > 1:
+            raise WrongValue("lock", which, "is the number of several locks; use the lock itself, or its lock_id")
+        return found[0] if found else None
+
+    def _find_by_text(self, lock_id: str) -> ResourceLock | None:
+        try:
+            return _lock(self._locks.get(lock_id))
+        except UnknownName:
+            return None
+
+
+@contextmanager
+def _original_errors() -> Iterator[None]:
+    """The one place where our errors get the original's kinds."""
+    try:
+        yield
+    except (LockException, NotFound, WrongValue):
+        raise
+    except Refused as error:
+        raise LockException(error) from error
+    except LockLost as error:
+        raise LockGone(error.lock_id, error.token, error.why) from error
+    except UnknownName as error:
+        raise NotFound(error.what, error.name) from error
+    except BadValue as error:
+        raise WrongValue(error.what, error.value, error.why) from error
+
+
+def _lock(lock: Lock) -> ResourceLock:
+    return ResourceLock(
+        resource_lock_id=lock_number(lock.id, lock.request_id),
+        lock_type=LOCK_TYPES[lock.mode],
+        created=lock.since.replace(tzinfo=None),
+        client=_client(lock.client),
+        resource=_resource(lock.resource),
+        lock_id=lock.id,
+        token=lock.token,
+    )
+
+
+def _client(name: str) -> Client:
+    return Client(number("client", name), name)
+
+
+def _resource(uri: str) -> Resource:
+    return Resource(number("resource", uri), uri)

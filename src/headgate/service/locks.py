@@ -1,0 +1,338 @@
+"""Locks: what may be asked of them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from headgate.core.errors import BadValue, HeadgateError, LockLost
+from headgate.core.locks import Lock, Mode, Request, Waiter, Want, parse_lock_id, parse_mode
+from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
+from headgate.service.guards import GuardKeeper
+from headgate.service.identity import new_request_id, owner
+from headgate.service.obtaining import Obtained, Obtaining
+from headgate.service.renewal import Hold
+from headgate.stores.base import Grant, LockFilter, LockStore
+from headgate.telemetry import event
+
+#: Leases of `held`: short enough that a dead holder is noticed, long enough for a slow store.
+DEFAULT_LEASE = 60.0
+#: No lease and no lock-delay is longer: a hundred years of seconds.
+LONGEST = 100 * 365.25 * 86_400
+LockLike = Lock | Hold | str
+
+
+class Locks:
+    """Shared and exclusive locks on resources, by named clients."""
+
+    def __init__(self, store: LockStore, guards: GuardKeeper | None = None, lock_delay: float = 0.0) -> None:
+        self._store = store
+        self._guards = guards or GuardKeeper({})
+        self._obtaining = Obtaining(store, self._guards)
+        self._lock_delay = check_span("lock_delay", lock_delay)
+
+    def acquire(
+        self,
+        client: str,
+        resource: str,
+        mode: str,
+        *,
+        wait: float = 0,
+        lease: float | None = None,
+        reentrant: bool = False,
+        note: str = "",
+        request_id: str | None = None,
+    ) -> Lock:
+        """A lock, or LockRefused with who is in the way. With `wait`, queue for up to that many seconds."""
+        wants = {check_resource(resource): mode}
+        return self.acquire_all(
+            client, wants, wait=wait, lease=lease, reentrant=reentrant, note=note, request_id=request_id
+        )[0]
+
+    def acquire_all(
+        self,
+        client: str,
+        resources: Mapping[str, str],
+        *,
+        wait: float = 0,
+        lease: float | None = None,
+        reentrant: bool = False,
+        note: str = "",
+        request_id: str | None = None,
+    ) -> Grant:
+        """Locks on all of these, or on none: one step. In the order of the resources' names."""
+        obtained = self._obtain(
+            client, resources, wait=wait, lease=lease, note=note, reentrant=reentrant, request_id=request_id
+        )
+        return obtained.grant
+
+    @contextmanager
+    def held(
+        self,
+        client: str,
+        resource: str,
+        mode: str = "exclusive",
+        *,
+        wait: float = 0,
+        lease: float | None = DEFAULT_LEASE,
+        note: str = "",
+        on_lost: Callable[[LockLost], None] | None = None,
+        margin: float = 0.0,
+    ) -> Iterator[Hold]:
+        """Hold a lock while a block runs: renewed meanwhile, released after it, LockLost if it was lost.
+
+        `on_lost` is called from another thread, `margin` seconds before the lock can be gone.
+        """
+        with self.held_all(
+            client,
+            {check_resource(resource): mode},
+            wait=wait,
+            lease=lease,
+            note=note,
+            on_lost=on_lost,
+            margin=margin,
+        ) as holds:
+            yield holds[0]
+
+    @contextmanager
+    def held_all(
+        self,
+        client: str,
+        resources: Mapping[str, str],
+        *,
+        wait: float = 0,
+        lease: float | None = DEFAULT_LEASE,
+        note: str = "",
+        on_lost: Callable[[LockLost], None] | None = None,
+        margin: float = 0.0,
+    ) -> Iterator[tuple[Hold, ...]]:
+        """As `held`, for all of these resources or none."""
+        obtained = self._obtain(client, resources, wait=wait, lease=lease, note=note)
+        holds = tuple(Hold(self, lock, obtained.sent, on_lost, margin) for lock in obtained.grant)
+        for hold in holds:
+            hold.start()
+        try:
+            yield holds
+        except BaseException:
+            self._end(holds)
+            raise
+        lost = self._end(holds)
+        if lost:
+            raise lost
+
+    def release(self, lock: LockLike, token: int | None = None) -> None:
+        """Give a lock back. LockLost, and nothing changes, when it is not yours."""
+        lock_id, number = _reference(lock, token)
+        self._store.release(lock_id, number)
+        event("lock.released", lock=lock_id, token=number)
+        self._guards.drop(lock_id)
+
+    def renew(self, lock: LockLike, token: int | None = None, *, lease: float | None = None) -> Lock:
+        """Let the lease begin anew. LockLost when it has run out: an expired lease is not renewed."""
+        lock_id, number = _reference(lock, token)
+        return self._store.renew(lock_id, number, check_lease(lease))
+
+    def check(self, lock: LockLike, token: int | None = None) -> Lock:
+        """Ask the store: the lock as it is, or LockLost."""
+        return self._store.check(*_reference(lock, token))
+
+    def upgrade(self, lock: LockLike, token: int | None = None) -> Lock:
+        """Shared to exclusive for the only holder, with a new token; LockRefused otherwise. Never waits."""
+        return self._changed(lock, self._store.upgrade(*_reference(lock, token)), Mode.EXCLUSIVE)
+
+    def downgrade(self, lock: LockLike, token: int | None = None) -> Lock:
+        """Exclusive to shared, in one step."""
+        return self._changed(lock, self._store.downgrade(*_reference(lock, token)), Mode.SHARED)
+
+    def break_lock(self, lock_id: str, *, reason: str, by: str | None = None) -> Lock:
+        """An operator's act: the lock goes, its token is stale, the reason is kept."""
+        broken = self._store.break_lock(lock_id, check_reason(reason), owner() if by is None else check_name("by", by))
+        event(
+            "lock.broken",
+            logging.WARNING,
+            lock=lock_id,
+            resource=broken.resource,
+            client=broken.client,
+            reason=reason,
+        )
+        self._guards.drop(lock_id)
+        return broken
+
+    def get(self, lock_id: str) -> Lock:
+        """One live lock."""
+        return self._store.get(lock_id)
+
+    def list(
+        self,
+        resource: str | None = None,
+        client: str | None = None,
+        mode: str | None = None,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[Lock]:
+        """Live locks, by id; page on with `after` the last one."""
+        which = LockFilter(
+            resource=None if resource is None else check_resource(resource),
+            client=None if client is None else check_name("client", client),
+            mode=None if mode is None else parse_mode(mode),
+            after=None if after is None else parse_lock_id(after),
+            limit=None if limit is None else check_limit(limit),
+        )
+        return self._store.list(which)
+
+    def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
+        """Who waits, earliest first."""
+        return self._store.waiters(None if resource is None else check_resource(resource))
+
+    def clients(self) -> Sequence[tuple[str, datetime]]:
+        """Registered clients and since when, by name."""
+        return self._store.clients()
+
+    def register_client(self, client: str) -> datetime:
+        """Make a client known, if it is not; gives since when it is. Taking a lock does not need it."""
+        return self._store.register_client(check_name("client", client))
+
+    def forget_client(self, client: str) -> None:
+        """Make a client unknown. Refused while it holds a lock, UnknownName when there is none."""
+        self._store.forget_client(check_name("client", client))
+
+    def resources(self) -> Sequence[str]:
+        """Known resources, sorted: registered or ever locked, and not forgotten."""
+        return self._store.resources()
+
+    def register_resource(self, resource: str) -> None:
+        """Make a resource known, if it is not. Taking a lock on it does so too."""
+        self._store.register_resource(check_resource(resource))
+
+    def forget_resource(self, resource: str) -> None:
+        """Make a resource unknown; its token is kept. Refused while it is held or waited for."""
+        self._store.forget_resource(check_resource(resource))
+
+    def expire(self) -> int:
+        """Free what dead holders left. Anybody who needs such a resource does so anyway; this is for the rest."""
+        return self._store.expire()
+
+    def status(self, *, rich: bool = False) -> dict[str, Any]:
+        """Seed 003's service status; the rich form adds holders and waiters."""
+        locks = [
+            {"id": resource, "type": mode.upper(), "count": count} for resource, mode, count in self._store.summary()
+        ]
+        status: dict[str, Any] = {"opsQueue": [], "lockCount": len(locks), "locks": locks, "failures": []}
+        if rich:
+            status["holders"] = [asdict(lock) for lock in self._store.list(LockFilter())]
+            status["waiting"] = [asdict(waiter) for waiter in self._store.waiters()]
+        return status
+
+    def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
+        """Be told at once when the store learns that a lock is gone."""
+        return self._store.watch_loss(lock, lost)
+
+    def _obtain(
+        self,
+        client: str,
+        resources: Mapping[str, str],
+        *,
+        wait: float,
+        lease: float | None,
+        note: str,
+        reentrant: bool = False,
+        request_id: str | None = None,
+    ) -> Obtained:
+        request = Request(
+            id=new_request_id() if request_id is None else check_request_id(request_id),
+            client=check_name("client", client),
+            wants=check_wants(resources),
+            lease=check_lease(lease),
+            lock_delay=self._lock_delay,
+            reentrant=bool(reentrant),
+            owner=owner(),
+            note=check_note("note", note),
+            fresh=request_id is None,
+        )
+        return self._obtaining.obtain(request, time.monotonic() + check_seconds("wait", wait))
+
+    def _end(self, holds: Sequence[Hold]) -> HeadgateError | None:
+        """Stop renewing, then give back what is still ours. Gives the first error."""
+        errors: list[HeadgateError] = []
+        for hold in holds:
+            hold.stop()
+        for hold in holds:
+            try:
+                if hold.lost:
+                    self._guards.drop(hold.id)
+                    errors.append(hold.lost)
+                else:
+                    self.release(hold)
+            except HeadgateError as error:
+                errors.append(error)
+        return errors[0] if errors else None
+
+    def _changed(self, lock: LockLike, changed: Lock, mode: Mode) -> Lock:
+        self._guards.change(changed.id, mode)
+        event("lock.changed", lock=changed.id, mode=changed.mode, token=changed.token)
+        if isinstance(lock, Hold):
+            lock.lock = changed
+        return changed
+
+
+def check_wants(resources: Mapping[str, str]) -> tuple[Want, ...]:
+    """Each resource once, sorted, with its mode."""
+    if not isinstance(resources, Mapping):
+        raise BadValue("resources", resources, "is no mapping of resource to mode")
+    if not resources:
+        raise BadValue("resources", resources, "is empty; name at least one")
+    return tuple(Want(check_resource(uri), parse_mode(resources[uri])) for uri in sorted(resources, key=str))
+
+
+def check_seconds(what: str, value: object) -> float:
+    """A number of seconds, zero or more."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadValue(what, value, "is not a number of seconds")
+    if (isinstance(value, float) and math.isnan(value)) or value < 0:
+        raise BadValue(what, value, "is not a number of seconds from 0 on")
+    return math.inf if value > sys.float_info.max else float(value)
+
+
+def check_span(what: str, value: object) -> float:
+    """A number of seconds that has an end."""
+    seconds = check_seconds(what, value)
+    if seconds > LONGEST:
+        raise BadValue(what, value, f"is too long; {LONGEST:.0f} seconds, a hundred years, are allowed")
+    return seconds
+
+
+def check_lease(value: object) -> float | None:
+    """A lease: None for a persistent lock, else seconds, more than none and not for ever."""
+    if value is None:
+        return None
+    seconds = check_span("lease", value)
+    if seconds == 0:
+        raise BadValue("lease", value, "is no length of time; leave it out for a persistent lock")
+    return seconds
+
+
+def check_limit(value: object) -> int:
+    """How many at most: a whole number from 1 on."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
+        raise BadValue("limit", value, "is not a whole number from 1 on")
+    return value
+
+
+def _reference(lock: LockLike, token: object) -> tuple[str, int]:
+    """What names a grant: its id and its token."""
+    if isinstance(lock, Lock | Hold):
+        token = lock.token if token is None else token
+        lock = lock.id
+    if token is None:
+        raise BadValue("token", token, "is missing; a lock that is named by its id needs its token")
+    if isinstance(token, bool) or not isinstance(token, int) or not 0 < token < 2**63:
+        raise BadValue("token", token, "is not a whole number from 1 on")
+    return lock, token

@@ -1,0 +1,113 @@
+"""Getting locks: at once or by waiting in the queue, with real locks of the storage put under them."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from headgate.core.errors import LockRefused, StoreUnavailable
+from headgate.core.locks import Blocker, Lock, Request
+from headgate.service.guards import GuardBusy, GuardKeeper
+from headgate.stores.base import Grant, LockStore, Ticket
+from headgate.telemetry import event
+
+#: A waiter tells the store at least this often that it lives.
+SIGN_OF_LIFE_SECONDS = 3.0
+#: A pause before a store that does not answer, or a busy guard, is asked again.
+PAUSE_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Obtained:
+    """A grant, and when the request that brought it was sent (monotonic): its lease runs at most from then."""
+
+    grant: Grant
+    sent: float
+
+
+class Obtaining:
+    """One store, and the guards of this process."""
+
+    def __init__(self, store: LockStore, guards: GuardKeeper) -> None:
+        self._store = store
+        self._guards = guards
+
+    def obtain(self, request: Request, deadline: float) -> Obtained:
+        """All that is wanted, by the deadline (monotonic); LockRefused otherwise, and nothing is taken."""
+        while True:
+            obtained = self._obtain_in_store(request, deadline)
+            busy = self._guard(obtained.grant)
+            if not busy:
+                _tell(obtained.grant)
+                return obtained
+            self._give_back(obtained.grant)
+            if time.monotonic() + PAUSE_SECONDS > deadline:
+                raise LockRefused(request, busy)
+            time.sleep(PAUSE_SECONDS)
+
+    def _obtain_in_store(self, request: Request, deadline: float) -> Obtained:
+        sent = time.monotonic()
+        if deadline <= sent:
+            return Obtained(self._store.acquire(request), sent)
+        result = self._store.queue_up(request)
+        return self._wait_in_queue(result, deadline) if isinstance(result, Ticket) else Obtained(result, sent)
+
+    def _wait_in_queue(self, ticket: Ticket, deadline: float) -> Obtained:
+        event("lock.waiting", client=ticket.request.client, ticket=ticket.number)
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                obtained = self._wait_a_while(ticket, min(left, SIGN_OF_LIFE_SECONDS))
+                if obtained:
+                    return obtained
+            sent = time.monotonic()
+            return Obtained(self._store.give_up(ticket), sent)
+        except LockRefused:
+            raise
+        except BaseException:
+            with suppress(StoreUnavailable):  # Its place lapses by itself when nothing is heard of it.
+                self._store.withdraw(ticket)
+            raise
+
+    def _wait_a_while(self, ticket: Ticket, seconds: float) -> Obtained | None:
+        try:
+            self._store.await_turn(ticket, seconds)
+            sent = time.monotonic()
+            grant = self._store.take_turn(ticket)
+        except StoreUnavailable as error:  # It may be back before the time to wait is over.
+            event("lock.wait_interrupted", client=ticket.request.client, why=str(error))
+            time.sleep(min(PAUSE_SECONDS, seconds))
+            return None
+        return Obtained(grant, sent) if grant else None
+
+    def _guard(self, grant: Grant) -> list[Blocker]:
+        """Put real locks under the granted ones. Gives what was busy; what breaks is given back and raised."""
+        busy: list[Blocker] = []
+        try:
+            for lock in grant:
+                if self._guards.covers(lock.resource):
+                    busy += self._guard_one(lock)
+        except BaseException:
+            self._give_back(grant)
+            raise
+        return busy
+
+    def _guard_one(self, lock: Lock) -> list[Blocker]:
+        try:
+            self._guards.take(lock.id, lock.resource, lock.mode)
+        except GuardBusy as error:
+            return [Blocker("guard", lock.resource, "", lock.mode, note=str(error))]
+        return []
+
+    def _give_back(self, grant: Grant) -> None:
+        for lock in grant:
+            self._guards.drop(lock.id)
+            self._store.release(lock.id, lock.token)
+
+
+def _tell(grant: Grant) -> None:
+    for lock in grant:
+        event(
+            "lock.granted",
+            lock=lock.id, resource=lock.resource, client=lock.client, mode=lock.mode, token=lock.token,
+        )  # fmt: skip

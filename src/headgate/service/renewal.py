@@ -1,0 +1,168 @@
+"""Keeping a leased lock alive, and saying so at once when it is not.
+
+The holder's own deadline runs on its monotonic clock from the moment that the last good renewal was *sent*,
+so it is never later than the store's. Two threads: one renews (it may hang in a dead network), one watches.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from headgate.core.errors import HeadgateError, LockLost, Lost, Unavailable
+from headgate.core.locks import Lock, Mode
+from headgate.telemetry import event
+
+#: Renew this often within one lease.
+RENEWALS = 4
+#: Pause after a renewal that did not reach the store.
+RETRY_SECONDS = 0.25
+
+
+class Renewer(Protocol):
+    """What a hold needs of the service."""
+
+    def renew(self, lock: Lock | str, token: int | None = None) -> Lock: ...
+
+    def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]: ...
+
+
+class Hold:
+    """A lock that is kept alive while a block runs. Has the lock's attributes."""
+
+    def __init__(
+        self,
+        service: Renewer,
+        lock: Lock,
+        sent: float,
+        on_lost: Callable[[LockLost], None] | None,
+        margin: float,
+    ) -> None:
+        self._service = service
+        #: The grant as it is now: upgrades and downgrades change it.
+        self.lock = lock
+        self._on_lost = on_lost
+        self._margin = margin
+        self._until = _deadline(sent, lock)
+        self._lost: LockLost | None = None
+        self._changed = threading.Condition()
+        self._done = threading.Event()
+        self._unwatch: Callable[[], None] = lambda: None
+
+    @property
+    def id(self) -> str:
+        """The lock's id."""
+        return self.lock.id
+
+    @property
+    def token(self) -> int:
+        """The lock's token: hand it to whatever you write to."""
+        return self.lock.token
+
+    @property
+    def client(self) -> str:
+        """Who holds it."""
+        return self.lock.client
+
+    @property
+    def resource(self) -> str:
+        """What is held."""
+        return self.lock.resource
+
+    @property
+    def mode(self) -> Mode:
+        """How it is held."""
+        return self.lock.mode
+
+    @property
+    def since(self) -> datetime:
+        """When it was granted."""
+        return self.lock.since
+
+    @property
+    def deadline(self) -> float | None:
+        """On time.monotonic(): when the lock may be gone if nothing is heard of the store; None: persistent."""
+        return self._until
+
+    @property
+    def lost(self) -> LockLost | None:
+        """Why the lock is no longer ours, or None while it is."""
+        self._look_at_clock()
+        return self._lost
+
+    def check(self) -> None:
+        """Raise LockLost if the lock is lost or its local deadline is over. Asks nobody."""
+        if self.lost:
+            raise self.lost
+
+    def start(self) -> None:
+        """Begin to renew and to watch."""
+        self._unwatch = self._service.watch_loss(self.lock, self._declare_lost)
+        if self.lock.lease is not None:
+            for target in (self._renew_on, self._watch_deadline):
+                threading.Thread(target=target, name=f"headgate-{target.__name__}", daemon=True).start()
+
+    def stop(self) -> None:
+        """End renewing. Nothing is renewed after this returns."""
+        with self._changed:
+            self._done.set()
+            self._changed.notify_all()
+        self._unwatch()
+
+    def _renew_on(self) -> None:
+        assert self.lock.lease is not None
+        pause = self.lock.lease / RENEWALS
+        while not self._done.wait(pause):
+            pause = self._renew_once()
+
+    def _renew_once(self) -> float:
+        """Renew. Gives the pause until the next try."""
+        sent = time.monotonic()
+        assert self.lock.lease is not None
+        try:
+            renewed = self._service.renew(self.lock)
+        except Lost as error:
+            if not self._done.is_set():
+                self._declare_lost(getattr(error, "why", str(error)))
+        except Unavailable as error:
+            event("lock.renewal_failed", lock=self.lock.id, why=str(error))
+            return min(RETRY_SECONDS, self.lock.lease / 10)
+        except HeadgateError as error:
+            self._declare_lost(str(error))
+        else:
+            with self._changed:
+                self._until = _deadline(sent, renewed)
+        return self.lock.lease / RENEWALS
+
+    def _watch_deadline(self) -> None:
+        """Say that the lock is lost `margin` seconds before it can be, so that there is time to stop."""
+        with self._changed:
+            while not self._done.is_set() and self._lost is None:
+                assert self.deadline is not None
+                left = self.deadline - self._margin - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+        if not self._done.is_set():
+            self._declare_lost("it could not be renewed in time")
+
+    def _look_at_clock(self) -> None:
+        if self._lost is None and self.deadline is not None and time.monotonic() >= self.deadline:
+            self._declare_lost("it could not be renewed in time")
+
+    def _declare_lost(self, why: str) -> None:
+        with self._changed:
+            if self._lost is not None or self._done.is_set():
+                return
+            self._lost = LockLost(self.lock.id, self.lock.token, why)
+            self._changed.notify_all()
+        event("lock.lost", lock=self.lock.id, resource=self.lock.resource, client=self.lock.client, why=why)
+        if self._on_lost:
+            self._on_lost(self._lost)
+
+
+def _deadline(sent: float, lock: Lock) -> float | None:
+    return None if lock.expires_in is None else sent + lock.expires_in

@@ -1,0 +1,145 @@
+"""Settings: file, environment, flags, in that order; and where each came from."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.core.errors import BadValue
+
+FILE_NAME = "headgate.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A setting that there is."""
+
+    #: Its name in the file; in the environment it is HEADGATE_ and this in capitals.
+    name: str
+    #: What it is when nobody says otherwise.
+    default: str
+    #: One sentence.
+    meaning: str
+    #: Never shown in full.
+    secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return "HEADGATE_" + self.name.upper()
+
+
+KNOWN = (
+    Known("url", "sqlite:///headgate.db", "The store: ledger, history, and all else unless named."),
+    Known("coordination_url", "", "Where locks and queue are kept; empty: in `url` too."),
+    Known("client", "", "The name that locks are taken by; empty: user@host."),
+    Known("lock_delay", "0", "Seconds that a resource stays closed after an exclusive holder died."),
+    Known("guards", "", "Storage guards to use, by URI scheme, separated by commas: file."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting's value, and where it came from."""
+
+    known: Known
+    value: str
+    origin: str
+
+    @property
+    def shown(self) -> str:
+        """The value for people: passwords masked."""
+        return mask(self.value) if not self.known.secret or not self.value else "(hidden)"
+
+
+class Settings:
+    """All settings of this run."""
+
+    def __init__(self, found: Mapping[str, Setting]) -> None:
+        self._found = dict(found)
+
+    def __getitem__(self, name: str) -> str:
+        return self._found[name].value
+
+    def all(self) -> list[Setting]:
+        """Each setting with its origin, in the order of the documentation."""
+        return [self._found[known.name] for known in KNOWN]
+
+    def number(self, name: str) -> float:
+        """A setting that is a number."""
+        try:
+            return float(self[name])
+        except ValueError:
+            setting = self._found[name]
+            raise BadValue(name, self[name], f"is no number (it comes from {setting.origin})") from None
+
+
+def load(
+    flags: Mapping[str, str | None] | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """Defaults, then system, user and working folder's file, then environment, then flags."""
+    environment = os.environ if environment is None else environment
+    found = {known.name: Setting(known, known.default, "default") for known in KNOWN}
+    for path in reversed(config_files(environment, folder or Path.cwd())):
+        for name, value in _read_file(path).items():
+            found[name] = Setting(found[name].known, value, str(path))
+    for known in KNOWN:
+        if environment.get(known.variable):
+            found[known.name] = Setting(known, environment[known.variable], known.variable)
+    for name, given in (flags or {}).items():
+        if given is not None:
+            found[name] = Setting(found[name].known, given, "--" + name.replace("_", "-"))
+    return Settings(found)
+
+
+def config_files(environment: Mapping[str, str], folder: Path) -> list[Path]:
+    """The files that are looked at, the strongest first."""
+    user = Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "/")) / ".config")
+    return [folder / FILE_NAME, user / "headgate" / FILE_NAME, Path("/etc/headgate") / FILE_NAME]
+
+
+def mask(url: str) -> str:
+    """A URL without its password."""
+    head, mark, rest = url.partition("://")
+    user, at, host = rest.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{head}{mark}{name}:***@{host}" if mark and at and colon else url
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadValue("settings file", str(path), f"cannot be read: {error}") from error
+    names = [known.name for known in KNOWN]
+    for name, value in content.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(names)}"
+            raise BadValue("setting", name, f"in {path} is unknown{hint}")
+        if isinstance(value, dict | list):
+            raise BadValue("setting", name, f"in {path} is not a single value")
+    return {name: str(value) for name, value in content.items()}
+
+
+def default_client() -> str:
+    """Who asks, when nobody says: the user on this machine."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid{os.getuid()}" if sys.platform != "win32" else "user"
+    return f"{user}@{socket.gethostname()}".replace("/", "_")

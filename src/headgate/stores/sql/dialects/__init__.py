@@ -1,0 +1,26 @@
+"""The only folder that knows how the databases differ: one file each, one interface."""
+
+from __future__ import annotations
+
+from headgate.core.errors import BadValue
+from headgate.stores.sql.dialects.base import Dialect
+
+KINDS = ("sqlite", "postgresql", "mysql")
+
+
+def dialect_for(url: str) -> Dialect:
+    """The dialect that a store URL names. Its driver is imported here, and nowhere else."""
+    kind = url.partition("://")[0].partition("+")[0]
+    if kind == "sqlite":
+        from headgate.stores.sql.dialects.sqlite import Sqlite
+
+        return Sqlite(url)
+    if kind in ("postgresql", "postgres"):
+        from headgate.stores.sql.dialects.postgresql import Postgresql
+
+        return Postgresql(url)
+    if kind in ("mysql", "mariadb"):
+        from headgate.stores.sql.dialects.mysql import Mysql
+
+        return Mysql(url)
+    raise BadValue("url", url, "is of no kind that a SQL store knows: " + ", ".join(KINDS))

@@ -1,0 +1,200 @@
+"""What a dialect must say: how to connect, its clock, its one-trip statements, what its errors mean."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from headgate.stores.sql.statement import Row, Statement, spread
+
+Parameters = Mapping[str, object]
+
+
+class Trouble(Enum):
+    """What a driver's error means for the caller."""
+
+    BUSY = "somebody else writes: try again in a moment"
+    CONFLICT = "the database gave up this transaction for another one: do it again"
+    GONE = "the connection is lost: it is not known what happened"
+    DUPLICATE = "the row is there already"
+    FOREIGN = "this is no database of ours"
+    BUG = "the statement itself is wrong: ours to mend"
+    OTHER = "anything else: a full disk, a missing right"
+
+
+class Connection(Protocol):
+    """The little that is used of a driver's connection."""
+
+    def cursor(self) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Granted(NamedTuple):
+    """What the one-trip grant gives."""
+
+    token: int
+    since: int
+
+
+class Freed(NamedTuple):
+    """What the one-trip release gives."""
+
+    #: How many wait for the resource now, and were not handed it.
+    waiting: int
+    #: The resource's key.
+    rkey: bytes
+    #: True when the first waiter was granted the resource in the same trip.
+    handed: bool
+
+
+class Runner(Protocol):
+    """What the one-trip operations are given to run on."""
+
+    def single(self, statement: Statement, *, once: bool = False, **params: object) -> list[Row]:
+        """One statement, one trip, one commit; `once`: never sent again when the answer was lost."""
+
+    def write(self, work: Any) -> Any:
+        """Several statements in one transaction."""
+
+
+class Dialect(ABC):
+    """One kind of database."""
+
+    #: The word in its URLs.
+    kind: str
+    #: SQLAlchemy's name for it and its driver.
+    sqlalchemy_name: str
+    #: Micro-seconds on the clock by which leases run. Never steps back where that can be had.
+    now: str
+    #: Micro-seconds since 1970 for people.
+    wall: str
+    #: Minutes since 1970, whole.
+    minute: str
+    #: An insert that leaves a row of the same key as it is: its beginning and its end.
+    insert_once: str = "insert into"
+    or_leave: str = "on conflict do nothing"
+    #: What makes a SELECT lock its rows.
+    for_update: str = "for update"
+    #: Starts a transaction that will write; one that only reads.
+    begin_write: str = "begin"
+    begin_read: str = "begin"
+    #: What tables there are.
+    list_tables: Statement
+    #: What columns a table has.
+    list_columns: Statement
+    #: True where a change of the schema ends the transaction that it is made in.
+    schema_commits: bool = False
+    #: True: look only. Looking must not make a file, nor change one.
+    read_only: bool = False
+    #: Connections that one process may have open.
+    connections: int = 20
+    #: True where a process can be woken by the database.
+    listens: bool = False
+    #: True where the data is gone with the connection.
+    in_memory: bool = False
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._plain: dict[Statement, str] = {}
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The URL without its password, for people."""
+
+    @abstractmethod
+    def connect(self) -> Connection:
+        """A new connection in autocommit: transactions begin where we say begin."""
+
+    @abstractmethod
+    def classify(self, error: BaseException) -> Trouble:
+        """What a driver's error means."""
+
+    @abstractmethod
+    def errors(self) -> tuple[type[BaseException], ...]:
+        """The driver's error classes; all of them pass through classify."""
+
+    @abstractmethod
+    def grant(self, runner: Runner, params: Parameters) -> Granted | None:
+        """A free resource becomes held, in one trip; None when somebody may be in the way."""
+
+    @abstractmethod
+    def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
+        """A live lock held once goes, in one trip; None to go the careful way.
+
+        Where somebody is likely to wait (`contended`), the resource may be handed to the first in the same trip.
+        """
+
+    def enqueue(self, runner: Runner, params: Parameters) -> int | None:
+        """Join the queue of a resource that is busy, in one trip: the number, or None to go the careful way."""
+        del runner, params
+        return None
+
+    @contextmanager
+    def patient(self, connection: Connection) -> Iterator[None]:
+        """Within this, wait for others instead of saying busy."""
+        del connection
+        yield
+
+    def schema_lock(self, execute: Any) -> None:
+        """Keep others from changing the schema until the transaction ends."""
+        del execute
+
+    def schema_unlock(self, connection: Connection) -> None:
+        """Let others change the schema, where the end of the transaction does not say so."""
+        del connection
+
+    def install_routines(self, execute: Any) -> None:
+        """Put stored routines into the database, where the one-trip operations need them."""
+        del execute
+
+    def opened(self, runner: Runner) -> None:
+        """The schema is there: do what must be done once before the first use."""
+        del runner
+
+    def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:
+        """Wake waiting processes: (channel, ticket). Where the database cannot, they look for themselves."""
+        del runner, channels
+
+    def listen(self, channel: str, heard: Any, stop: Any) -> bool:
+        """Call `heard(ticket)` for each wake-up on the channel until `stop` is set. False: it cannot be done here."""
+        del channel, heard, stop
+        return False
+
+    def changed(self, connection: Connection) -> object:
+        """Something that differs when another process wrote since; None where that cannot be told."""
+        del connection
+
+    def begin(self, cursor: Any, write: bool) -> None:
+        """Start a transaction."""
+        cursor.execute(self.begin_write if write else self.begin_read)
+
+    def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
+        """The statement as this driver wants it, and its parameters."""
+        text = self._plain.get(statement)
+        if text is not None:
+            return text, params
+        filled = statement.text.format(**self.words())
+        written, flat = spread(filled, params)
+        if written == filled:
+            self._plain[statement] = self.spell(written)
+        return self.spell(written), flat
+
+    def words(self) -> dict[str, str]:
+        """What stands for the words in braces."""
+        return {
+            "now": self.now,
+            "wall": self.wall,
+            "minute": self.minute,
+            "for_update": self.for_update,
+            "insert_once": self.insert_once,
+            "or_leave": self.or_leave,
+        }
+
+    @abstractmethod
+    def spell(self, text: str) -> str:
+        """`:name` as the driver spells parameters."""

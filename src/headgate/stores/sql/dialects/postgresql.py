@@ -1,0 +1,224 @@
+"""PostgreSQL, by psycopg."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from threading import Event
+from typing import Any
+
+from headgate.core.errors import MissingExtra
+from headgate.stores.sql.dialects.base import Connection, Dialect, Freed, Granted, Parameters, Runner, Trouble
+from headgate.stores.sql.statement import Statement, to_pyformat
+
+try:
+    import psycopg
+    from psycopg import errors as pg
+except ImportError as missing:  # pragma: no cover - the extra is installed in tests
+    raise MissingExtra("postgresql", "PostgreSQL needs the library psycopg") from missing
+
+#: Errors that psycopg counts as the programmer's and that are the operator's: a missing right, a dropped table.
+NOT_OUR_FAULT = (pg.InsufficientPrivilege, pg.UndefinedTable, pg.InvalidCatalogName, pg.InvalidSchemaName)
+SCHEMA_LOCK = 0x6865616467617465
+#: How often a listening connection looks whether it should stop.
+LISTEN_SECONDS = 0.5
+
+# One trip each. The resource's row is the place where the rule is kept, since a single statement sees all
+# other rows as they were when it began: a NOT EXISTS over hg_lock would let two writers in.
+GRANT = Statement(
+    "A resource that is free for this mode becomes held: resource, lock and history in one statement.",
+    """with granted as (
+         insert into hg_resource as r (rkey, uri, token, holders, mode, waiting, known)
+         values (:rkey, :uri, 1, 1, :mode, 0, true)
+         on conflict (rkey) do update
+           set token = r.token + 1, holders = r.holders + 1, mode = excluded.mode, known = true
+           where r.waiting = 0 and (r.holders = 0 or (r.mode = 'shared' and excluded.mode = 'shared'))
+         returning r.token),
+       held as (
+         insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
+                              request_id, owner, note)
+         select :id, :rkey, :client, :mode, token, {wall}, :lease, {now} + :lease, :lock_delay, 1,
+                :request_id, :owner, :note from granted
+         returning token, since),
+       told as (
+         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
+         select since, 'lock', 'grant', :rkey, :client, :id, token, 'new', :mode, '' from held)
+       select token, since from held""",
+)
+RELEASE = Statement(
+    "A live lock that is held once goes: lock, resource and history in one statement.",
+    """with gone as (
+         delete from hg_lock
+         where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
+         returning rkey, client, mode),
+       freed as (
+         update hg_resource r set holders = r.holders - 1 from gone where r.rkey = gone.rkey
+         returning r.waiting, r.rkey),
+       told as (
+         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
+         select {wall}, 'lock', 'release', rkey, client, :id, :token, mode, 'released', '' from gone)
+       select waiting, rkey, false from freed""",
+)
+ENQUEUE = Statement(
+    "Join the end of the queue of a resource that is held in a mode that does not agree, or waited for.",
+    """with busy as (
+         update hg_resource set waiting = waiting + 1
+         where rkey = :rkey and (waiting > 0 or (holders > 0 and not (mode = 'shared' and :mode = 'shared')))
+         returning 1),
+       numbered as (
+         insert into hg_ticket (request_id, client, owner, since, alive_until, channel, lock_id, lease, lock_delay, note)
+         select :request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease, :lock_delay, :note
+         from busy
+         returning number),
+       placed as (
+         insert into hg_wait (rkey, ticket, mode) select :rkey, number, :mode from numbered)
+       select number from numbered""",
+)
+HAND_OVER = Statement(
+    "A live lock that is held once goes, and the first waiter gets the resource if that leaves it free.",
+    "select waiting, rkey, handed from hg_hand_over_1(:id, :token)",
+)
+#: A function sees what others wrote up to each of its statements, so it may decide after it has taken the row.
+HAND_OVER_ROUTINE = """
+create or replace function hg_hand_over_1(a_id text, a_token bigint,
+                                          out waiting int, out rkey bytea, out handed boolean)
+returns setof record language plpgsql as $routine$
+declare
+  lost record;
+  kept record;
+  head record;
+  moment bigint;
+begin
+  select l.rkey, l.client, l.mode into lost from hg_lock l where l.id = a_id and l.token = a_token and l.count = 1;
+  if not found then return; end if;
+  select r.token, r.holders, r.waiting into kept from hg_resource r where r.rkey = lost.rkey for update;
+  moment := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+  delete from hg_lock l
+  where l.id = a_id and l.token = a_token and l.count = 1 and (l.lease_until is null or l.lease_until > moment);
+  if not found then return; end if;
+  insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
+  values (moment, 'lock', 'release', lost.rkey, lost.client, a_id, a_token, lost.mode, 'released', '');
+  handed := false;
+  if kept.holders = 1 and kept.waiting > 0 then
+    select w.mode, t.* into head from hg_wait w join hg_ticket t on t.number = w.ticket
+    where w.rkey = lost.rkey and t.alive_until > moment order by w.ticket limit 1;
+    handed := found and head.lock_id <> '';
+  end if;
+  if handed then
+    insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count, request_id,
+                         owner, note)
+    values (head.lock_id, lost.rkey, head.client, head.mode, kept.token + 1, moment,
+            head.lease, moment + least(coalesce(head.lease, 10000000), 10000000), head.lock_delay, 1,
+            head.request_id, head.owner, head.note);
+    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
+    values (moment, 'lock', 'grant', lost.rkey, head.client, head.lock_id, kept.token + 1, 'waiting', head.mode, '');
+    delete from hg_wait w where w.rkey = lost.rkey and w.ticket = head.number;
+    delete from hg_ticket t where t.number = head.number;
+    update hg_resource r set token = kept.token + 1, mode = head.mode, waiting = kept.waiting - 1
+    where r.rkey = lost.rkey;
+    perform pg_notify(head.channel, head.number::text);
+    handed := true;
+    waiting := case when head.mode = 'shared' then kept.waiting - 1 else 0 end;
+  else
+    update hg_resource r set holders = kept.holders - 1 where r.rkey = lost.rkey;
+    waiting := kept.waiting;
+  end if;
+  rkey := lost.rkey;
+  return next;
+end $routine$"""
+NOTIFY = Statement(
+    "Wake the processes whose turn may have come.",
+    """select pg_notify(c.value ->> 0, c.value ->> 1) from json_array_elements(:channels::json) as c""",
+)
+
+
+class Postgresql(Dialect):
+    """A PostgreSQL server."""
+
+    kind = "postgresql"
+    sqlalchemy_name = "postgresql+psycopg"
+    now = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+    wall = now
+    minute = f"({wall} / 60000000)"
+    begin_write = "begin"
+    listens = True
+    begin_read = "begin read only"
+    list_tables = Statement(
+        "The tables of this schema.",
+        "select tablename from pg_tables where schemaname = any(current_schemas(false))",
+    )
+    list_columns = Statement(
+        "The columns of a table.",
+        """select column_name from information_schema.columns
+           where table_schema = any(current_schemas(false)) and table_name = :table""",
+    )
+
+    @property
+    def name(self) -> str:
+        return re.sub(r"//([^:/@]*):[^@]*@", r"//\1@", self.url)
+
+    def connect(self) -> Connection:
+        target = re.sub(r"^[^:]+://", "postgresql://", self.url)
+        connection = psycopg.connect(
+            target,
+            autocommit=True,
+            connect_timeout=10,
+            application_name="headgate",
+            options="-c timezone=UTC",
+            tcp_user_timeout=20_000,
+        )
+        connection.prepare_threshold = 2
+        return connection
+
+    def errors(self) -> tuple[type[BaseException], ...]:
+        return (psycopg.Error,)
+
+    def classify(self, error: BaseException) -> Trouble:
+        if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
+            return Trouble.CONFLICT
+        if isinstance(error, pg.UniqueViolation):
+            return Trouble.DUPLICATE
+        if isinstance(error, pg.LockNotAvailable):
+            return Trouble.BUSY
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return Trouble.GONE
+        if isinstance(error, psycopg.ProgrammingError) and not isinstance(error, NOT_OUR_FAULT):
+            return Trouble.BUG
+        return Trouble.OTHER
+
+    def spell(self, text: str) -> str:
+        return to_pyformat(text)
+
+    def grant(self, runner: Runner, params: Parameters) -> Granted | None:
+        row = next(iter(runner.single(GRANT, **params)), None)
+        return None if row is None else Granted(*row)  # type: ignore[arg-type]
+
+    def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
+        row = next(iter(runner.single(HAND_OVER if contended else RELEASE, **params)), None)
+        return None if row is None else Freed(*row)  # type: ignore[arg-type]
+
+    def enqueue(self, runner: Runner, params: Parameters) -> int | None:
+        row = next(iter(runner.single(ENQUEUE, once=True, **params)), None)
+        return None if row is None else int(row[0])  # type: ignore[arg-type]
+
+    def install_routines(self, execute: Any) -> None:
+        execute(HAND_OVER_ROUTINE)
+
+    def schema_lock(self, execute: Any) -> None:
+        execute(f"select pg_advisory_xact_lock({SCHEMA_LOCK})")
+
+    def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:
+        listed = [[channel, str(ticket)] for channel, ticket in channels if channel]
+        if listed:
+            runner.single(NOTIFY, channels=json.dumps(listed))
+
+    def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> bool:
+        connection = psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+        with connection:
+            connection.execute(f'listen "{channel}"')
+            heard(0)
+            while not stop.is_set():
+                for notice in connection.notifies(timeout=LISTEN_SECONDS):
+                    heard(int(notice.payload))
+        return True

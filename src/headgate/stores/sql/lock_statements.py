@@ -1,0 +1,158 @@
+"""Every statement about locks that is the same on all databases, each with its sentence."""
+
+from __future__ import annotations
+
+from headgate.stores.sql.statement import Statement
+
+_LOCK_COLUMNS = """l.id, r.uri, l.client, l.mode, l.token, l.since, l.lease, l.lease_until - {now}, l.count,
+                   l.owner, l.note, l.request_id"""
+
+READ_TAG = Statement("The store's tag.", "select value from hg_meta where name = 'tag'")
+
+LOCK_RESOURCES = Statement(
+    "Take the rows of these resources, in order, so that nobody else decides about them meanwhile.",
+    """select rkey, uri, token, holders, mode, waiting, known, {wall} from hg_resource
+       where rkey in (:keys*) order by rkey {for_update}""",
+)
+ADD_RESOURCE = Statement(
+    "Make a resource's row, if there is none.",
+    """{insert_once} hg_resource (rkey, uri, token, holders, mode, waiting, known)
+       values (:rkey, :uri, 0, 0, 'shared', 0, :known) {or_leave}""",
+)
+READ_LOCKS = Statement(
+    "The locks on these resources, and how long their leases still run; a lock-delay keeps a dead one in place.",
+    f"select {_LOCK_COLUMNS}, l.lease_until + l.lock_delay - {{now}}"
+    " from hg_lock l join hg_resource r on r.rkey = l.rkey where l.rkey in (:keys*) order by l.token",
+)
+READ_QUEUE = Statement(
+    "The places in the queues of these resources, and how long their waiters are known to live.",
+    "select w.ticket, r.uri, t.client, w.mode, t.since, t.owner, t.alive_until - {now}, t.channel, t.lock_id, t.lease"
+    " from hg_wait w join hg_ticket t on t.number = w.ticket join hg_resource r on r.rkey = w.rkey"
+    " where w.rkey in (:keys*) order by w.ticket",
+)
+READ_LOCK = Statement(
+    "One lock, by its id.",
+    f"select {_LOCK_COLUMNS} from hg_lock l join hg_resource r on r.rkey = l.rkey where l.id = :id",
+)
+READ_EXPIRED = Statement(
+    "Resources with a lease that has run out.",
+    "select distinct rkey from hg_lock where lease_until < {now} - lock_delay order by rkey limit :limit",
+)
+WRITE_LOCK = Statement(
+    "Write a grant.",
+    """insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
+                            request_id, owner, note)
+       values (:id, :rkey, :client, :mode, :token, :since, :lease, {now} + :lease, :lock_delay, 1,
+               :request_id, :owner, :note)""",
+)
+HAND_LOCK = Statement(
+    "Write a grant for a waiter, on trial until it takes it up.",
+    """insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
+                            request_id, owner, note)
+       select t.lock_id, :rkey, t.client, :mode, :token, :since, t.lease, {now} + :trial, t.lock_delay, 1,
+              t.request_id, t.owner, t.note from hg_ticket t where t.number = :ticket""",
+)
+CHANGE_LOCK = Statement(
+    "A held lock gets another mode, token or count.",
+    "update hg_lock set mode = :mode, token = :token, count = :count, request_id = :request_id where id = :id",
+)
+LENGTHEN_LOCK = Statement(
+    "A lock that is entered again lives as long as the longer of the two leases.",
+    "update hg_lock set lease = :lease, lease_until = {now} + :lease where id = :id",
+)
+CONFIRM_LOCK = Statement(
+    "A lock that was handed over on trial is taken up: its lease begins in full, or it is persistent.",
+    "update hg_lock set lease_until = {now} + lease where id = :id and token = :token and lease_until > {now}",
+)
+DELETE_LOCK = Statement("A lock goes.", "delete from hg_lock where id = :id and token = :token")
+RENEW_LOCK = Statement(
+    "A live lease begins anew. One that has run out does not.",
+    """update hg_lock set lease = coalesce(:lease, lease), lease_until = {now} + coalesce(:lease, lease)
+       where id = :id and token = :token and lease_until > {now}""",
+)
+WRITE_RESOURCE = Statement(
+    "Bring a resource's row into line with its locks and its queue.",
+    """update hg_resource set token = :token, holders = :holders, mode = :mode, waiting = :waiting, known = :known
+       where rkey = :rkey""",
+)
+WRITE_HISTORY = Statement(
+    "Tell of an event.",
+    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
+       values ({wall}, 'lock', :event, :rkey, :client, :lock_id, :token, :before, :after, :reason)""",
+)
+READ_END = Statement(
+    "How a lock ended, if the history has it: newest first.",
+    """select event, token, client, reason, at from hg_history
+       where rkey between :low and :high and lock_id = :lock_id order by id desc limit 5""",
+)
+COUNT_REFUSAL = Statement(
+    "Once more refused within this minute.",
+    "update hg_refusal set count = count + 1 where rkey = :rkey and client = :client and minute = {minute}",
+)
+WRITE_REFUSAL = Statement(
+    "The first refusal within this minute; the history's newest row tells of it.",
+    """{insert_once} hg_refusal (rkey, client, minute, count, history_id)
+       select :rkey, :client, {minute}, 1, max(id) from hg_history
+       where rkey = :rkey and lock_id = :lock_id and event = 'refuse' {or_leave}""",
+)
+WRITE_TICKET = Statement(
+    "Take a number.",
+    """insert into hg_ticket (request_id, client, owner, since, alive_until, channel, lock_id, lease, lock_delay, note)
+       values (:request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease, :lock_delay, :note)""",
+)
+READ_NUMBER = Statement(
+    "The number that was taken.",
+    "select max(number), max(since) from hg_ticket where request_id = :request_id",
+)
+TAKE_NUMBER_AGAIN = Statement(
+    "Take back a number that was voided while its process was stopped.",
+    """{insert_once} hg_ticket (number, request_id, client, owner, since, alive_until, channel, lock_id, lease,
+                                lock_delay, note)
+       values (:ticket, :request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease,
+               :lock_delay, :note) {or_leave}""",
+)
+READ_TICKETS = Statement(
+    "The numbers that a request has taken.", "select number from hg_ticket where request_id = :request_id"
+)
+WRITE_PLACE = Statement(
+    "Take the last place in a resource's queue.",
+    "insert into hg_wait (rkey, ticket, mode) values (:rkey, :ticket, :mode)",
+)
+TOUCH_TICKET = Statement(
+    "The waiter lives.",
+    "update hg_ticket set alive_until = {now} + :alive where number = :ticket",
+)
+DELETE_PLACES = Statement(
+    "Leave the queues of these resources.",
+    "delete from hg_wait where ticket in (:tickets*) and rkey in (:keys*)",
+)
+DELETE_TICKETS = Statement(
+    "Numbers that have no place in any queue are void.",
+    """delete from hg_ticket where number in (:tickets*)
+       and not exists (select 1 from hg_wait w where w.ticket = hg_ticket.number)""",
+)
+READ_WAITS_FOR = Statement(
+    "Who waits for a resource that whom holds.",
+    """select t.client, l.client from hg_wait w join hg_ticket t on t.number = w.ticket
+       join hg_lock l on l.rkey = w.rkey where t.alive_until > {now}""",
+)
+READ_HEAD = Statement(
+    "The first places in a resource's queue.",
+    """select w.ticket, w.mode, t.channel from hg_wait w join hg_ticket t on t.number = w.ticket
+       where w.rkey = :rkey order by w.ticket limit 32""",
+)
+WRITE_CLIENT = Statement(
+    "Make a client known, if it is not.",
+    "{insert_once} hg_client (name, since) values (:name, {wall}) {or_leave}",
+)
+READ_CLIENTS = Statement("Registered clients.", "select name, since from hg_client order by name")
+READ_CLIENT = Statement("One client.", "select since from hg_client where name = :name")
+DELETE_CLIENT = Statement("A client goes.", "delete from hg_client where name = :name")
+COUNT_CLIENT_LOCKS = Statement("How many locks a client has.", "select count(*) from hg_lock where client = :name")
+READ_RESOURCES = Statement("Known resources.", "select uri from hg_resource where known = :known order by rkey")
+FORGET_RESOURCE = Statement(
+    "A resource that nobody holds or waits for is forgotten; its token stays.",
+    """update hg_resource set known = :unknown
+       where rkey = :rkey and known = :known and holders = 0 and waiting = 0""",
+)
+COUNT_LOCKS = Statement("How many locks a resource has.", "select count(*) from hg_lock where rkey = :rkey")

@@ -1,0 +1,136 @@
+"""What `headgate migrate` does to a database: look, say, and (unless it is a dry run) do."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+
+from headgate.core.ensembl import Plan
+from headgate.stores.sql import opening
+from headgate.stores.sql.dialects import dialect_for
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.migrations import ensembl
+
+STAYS = (
+    "Ensembl's tables stay as they are, and Headgate does not look at them again: a program that still uses them "
+    "does not see Headgate's locks, nor is seen. Let every program use headgate.ensembl"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is in a database."""
+
+    #: All tables.
+    tables: frozenset[str]
+    #: The schema's version; "none": not made, or not to the end.
+    version: str
+    #: True when somebody began to make the store and did not end.
+    half_made: bool
+    #: True when Ensembl's tables are there.
+    has_ensembl: bool
+    #: The note that those have been taken over.
+    mark: ensembl.Mark | None
+
+    @property
+    def store_is_there(self) -> bool:
+        """True when there is a store to open, of whatever version."""
+        return self.version != "none" and not self.half_made
+
+    @property
+    def to_take_over(self) -> bool:
+        """True when Ensembl's locks wait to be taken over."""
+        return self.has_ensembl and self.mark is None
+
+
+def migrate_database(url: str, *, beside: bool, dry_run: bool) -> tuple[bool, list[str]]:
+    """Bring a database to this version's schema, and Ensembl's locks into it: whether anything changed, and what."""
+    dialect = dialect_for(url)
+    dialect.read_only = dry_run
+    with closing(Database(dialect)) as database:
+        found = look(database)
+        refuse(database, found, beside=beside)
+        schema = schema_line(found, "would " if dry_run else "")
+        lines = [schema] if schema else []
+        if found.to_take_over:
+            lines += take_over(database, found, dry_run=dry_run)
+        elif schema and not dry_run:
+            make_schema(database)
+        if lines:
+            return not dry_run, [f"{database.name}:", *lines]
+        return False, nothing_to_do(database, found)
+
+
+def look(database: Database) -> Found:
+    """What there is."""
+    tables = opening.table_names(database)
+    ours = "hg_schema" in tables
+    version = opening.version_of(database) if ours else "none"
+    half_made = ours and opening.half_made(database)
+    mark = database.read(ensembl.read_mark) if ours and not half_made else None
+    return Found(frozenset(tables), version, half_made, opening.holds_ensembl(database, tables), mark)
+
+
+def refuse(database: Database, found: Found, *, beside: bool) -> None:
+    """A schema of a newer Headgate, or tables of something else that nobody said to go beside."""
+    if found.version not in ("none", *opening.versions()):
+        opening.check_version(database)
+    foreign = found.tables and "hg_schema" not in found.tables
+    if foreign and not found.has_ensembl and not beside:
+        raise opening.foreign(database, set(found.tables))
+
+
+def schema_line(found: Found, would: str) -> str:
+    """What happens to the schema; empty: nothing."""
+    newest = opening.versions()[-1]
+    make, finish, bring = ("make", "finish", "bring") if would else ("made", "finished", "brought")
+    if found.half_made:
+        return f"{would}{finish} schema {newest}, whose making was interrupted"
+    if found.version == "none":
+        others = ", ".join(sorted(found.tables)[:5])
+        where = f"beside what is there ({others})" if others else "in an empty database"
+        return f"{would}{make} schema {newest} {where}"
+    return "" if found.version == newest else f"{would}{bring} the schema from {found.version} to {newest}"
+
+
+def make_schema(database: Database) -> None:
+    """Run what is missing."""
+    from headgate.stores.sql.migrations.runner import upgrade
+
+    upgrade(database)
+
+
+def take_over(database: Database, found: Found, *, dry_run: bool) -> list[str]:
+    """Make or complete the schema and take Ensembl's locks into it, together."""
+    if dry_run:
+        look_at = partial(ensembl.preview, store_is_there=found.store_is_there)
+        return told(database.read(look_at), "would take over")
+    from headgate.stores.sql.migrations.runner import upgrade
+
+    plans: list[Plan | None] = []
+
+    def afterwards(tx: Transaction) -> None:
+        plans.append(ensembl.take_over(tx))
+
+    upgrade(database, afterwards)
+    plan = plans[-1]
+    return told(plan, "took over") if plan else ["somebody else took Ensembl's locks over at this moment"]
+
+
+def told(plan: Plan, verb: str) -> list[str]:
+    """A takeover for people."""
+    counts = f"clients: {len(plan.clients)}, resources: {len(plan.resources)}, locks: {len(plan.locks)}"
+    return [f"{verb} from Ensembl's tables: {counts}", *plan.lines, STAYS]
+
+
+def nothing_to_do(database: Database, found: Found) -> list[str]:
+    """What to say when all is as it should be."""
+    lines = [f"{database.name} has schema {found.version}: nothing to do"]
+    if found.has_ensembl and found.mark:
+        lines.append(f"Ensembl's locks were taken over {found.mark.at}")
+        mark = found.mark
+        later = database.read(lambda tx: ensembl.count_later(tx, mark))
+        if later:
+            lines.append(f"Ensembl's table has {later} newer lock(s), which are not seen: some program still uses it")
+    return lines

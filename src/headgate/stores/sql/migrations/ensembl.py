@@ -1,0 +1,164 @@
+"""Take over the locks of a database of Ensembl's resource_lock; its own tables stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+
+from headgate.core.ensembl import (
+    REASON,
+    OldLock,
+    Original,
+    Plan,
+    Taken,
+    plan_takeover,
+    request_id,
+    resource_name,
+)
+from headgate.core.locks import Mode, lock_id, resource_digest
+from headgate.stores.sql import lock_statements as sql
+from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.scene import MICROSECONDS, moment, read_lock
+from headgate.stores.sql.statement import Row, Statement
+
+#: How many resources one statement asks for.
+MANY = 200
+
+READ_CLIENTS = Statement("The original's clients.", "select client_id, name from client order by client_id")
+READ_RESOURCES = Statement("The original's resources.", "select resource_id, uri from resource order by resource_id")
+READ_LOCKS = Statement(
+    "The original's locks.",
+    """select resource_lock_id, client_id, resource_id, lock_type, created
+       from resource_lock order by resource_lock_id""",
+)
+COUNT_LATER = Statement(
+    "How many locks were written into the original's table after it had been taken over.",
+    "select count(*) from resource_lock where resource_lock_id > :last",
+)
+READ_WALL = Statement("The store's time.", "select {wall}")
+READ_MARK = Statement("The note of the takeover.", "select value from hg_meta where name = 'ensembl'")
+WRITE_MARK = Statement(
+    "Note that the original has been taken over.", "insert into hg_meta (name, value) values ('ensembl', :value)"
+)
+
+
+class Mark:
+    """The note that the takeover was done."""
+
+    def __init__(self, value: str) -> None:
+        #: When, for people.
+        self.at, _, last = value.partition(" ")
+        #: The highest resource_lock_id at that time.
+        self.last = int(last)
+
+
+def read_mark(tx: Transaction) -> Mark | None:
+    """The note of the takeover, if it was done."""
+    row = tx.one(READ_MARK)
+    return Mark(str(row[0])) if row else None
+
+
+def count_later(tx: Transaction, mark: Mark) -> int:
+    """How many locks programs have put into the original's table since the takeover."""
+    return int(tx.one(COUNT_LATER, last=mark.last)[0])
+
+
+def preview(tx: Transaction, *, store_is_there: bool) -> Plan:
+    """What a takeover would do."""
+    original = read_original(tx)
+    return plan_takeover(original, _read_held(tx, _keys(original)) if store_is_there else {})
+
+
+def take_over(tx: Transaction) -> Plan | None:
+    """Take all of it over within this transaction; None when that has been done."""
+    if read_mark(tx):
+        return None
+    original = read_original(tx)
+    keys = _keys(original)
+    for key, uri in keys.items():
+        tx.run(sql.ADD_RESOURCE, rkey=key, uri=uri, known=True)
+    rows = [row for some in _slices(list(keys)) for row in tx.all(sql.LOCK_RESOURCES, keys=some)]
+    plan = plan_takeover(original, _read_held(tx, keys))
+    for name in plan.clients:
+        tx.run(sql.WRITE_CLIENT, name=name)
+    _write_locks(tx, plan, {str(row[1]): row for row in rows})
+    last = max((row.id for row in original.locks), default=0)
+    tx.run(WRITE_MARK, value=f"{moment(tx.one(READ_WALL)[0]):%Y-%m-%dT%H:%M:%SZ} {last}")
+    return plan
+
+
+def read_original(tx: Transaction) -> Original:
+    """Everything that the original's tables hold."""
+    clients = {number: _text(name) for number, name in tx.all(READ_CLIENTS)}
+    resources = {number: _text(uri) for number, uri in tx.all(READ_RESOURCES)}
+    locks = tuple(
+        OldLock(int(str(number)), clients.get(client), resources.get(resource), _text(kind), read_time(created))
+        for number, client, resource, kind, created in tx.all(READ_LOCKS)
+    )
+    return Original(tuple(clients.values()), tuple(resources.values()), locks)
+
+
+def read_time(value: object) -> datetime | None:
+    """The original's time, which is UTC without saying so; None when it is none (SQLite keeps any text)."""
+    try:
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _text(value: object) -> str:
+    """A column of a binary type comes as bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _keys(original: Original) -> dict[bytes, str]:
+    """The resources as they are named here, by their keys, in order."""
+    return dict(sorted((resource_digest(uri), uri) for uri in map(resource_name, original.resources)))
+
+
+def _slices(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    return (keys[start : start + MANY] for start in range(0, len(keys), MANY))
+
+
+def _read_held(tx: Transaction, keys: dict[bytes, str]) -> dict[str, list[tuple[Mode, str]]]:
+    """What is held here already: a lock whose lease has run out counts until it is cleared away."""
+    held: dict[str, list[tuple[Mode, str]]] = {}
+    for some in _slices(list(keys)):
+        for lock in map(read_lock, tx.all(sql.READ_LOCKS, keys=some)):
+            held.setdefault(lock.resource, []).append((lock.mode, lock.client))
+    return held
+
+
+def _write_locks(tx: Transaction, plan: Plan, rows: dict[str, Row]) -> None:
+    tag = str(tx.one(sql.READ_TAG)[0])
+    for resource, locks in groupby(sorted(plan.locks, key=_resource), key=_resource):
+        key, _, token, holders, mode, waiting, _, wall = rows[resource]
+        number, count = int(str(token)), int(str(holders))
+        for lock in locks:
+            number, count, mode = number + 1, count + 1, lock.mode.value
+            _write_lock(tx, lock, lock_id(tag, resource, request_id(lock.row)), number, int(str(wall)))
+        tx.run(
+            sql.WRITE_RESOURCE,
+            rkey=key, token=number, holders=count, mode=mode, waiting=waiting, known=True,
+        )  # fmt: skip
+
+
+def _resource(lock: Taken) -> str:
+    return lock.resource
+
+
+def _write_lock(tx: Transaction, lock: Taken, new_id: str, token: int, wall: int) -> None:
+    key, created = resource_digest(lock.resource), lock.row.created
+    tx.run(
+        sql.WRITE_LOCK,
+        id=new_id, rkey=key, client=lock.client, mode=lock.mode.value, token=token,
+        since=round(created.timestamp() * MICROSECONDS) if created else wall, lease=None, lock_delay=0,
+        request_id=request_id(lock.row), owner="", note=f"{REASON} {lock.row.id}",
+    )  # fmt: skip
+    tx.run(
+        sql.WRITE_HISTORY,
+        event="grant", rkey=key, client=lock.client, lock_id=new_id, token=token,
+        before="new", after=lock.mode.value, reason=REASON,
+    )  # fmt: skip

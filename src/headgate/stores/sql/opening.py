@@ -1,0 +1,102 @@
+"""Open a store: make it when the database is empty, and refuse what is not ours before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headgate.core.ensembl import COLUMNS
+from headgate.core.errors import ForeignStore, SchemaMismatch
+from headgate.stores.sql.dialects import dialect_for
+from headgate.stores.sql.engine import Database
+from headgate.stores.sql.lock_statements import READ_TAG
+from headgate.stores.sql.statement import Statement
+
+READ_VERSION = Statement("The version of the schema.", "select version_num from hg_schema")
+
+
+def open_database(url: str) -> Database:
+    """The database of that URL, with the schema of this version."""
+    database = Database(dialect_for(url))
+    try:
+        make_or_check(database)
+        database.dialect.opened(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def make_or_check(database: Database) -> None:
+    """Make the schema when there is none; complete it when its making was interrupted; else compare versions."""
+    tables = table_names(database)
+    if "hg_schema" in tables and not half_made(database):
+        check_version(database)
+    elif not tables or ("hg_schema" in tables and not holds_ensembl(database, tables)):
+        from headgate.stores.sql.migrations.runner import upgrade
+
+        upgrade(database)
+    else:
+        raise foreign(database, tables)
+
+
+def table_names(database: Database) -> set[str]:
+    """Every table that is there."""
+    return {str(row[0]) for row in database.read(lambda tx: tx.all(database.dialect.list_tables))}
+
+
+def holds_ensembl(database: Database, tables: set[str]) -> bool:
+    """Whether the tables of Ensembl's resource locks are there, by their names and columns."""
+
+    def fits(table: str) -> bool:
+        found = database.read(lambda tx: tx.all(database.dialect.list_columns, table=table))
+        return {str(row[0]) for row in found} >= COLUMNS[table]
+
+    return tables >= set(COLUMNS) and all(fits(table) for table in COLUMNS)
+
+
+def half_made(database: Database) -> bool:
+    """Whether somebody is making the store right now, or was interrupted: no version yet, or no tag."""
+    version = version_of(database)
+    return version == "none" or (version == versions()[-1] and not database.read(lambda tx: tx.one(READ_TAG)))
+
+
+def foreign(database: Database, tables: set[str]) -> ForeignStore:
+    """Why this database is not used."""
+    if holds_ensembl(database, tables):
+        return ForeignStore(
+            f"{database.name} holds Ensembl's resource locks. "
+            f"Take them over with: headgate migrate --url {database.name}"
+        )
+    shown = ", ".join(sorted(tables)[:5])
+    return ForeignStore(
+        f"{database.name} has tables of something else ({shown}) and none of Headgate's. "
+        "Use an empty database, or add Headgate's tables beside them with: headgate migrate --beside"
+    )
+
+
+def check_version(database: Database) -> None:
+    """Refuse a schema of another version, and say what to do."""
+    found = version_of(database)
+    known = versions()
+    if found == known[-1]:
+        return
+    if found in known:
+        raise SchemaMismatch(
+            f"{database.name} has schema {found}; this Headgate works with {known[-1]}. "
+            "Stop what uses it, then run: headgate migrate"
+        )
+    raise SchemaMismatch(
+        f"{database.name} has schema {found}, of a newer Headgate; this one knows up to {known[-1]}. Upgrade Headgate"
+    )
+
+
+def version_of(database: Database) -> str:
+    """The schema version that the database says it has."""
+    row = database.read(lambda tx: tx.one(READ_VERSION))
+    return "none" if row is None else str(row[0])
+
+
+def versions() -> list[str]:
+    """Every schema version that there is a migration for, oldest first."""
+    folder = Path(__file__).parent / "migrations" / "versions"
+    return [name.split("_")[3] for name in sorted(path.name for path in folder.glob("[0-9]*.py"))]

@@ -1,0 +1,379 @@
+"""Some resources, their locks and their queues, held still within one transaction.
+
+The careful way: everything is read under the resources' rows, decided by the core, and written back.
+The quick way (a dialect's grant and release) must come to the same result whenever it says yes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from headgate.core.locks import (
+    COMPATIBLE,
+    Blocker,
+    Decision,
+    Lock,
+    Mode,
+    Request,
+    Waiter,
+    decide,
+    repeated_grant,
+    resource_digest,
+)
+from headgate.core.machine import Also
+from headgate.core.states import LOCK
+from headgate.stores.sql import lock_statements as sql
+from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.statement import Row
+
+MICROSECONDS = 1_000_000
+#: A waiter that was not heard of for this long has died.
+WAITER_LEASE = 10 * MICROSECONDS
+#: A lock that is handed to a waiter lives only this long until the waiter takes it up, since it may have died.
+TRIAL = 10 * MICROSECONDS
+
+
+def moment(microseconds: object) -> datetime:
+    """The store's number as a time."""
+    assert isinstance(microseconds, int)
+    return datetime.fromtimestamp(microseconds / MICROSECONDS, UTC)
+
+
+def _micro(at: datetime) -> int:
+    return round(at.timestamp() * MICROSECONDS)
+
+
+def to_micro(seconds: float | None) -> int | None:
+    """Seconds as the store keeps them."""
+    return None if seconds is None else round(seconds * MICROSECONDS)
+
+
+def to_seconds(microseconds: object) -> float | None:
+    """The store's number as seconds. Databases give decimals or integers."""
+    return None if microseconds is None else float(microseconds) / MICROSECONDS  # type: ignore[arg-type]
+
+
+def read_lock(row: Row) -> Lock:
+    """A row of lock columns as a lock."""
+    lock_id, uri, client, mode, token, since, lease, left, count, owner, note, request_id = row[:12]
+    return Lock(
+        id=str(lock_id),
+        resource=str(uri),
+        client=str(client),
+        mode=Mode(mode),
+        token=int(token),  # type: ignore[arg-type]
+        since=moment(since),
+        lease=to_seconds(lease),
+        expires_in=to_seconds(left),
+        count=int(count),  # type: ignore[arg-type]
+        owner=str(owner),
+        note=str(note),
+        request_id=str(request_id),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A waiter, where its process listens, and what may be handed to it."""
+
+    waiter: Waiter
+    channel: str
+    alive: bool
+    #: The id of its grant; empty: it waits for several resources, and takes its turn itself.
+    lock_id: str
+    lease: int | None
+
+
+@dataclass(slots=True)
+class _Resource:
+    """A resource's row as it was read, and its newest token."""
+
+    key: bytes
+    uri: str
+    token: int
+    written: tuple[object, ...]
+
+
+def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object]:
+    """What a ticket's row says of its request; a single resource can be handed over to it."""
+    single = len(request.wants) == 1 and not request.reentrant
+    return {
+        "request_id": request.id, "client": request.client, "owner": request.owner, "alive": WAITER_LEASE,
+        "channel": channel, "lock_id": request.lock_id(tag, request.wants[0].resource) if single else "",
+        "lease": to_micro(request.lease), "lock_delay": to_micro(request.lock_delay), "note": request.note,
+    }  # fmt: skip
+
+
+def read_places(tx: Transaction, keys: Sequence[bytes]) -> list[Place]:
+    """The queues of these resources, earliest first."""
+    return [_read_place(row) for row in tx.all(sql.READ_QUEUE, keys=keys)]
+
+
+def _read_place(row: Row) -> Place:
+    ticket, uri, client, mode, since, owner, left, channel, lock_id, lease = row
+    waiter = Waiter(int(ticket), str(uri), str(client), Mode(mode), moment(since), str(owner))  # type: ignore[arg-type]
+    return Place(waiter, str(channel), int(left) > 0, str(lock_id), lease)  # type: ignore[arg-type]
+
+
+class Scene:
+    """What is true of some resources now, and what becomes of it. Make it, act, then `settle`."""
+
+    def __init__(self, tx: Transaction, resources: Sequence[str], tag: str) -> None:
+        self._tx = tx
+        self._tag = tag
+        self._resources = self._take_rows(resources)
+        keys = [each.key for each in self._resources.values()]
+        self.locks: list[Lock] = []
+        self._freed: set[str] = set()
+        self.places = read_places(tx, keys)
+        rows = tx.all(sql.READ_LOCKS, keys=keys)
+        self.locks = [read_lock(row) for row in rows]
+        gone = [read_lock(row) for row in rows if row[12] is not None and int(row[12]) <= 0]
+        for lock in gone:
+            self.end(lock, "expire", reason="the lease ran out")
+        self._drop_dead_waiters()
+
+    def decide(self, request: Request, number: int | None = None) -> Decision:
+        """May the request be granted, from this place in the queue (or from behind its end)?"""
+        earlier = [p.waiter for p in self.places if number is None or p.waiter.ticket < number]
+        return decide(request, self.locks, earlier)
+
+    def repeated(self, request: Request) -> tuple[Lock, ...]:
+        """The grant that this very request was given already, or nothing."""
+        return repeated_grant(request, self._tag, self.locks)
+
+    def grant(self, request: Request, decision: Decision) -> tuple[Lock, ...]:
+        """Nothing is in the way: hold all of it."""
+        return tuple(
+            self._enter(request, decision.entered[want.resource], want.mode)
+            if want.resource in decision.entered
+            else self._grant_one(request, want.resource, want.mode)
+            for want in request.wants
+        )
+
+    def join_queue(self, request: Request, channel: str) -> int:
+        """Take a number, and the last place in each queue."""
+        self._tx.run(sql.WRITE_TICKET, **ticket_columns(request, self._tag, channel))
+        number, since = self._tx.one(sql.READ_NUMBER, request_id=request.id)
+        self._take_places(request, int(number), channel, moment(since))
+        return int(number)
+
+    def rejoin_queue(self, request: Request, number: int, channel: str) -> None:
+        """Take the same number again after it was voided."""
+        self._tx.run(sql.TAKE_NUMBER_AGAIN, ticket=number, **ticket_columns(request, self._tag, channel))
+        self._take_places(request, number, channel, self._wall)
+
+    def stands_in_queue(self, request: Request, number: int) -> bool:
+        """Whether the number still has its place in every queue."""
+        standing = [p for p in self.places if p.waiter.ticket == number]
+        return len(standing) == len(request.wants)
+
+    def leave_queue(self, numbers: Sequence[int]) -> None:
+        """These numbers leave the queues of these resources."""
+        if not numbers:
+            return
+        keys = [each.key for each in self._resources.values()]
+        self._tx.run(sql.DELETE_PLACES, tickets=list(numbers), keys=keys)
+        self._tx.run(sql.DELETE_TICKETS, tickets=list(numbers))
+        left = [p for p in self.places if p.waiter.ticket in numbers]
+        self._freed |= {p.waiter.resource for p in left}
+        self.places = [p for p in self.places if p not in left]
+
+    def refuse(self, request: Request, blockers: Sequence[Blocker]) -> None:
+        """Count it; the history is told once in a minute."""
+        for resource in dict.fromkeys(blocker.resource for blocker in blockers):
+            key = self._resources[resource].key
+            if self._tx.count(sql.COUNT_REFUSAL, rkey=key, client=request.client):
+                continue
+            by = next(b for b in blockers if b.resource == resource)
+            wanted = next(want.mode for want in request.wants if want.resource == resource)
+            lock_id = request.lock_id(self._tag, resource)
+            reason = f"{wanted} wanted, {by.client} {'holds' if by.kind == 'holder' else 'waits for'} {by.mode}"
+            self._tell(
+                "refuse",
+                resource,
+                request.client,
+                lock_id,
+                self._resources[resource].token,
+                "new",
+                "refused",
+                reason,
+            )
+            self._tx.run(sql.WRITE_REFUSAL, rkey=key, client=request.client, lock_id=lock_id)
+
+    def end(self, lock: Lock, event: str, reason: str = "", by: str | None = None) -> None:
+        """A lock ends: release, expire or break, as the table says."""
+        row = LOCK.find(lock.mode, event)[0]
+        assert Also.FREE_RESOURCE in row.also
+        self._tx.run(sql.DELETE_LOCK, id=lock.id, token=lock.token)
+        self.locks = [other for other in self.locks if other.id != lock.id]
+        self._freed.add(lock.resource)
+        told = f"{by}: {reason}" if by else reason
+        self._tell(event, lock.resource, lock.client, lock.id, lock.token, lock.mode, row.target, told)
+
+    def change(self, lock: Lock, event: str, *, count: int = 0, request_id: str | None = None) -> Lock:
+        """A lock stays, with another mode, token or count, as the table says."""
+        row = LOCK.find(lock.mode, event)[0]
+        new = replace(
+            lock,
+            mode=Mode(row.target),
+            token=self._next_token(lock.resource) if Also.NEW_TOKEN in row.also else lock.token,
+            count=lock.count + count,
+            request_id=request_id or lock.request_id,
+        )
+        self._tx.run(
+            sql.CHANGE_LOCK,
+            id=new.id,
+            mode=new.mode.value,
+            token=new.token,
+            count=new.count,
+            request_id=new.request_id,
+        )
+        self.locks = [new if other.id == lock.id else other for other in self.locks]
+        if event == "downgrade":
+            self._freed.add(lock.resource)
+        self._tell(event, lock.resource, lock.client, lock.id, new.token, lock.mode, row.target, "")
+        return new
+
+    def settle(self) -> list[tuple[str, int]]:
+        """Hand over what came free, bring the resources' rows into line. Gives whom to wake: (channel, ticket)."""
+        handed = [wake for uri in sorted(self._freed) for wake in self._hand_over(uri)]
+        for each in self._resources.values():
+            here = [lock for lock in self.locks if lock.resource == each.uri]
+            waiting = sum(p.waiter.resource == each.uri for p in self.places)
+            exclusive = any(lock.mode is Mode.EXCLUSIVE for lock in here)
+            mode = Mode.EXCLUSIVE if exclusive else Mode.SHARED
+            row = (each.token, len(here), mode.value, waiting, True)
+            if row != each.written:
+                token, holders, word, queue, known = row
+                self._tx.run(
+                    sql.WRITE_RESOURCE,
+                    rkey=each.key, token=token, holders=holders, mode=word, waiting=queue, known=known,
+                )  # fmt: skip
+        return handed + [wake for uri in sorted(self._freed) for wake in heads(self._queue(uri))]
+
+    def _queue(self, resource: str) -> list[Place]:
+        return [place for place in self.places if place.waiter.resource == resource]
+
+    def _hand_over(self, resource: str) -> list[tuple[str, int]]:
+        """Grant to the first in the queue, and on to the first that cannot be, or that waits for more than this."""
+        handed = []
+        for place in self._queue(resource):
+            held = [lock for lock in self.locks if lock.resource == resource]
+            free = all(COMPATIBLE[place.waiter.mode, lock.mode] for lock in held)
+            if not free or not place.lock_id:
+                break
+            self._hand_to(place)
+            handed.append((place.channel, place.waiter.ticket))
+        return handed
+
+    def _hand_to(self, place: Place) -> None:
+        waiter, resource = place.waiter, place.waiter.resource
+        trial = min(TRIAL, place.lease or TRIAL)
+        token = self._next_token(resource)
+        self._tx.run(
+            sql.HAND_LOCK,
+            rkey=self._resources[resource].key, mode=waiter.mode.value, token=token, since=_micro(self._wall),
+            trial=trial, ticket=waiter.ticket,
+        )  # fmt: skip
+        lease = to_seconds(place.lease)
+        self.locks.append(
+            Lock(place.lock_id, resource, waiter.client, waiter.mode, token, self._wall, lease, trial / MICROSECONDS)
+        )
+        self._tell("grant", resource, waiter.client, place.lock_id, token, "waiting", waiter.mode, "")
+        self.leave_queue([waiter.ticket])
+
+    def _take_rows(self, resources: Sequence[str]) -> dict[str, _Resource]:
+        keys = {resource_digest(uri): uri for uri in resources}
+        rows = self._tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
+        if len(rows) < len(keys):
+            present = {bytes(row[0]) for row in rows}  # type: ignore[arg-type]
+            for key in sorted(set(keys) - present):
+                self._tx.run(sql.ADD_RESOURCE, rkey=key, uri=keys[key], known=True)
+            rows = self._tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
+        self._wall = moment(rows[0][7])
+        return {
+            str(uri): _Resource(bytes(key), str(uri), int(token), (int(token), holders, mode, waiting, bool(known)))  # type: ignore[arg-type]
+            for key, uri, token, holders, mode, waiting, known, _ in rows
+        }
+
+    def _drop_dead_waiters(self) -> None:
+        self.leave_queue(sorted({p.waiter.ticket for p in self.places if not p.alive}))
+
+    def _take_places(self, request: Request, number: int, channel: str, since: datetime) -> None:
+        for want in request.wants:
+            key = self._resources[want.resource].key
+            self._tx.run(sql.WRITE_PLACE, rkey=key, ticket=number, mode=want.mode.value)
+            waiter = Waiter(number, want.resource, request.client, want.mode, since, request.owner)
+            self.places.append(Place(waiter, channel, alive=True, lock_id="", lease=None))
+        self.places.sort(key=lambda place: place.waiter.ticket)
+
+    def _grant_one(self, request: Request, resource: str, mode: Mode) -> Lock:
+        lock = Lock(
+            id=request.lock_id(self._tag, resource),
+            resource=resource,
+            client=request.client,
+            mode=mode,
+            token=self._next_token(resource),
+            since=self._wall,
+            lease=request.lease,
+            expires_in=request.lease,
+            owner=request.owner,
+            note=request.note,
+            request_id=request.id,
+        )
+        # An id that is taken is a dead lock of the same request, kept by its lock-delay.
+        self._tx.run(
+            sql.WRITE_LOCK,
+            id=lock.id, rkey=self._resources[resource].key, client=lock.client, mode=mode.value, token=lock.token,
+            since=_micro(self._wall), lease=to_micro(request.lease),
+            lock_delay=to_micro(request.lock_delay), request_id=request.id, owner=request.owner, note=request.note,
+        )  # fmt: skip
+        self.locks.append(lock)
+        self._tell("grant", resource, lock.client, lock.id, lock.token, "new", mode, "")
+        return lock
+
+    def _enter(self, request: Request, own: Lock, wanted: Mode) -> Lock:
+        if own.request_id == request.id:
+            return own
+        if own.mode is Mode.SHARED and wanted is Mode.EXCLUSIVE:
+            own = self.change(own, "upgrade")
+        if own.lease is not None and (request.lease is None or request.lease > own.lease):
+            self._tx.run(sql.LENGTHEN_LOCK, id=own.id, lease=to_micro(request.lease))
+            own = replace(own, lease=request.lease, expires_in=request.lease)
+        return self.change(own, "enter", count=1, request_id=request.id)
+
+    def _next_token(self, resource: str) -> int:
+        self._resources[resource].token += 1
+        return self._resources[resource].token
+
+    def _tell(
+        self,
+        event: str,
+        resource: str,
+        client: str,
+        lock_id: str,
+        token: int,
+        before: str,
+        after: str,
+        reason: str,
+    ) -> None:
+        self._tx.run(
+            sql.WRITE_HISTORY,
+            event=event, rkey=self._resources[resource].key, client=client, lock_id=lock_id, token=token,
+            before=str(before), after=str(after), reason=reason[:1000],
+        )  # fmt: skip
+
+
+def heads(places: Iterable[Place]) -> list[tuple[str, int]]:
+    """Whose turn may have come in one queue: the first, and with a reader all readers up to the next writer."""
+    found: list[tuple[str, int]] = []
+    for place in places:
+        if found and place.waiter.mode is Mode.EXCLUSIVE:
+            break
+        found.append((place.channel, place.waiter.ticket))
+        if place.waiter.mode is Mode.EXCLUSIVE:
+            break
+    return found

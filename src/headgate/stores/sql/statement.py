@@ -1,0 +1,44 @@
+"""A statement: reviewed text with a name, its parameters written `:name`, lists written `:name*`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+Value = str | int | float | bytes | bool | None
+Row = tuple[Value, ...]
+_PARAMETER = re.compile(r"(?<![:\w]):(\w+)(\*?)")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """SQL text. Words in braces, such as `{now}`, are filled in by the dialect."""
+
+    #: What it does, in one sentence.
+    sentence: str
+    #: The text.
+    text: str
+
+
+def spread(text: str, params: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """Write each list parameter out as single ones: `:keys*` becomes `:keys_0, :keys_1`."""
+    flat: dict[str, object] = {}
+
+    def write_out(match: re.Match[str]) -> str:
+        name, many = match.groups()
+        if not many:
+            flat[name] = params[name]
+            return match.group()
+        values = cast("Sequence[object]", params[name])
+        names = [f"{name}_{index}" for index in range(len(values))]
+        flat.update(zip(names, values, strict=True))
+        return ", ".join(f":{each}" for each in names)
+
+    return _PARAMETER.sub(write_out, text), flat
+
+
+def to_pyformat(text: str) -> str:
+    """`:name` as `%(name)s`, for the drivers that want it so."""
+    return _PARAMETER.sub(r"%(\1)s", text)

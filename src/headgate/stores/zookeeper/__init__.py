@@ -1,0 +1,1 @@
+"""Locks in ZooKeeper: one node a resource, one multi a change, one session a lease."""

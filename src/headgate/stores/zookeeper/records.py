@@ -1,0 +1,200 @@
+"""What the nodes hold: a resource's state, its holders, and the places in its queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, unquote
+
+from headgate.core.errors import ForeignStore
+from headgate.core.locks import Lock, Mode, Request, Waiter, Want
+from headgate.stores.zookeeper.tree import letters_of_lock, sequence_of
+
+#: A time that is not known, where none is needed.
+NEVER = datetime.fromtimestamp(0, UTC)
+#: A place whose name would be longer is not handed a grant: its waiter takes it by itself.
+LONGEST_NAME = 1000
+WAIT, LOCK, DELAY = "wait:", "lock-", "delay-"
+
+
+def moment(milliseconds: int) -> datetime:
+    """The server's number as a time."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A grant as the resource's node has it."""
+
+    id: str
+    client: str
+    mode: Mode
+    token: int
+    #: The child that it lives by.
+    node: str
+    #: The session that the child must be of; 0: persistent.
+    session: int = 0
+    #: Seconds of that session; None: persistent.
+    lease: float | None = None
+    count: int = 1
+    owner: str = ""
+    note: str = ""
+    request_id: str = ""
+    #: Seconds that the resource stays closed if the holder dies.
+    delay: float = 0.0
+    #: It died, and its lock-delay runs since the child was made.
+    dead: bool = False
+    #: When it was granted, in milliseconds, where the child no longer says so.
+    since: int | None = None
+
+    def lock(self, resource: str, *, alive: bool = True, since: datetime = NEVER) -> Lock:
+        """As the rest of the world sees it."""
+        left = None if self.lease is None else self.lease if alive else 0.0
+        return Lock(
+            self.id, resource, self.client, self.mode, self.token, since if self.since is None else moment(self.since),
+            self.lease, left, self.count, self.owner, self.note, self.request_id,
+        )  # fmt: skip
+
+
+#: Holder's fields with their names in the node; those at their default are left out.
+_FIELDS = (
+    ("id", "id"), ("client", "client"), ("mode", "mode"), ("token", "token"), ("node", "node"),
+    ("session", "session"), ("lease", "lease"), ("count", "count"), ("owner", "owner"), ("note", "note"),
+    ("request_id", "request"), ("delay", "delay"), ("dead", "dead"), ("since", "since"),
+)  # fmt: skip
+_DEFAULTS = {"session": 0, "lease": None, "count": 1, "owner": "", "note": "", "delay": 0.0, "dead": False, "since": None}
+_NONE = object()
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything about a resource that its node holds."""
+
+    uri: str
+    #: The newest grant's.
+    token: int = 0
+    holders: tuple[Holder, ...] = ()
+    #: There may be waiters: look before anything is granted. Nobody sleeps in the queue while this is false.
+    waiting: bool = False
+    known: bool = True
+
+    def encode(self) -> bytes:
+        """As the node holds it."""
+        holders = [
+            {key: value for name, key in _FIELDS if (value := getattr(each, name)) != _DEFAULTS.get(key, _NONE)}
+            for each in self.holders
+        ]
+        return _encode(
+            {"uri": self.uri, "token": self.token, "holders": holders, "waiting": self.waiting, "known": self.known}
+        ).encode()
+
+
+def decode_state(data: bytes, path: str) -> State:
+    """A resource's state, or ForeignStore when the node holds something else."""
+    try:
+        content = json.loads(data)
+        holders = tuple(_decode_holder(each) for each in content["holders"])
+        return State(str(content["uri"]), int(content["token"]), holders, bool(content["waiting"]), bool(content["known"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ForeignStore(
+            f"the node {path} holds something that is not Headgate's ({type(error).__name__}: {error}). "
+            "Put back what was there, or remove the node if nobody holds the resource"
+        ) from None
+
+
+def _decode_holder(content: dict[str, Any]) -> Holder:
+    fields = {name: content[key] for name, key in _FIELDS if key in content}
+    return Holder(**{**fields, "mode": Mode(fields["mode"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the queue of one resource: all of it is in the node's name, so that one listing tells the queue."""
+
+    name: str
+    #: Tells two places of one request apart, and finds ours when an answer was lost.
+    mark: str
+    mode: Mode
+    #: The session that the node is of; 0: the waiter takes its turn by itself, it is not handed to it.
+    session: int
+    lease: float | None
+    delay: float
+    client: str
+    owner: str
+    request_id: str
+    note: str
+
+    def waiter(self, resource: str, ticket: int = 0, since: datetime = NEVER) -> Waiter:
+        """As the rest of the world sees it."""
+        return Waiter(ticket, resource, self.client, self.mode, since, self.owner)
+
+    def request(self, resource: str) -> Request:
+        """What is waited for."""
+        return Request(
+            self.request_id, self.client, (Want(resource, self.mode),), self.lease, self.delay,
+            owner=self.owner, note=self.note,
+        )  # fmt: skip
+
+
+def place_name(request: Request, mode: Mode, mark: str, session: int, lease: float | None) -> str:
+    """The name of a place's node, up to the number that ZooKeeper puts behind it."""
+    handed = session and lease is not None and len(request.wants) == 1 and not request.reentrant
+    full = _place_name(request, mode, mark, f"{session}", f"{lease}", f"{request.lock_delay}", request.note)
+    if handed and len(full) <= LONGEST_NAME:
+        return full
+    return _place_name(request, mode, mark, "0", "", "0", "")
+
+
+def _place_name(request: Request, mode: Mode, mark: str, session: str, lease: str, delay: str, note: str) -> str:
+    texts = (quote(text, safe=" @#") for text in (request.client, request.owner, request.id, note))
+    return WAIT + ":".join((mark, mode.value, session, lease, delay, *texts, ""))
+
+
+def read_place(name: str) -> Place | None:
+    """The place behind a node's name; None when it is another kind of node."""
+    if not name.startswith(WAIT):
+        return None
+    parts = name.split(":")
+    if len(parts) != 11:
+        return None
+    mark, mode, session, lease, delay, *texts = parts[1:10]
+    client, owner, request_id, note = (unquote(text) for text in texts)
+    return Place(
+        name, mark, Mode(mode), int(session), float(lease) if lease else None, float(delay), client, owner, request_id, note
+    )
+
+
+def read_queue(children: Iterable[str], holders: Sequence[Holder]) -> list[Place]:
+    """The places that were not granted yet, earliest first."""
+    granted = {holder.node for holder in holders}
+    places = [place for name in children if name not in granted and (place := read_place(name))]
+    return sort_places(places)
+
+
+def sort_places(places: list[Place]) -> list[Place]:
+    """In the order of their numbers, which begin again after two thousand million."""
+    if len(places) < 2:
+        return places
+    first = sequence_of(places[0].name)
+    return sorted(places, key=lambda place: (sequence_of(place.name) - first + 2**31) % 2**32)
+
+
+def lock_node(lock_id: str, token: int) -> str:
+    """The child that a grant lives by. Never used twice, since the token is not."""
+    return f"{LOCK}{token}-{letters_of_lock(lock_id)}"
+
+
+def handed_data(version: int, state: bytes) -> bytes:
+    """What the node of a waiter holds once it was granted: the resource's version and state by that grant."""
+    return b"%d\n%s" % (version, state)
+
+
+def read_handed(data: bytes, path: str) -> tuple[int, State] | None:
+    """The version and state that a grant was handed over with; None: not granted."""
+    version, mark, state = data.partition(b"\n")
+    return (int(version), decode_state(state, path)) if mark and version.isdigit() else None
+

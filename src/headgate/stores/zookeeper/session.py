@@ -1,0 +1,307 @@
+"""ZooKeeper sessions: one for each lease length, what they tell, and what kazoo's errors become."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kazoo import exceptions as kazoo
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import CloseInstance, Connect
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry, RetryFailedError
+
+from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
+from headgate.stores.zookeeper.address import Address
+
+#: The longest silence, in milliseconds, after which a connection counts as dead, however long its session is.
+SILENCE = 10_000
+#: Seconds to connect to one server before the next one is tried.
+CONNECT_SECONDS = 3.0
+#: A pause before a lost connection is tried again.
+RETRY_SECONDS = 0.05
+
+#: Answers about nodes: whoever asked deals with them.
+ANSWERS: tuple[type[Exception], ...] = (
+    kazoo.NoNodeError, kazoo.NodeExistsError, kazoo.BadVersionError, kazoo.NotEmptyError,
+    kazoo.RolledBackError, kazoo.RuntimeInconsistency, kazoo.NoChildrenForEphemeralsError,
+)  # fmt: skip
+#: Whether it happened is not known, or it did not: look, and try again while there is time.
+INTERRUPTIONS: tuple[type[Exception], ...] = (
+    kazoo.ConnectionLoss, kazoo.SessionExpiredError, kazoo.SessionMovedError, kazoo.OperationTimeoutError,
+    kazoo.RequestTimeoutError, kazoo.ConnectionDropped, kazoo.ThrottledOpError, kazoo.NotReadOnlyCallError,
+    kazoo.ConnectionClosedError, kazoo.CancelledError, kazoo.ZookeeperStoppedError, KazooTimeoutError,
+)  # fmt: skip
+#: The server answers, and cannot do it.
+FAILURES: tuple[type[Exception], ...] = (
+    kazoo.SystemZookeeperError, kazoo.DataInconsistency, kazoo.MarshallingError, kazoo.UnimplementedError,
+    kazoo.BadArgumentsError, kazoo.UnknownSessionError, kazoo.NewConfigNoQuorumError, kazoo.ReconfigInProcessError,
+    kazoo.APIError, kazoo.InvalidCallbackError, kazoo.EphemeralOnLocalSessionError, kazoo.NoWatcherError,
+    kazoo.ReconfigDisabledError, kazoo.QuotaExceededError, kazoo.LockTimeout, kazoo.WriterNotClosedException,
+    RetryFailedError,
+)  # fmt: skip
+#: The server does not let us.
+FORBIDDEN: tuple[type[Exception], ...] = (
+    kazoo.NoAuthError, kazoo.AuthFailedError, kazoo.InvalidACLError, kazoo.SASLException,
+    kazoo.SessionClosedRequireSaslError, kazoo.ConfigurationError,
+)  # fmt: skip
+
+Question = Callable[[Any], Any]
+
+
+class Interrupted(Exception):
+    """The connection broke while a change was under way: it may have happened. For the stores, never for callers."""
+
+
+def translate(error: Exception, store: str) -> HeadgateError:
+    """What an error of kazoo means to whoever uses the store."""
+    if isinstance(error, FORBIDDEN):
+        return BadValue("url", store, f"names a tree that may not be used: {type(error).__name__}")
+    text = str(error) or type(error).__name__
+    return StoreUnavailable(store, text)
+
+
+class _Handler(SequentialThreadingHandler):
+    """Kazoo's threads, with a limit on how long one server is tried."""
+
+    def create_connection(self, *args: Any, timeout: float, **more: Any) -> Any:
+        return super().create_connection(*args, timeout=min(timeout, CONNECT_SECONDS), **more)
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """Kazoo's connection, which also tells the session time that the server agreed to."""
+
+    lease = 0.0
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        greeting = isinstance(request, Connect)
+        answer = super()._invoke(min(timeout, CONNECT_SECONDS) if greeting else timeout, request, xid)
+        if greeting:
+            self.lease = answer[0].time_out / 1000
+            # What was asked while there was no connection must not be sent now: nobody waits for it any more.
+            self.client._notify_pending(KeeperState.CONNECTING)
+            if self.client._stopped.is_set():
+                self.client._queue.append((CloseInstance, None))
+        return answer
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        reading, connecting = super()._connect(host, hostip, port)
+        return min(reading, SILENCE), min(connecting, SILENCE)
+
+
+class Session:
+    """One ZooKeeper session after another, all of one length; what lives by the old one dies with it."""
+
+    def __init__(self, address: Address, seconds: float) -> None:
+        self._address = address
+        self._losses: dict[object, Callable[[str], None]] = {}
+        self._returns: list[Callable[[], None]] = []
+        #: The present session's number; 0 while there is none.
+        self.id = 0
+        self._client = self._make_client(seconds)
+        self._client.add_listener(self._state_changed)
+        self._live: threading.Event = self._client.start_async()
+
+    @property
+    def lease(self) -> float:
+        """Seconds that the server keeps this session without hearing of it."""
+        return float(self._client._connection.lease)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server is heard now."""
+        return self._live.is_set()
+
+    def ready(self, until: float | None = None) -> Any:
+        """The connected client, or StoreUnavailable when it stays away."""
+        if not self._live.is_set():
+            left = self._address.patience if until is None else until - time.monotonic()
+            if not self._live.wait(max(left, 0)):
+                raise StoreUnavailable(self._address.name, "no server of it can be reached")
+        return self._client
+
+    def ask(self, *questions: Question) -> list[Any]:
+        """Send all at once, and give the answers in order; again while the connection breaks. For reading."""
+        until = time.monotonic() + self._address.patience
+        while True:
+            client = self.ready(until)
+            try:
+                return [self._answer(sent, until) for sent in [question(client) for question in questions]]
+            except INTERRUPTIONS as error:
+                if time.monotonic() >= until:
+                    raise translate(error, self._address.name) from error
+                time.sleep(RETRY_SECONDS)
+
+    def change(self, *questions: Question) -> list[Any]:
+        """Send all at once, and once only: Interrupted when an answer is lost."""
+        until = time.monotonic() + self._address.patience
+        client = self.ready(until)
+        try:
+            return [self._answer(sent, until) for sent in [question(client) for question in questions]]
+        except INTERRUPTIONS as error:
+            raise Interrupted(str(error) or type(error).__name__) from error
+
+    def fire(self, question: Question) -> None:
+        """Send it, and do not wait for the answer."""
+        with suppress(*INTERRUPTIONS):
+            question(self._client)
+
+    def on_loss(self, lost: Callable[[str], None]) -> Callable[[], None]:
+        """Call it when the present session ends. Gives a function that forgets it."""
+        mark = object()
+        self._losses[mark] = lost
+        return lambda: void(self._losses.pop(mark, None))
+
+    def on_return(self, work: Callable[[], None]) -> None:
+        """Do it once, in a thread, when the server is heard again."""
+        self._returns.append(work)
+        if self.connected:
+            self._run_returns()
+
+    def close(self) -> None:
+        """End the session: what lives by it is gone at once."""
+        with suppress(*FAILURES, *INTERRUPTIONS):
+            self._client.stop()
+            self._client.close()
+
+    def disown(self) -> None:
+        """It is a parent process's: leave it alone."""
+        atexit.unregister(self._client.handler.stop)
+
+    def _answer(self, sent: Any, until: float) -> Any:
+        try:
+            return sent.get(timeout=max(until - time.monotonic(), 0.001))
+        except ANSWERS as answer:
+            return answer
+        except (*FAILURES, *FORBIDDEN) as error:
+            if isinstance(error, INTERRUPTIONS):
+                raise
+            raise translate(error, self._address.name) from error
+
+    def _make_client(self, seconds: float) -> Any:
+        handler = _Handler()
+        retry = KazooRetry(max_tries=-1, delay=RETRY_SECONDS, max_delay=1.0, sleep_func=handler.sleep_func)
+        client = KazooClient(
+            hosts=self._address.hosts,
+            timeout=seconds,
+            handler=handler,
+            connection_retry=retry,
+            auth_data=self._address.auth,
+            default_acl=self._address.acl,
+            logger=self._address.logger,
+        )
+        old = client._connection
+        client._connection = _Connection(client, old.retry_sleeper, logger=old.logger, sasl_options=old.sasl_options)
+        return client
+
+    def _state_changed(self, state: str) -> None:
+        """Called by kazoo's own thread, which must not be kept."""
+        if state == KazooState.LOST:
+            self._tell_losses("its ZooKeeper session has ended")
+            self.id = 0
+        elif state == KazooState.CONNECTED:
+            now = self._client.client_id[0]
+            if self.id not in (0, now):
+                self._tell_losses("its ZooKeeper session was replaced by another")
+            self.id = now
+            self._run_returns()
+
+    def _tell_losses(self, why: str) -> None:
+        losses, self._losses = list(self._losses.values()), {}
+        if losses:
+            _in_thread(lambda: [lost(why) for lost in losses])
+
+    def _run_returns(self) -> None:
+        returns, self._returns = self._returns, []
+        if returns:
+            _in_thread(lambda: [work() for work in returns])
+
+
+class Sessions:
+    """All sessions of this process on one store, each made when it is first needed."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._guard = threading.Lock()
+        self._pid = os.getpid()
+        self._by_length: dict[float, Session] = {}
+        self._inherited: list[Session] = []
+        self._closed = False
+
+    @property
+    def base(self) -> Session:
+        """The session of everything that is not leased."""
+        return self._session(self._address.session)
+
+    def leasing(self, lease: float | None) -> Session:
+        """The session that a lock of that lease lives by, connected, so that its true length is known."""
+        if lease is None:
+            return self.base
+        session = self._session(rounded(lease))
+        session.ready()
+        return session
+
+    def by_id(self, number: int) -> Session | None:
+        """The session of that number, if it is one of ours and lives."""
+        if self._pid != os.getpid():
+            return None
+        return next((each for each in list(self._by_length.values()) if each.id == number), None)
+
+    def close(self) -> None:
+        """End all of them."""
+        with self._guard:
+            self._closed = True
+            ours, self._by_length = list(self._by_length.values()), {}
+        if self._pid == os.getpid():
+            for session in ours:
+                session.close()
+
+    def _session(self, seconds: float) -> Session:
+        if self._pid != os.getpid():
+            self._leave_to_parent()
+        found = self._by_length.get(seconds)
+        return found or self._make(seconds)
+
+    def _make(self, seconds: float) -> Session:
+        with self._guard:
+            if self._closed:
+                raise StoreUnavailable(self._address.name, "it was closed by this program")
+            if seconds not in self._by_length:
+                self._by_length[seconds] = Session(self._address, seconds)
+            return self._by_length[seconds]
+
+    def _leave_to_parent(self) -> None:
+        """After a fork: the sessions are the parent's, and their threads did not come along."""
+        self._guard = threading.Lock()
+        self._pid = os.getpid()
+        self._inherited += self._by_length.values()
+        for session in self._by_length.values():
+            session.disown()
+        self._by_length = {}
+
+
+def rounded(lease: float) -> float:
+    """Up to two significant digits, so that there are few different lengths."""
+    step = 10 ** (math.floor(math.log10(lease)) - 1)
+    return round(math.ceil(round(lease / step, 6)) * step, 6)
+
+
+def void(*_: object) -> None:
+    """Let a value go."""
+
+
+def _in_thread(work: Callable[[], object]) -> None:
+    threading.Thread(target=work, name="headgate-zookeeper", daemon=True).start()
+
+
+def windows(items: Sequence[Any], size: int = 500) -> Iterable[Sequence[Any]]:
+    """The items in portions, so that no more than that many questions are under way."""
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,308 @@
+"""The one guarded multi: look, decide, change all of it at once, or look again."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from kazoo.exceptions import NoNodeError
+
+from headgate.core.errors import HeadgateError, StoreUnavailable
+from headgate.core.locks import Lock, resource_key
+from headgate.stores.zookeeper.history import History
+from headgate.stores.zookeeper.multi import Op, first_error, multi
+from headgate.stores.zookeeper.records import State, decode_state, moment, read_place
+from headgate.stores.zookeeper.scene import Held, Scene, Stale, Unclear, View
+from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
+from headgate.stores.zookeeper.tree import Tree, parent
+
+T = TypeVar("T")
+
+#: How long a change is tried again while others are always first.
+BUSY_SECONDS = 30.0
+#: A pause after the third time: short and random, so that nobody is starved.
+PAUSE_SECONDS = (0.0002, 0.003)
+#: Resources whose last state this process remembers.
+MOST_REMEMBERED = 10_000
+
+
+class Conflict(Exception):
+    """Somebody else was first: look again. For the stores, never for callers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """A change that happened, when (in milliseconds; 0: nothing was to change), and what it gave."""
+
+    result: T
+    at: int
+    session: Session
+
+    def moments(self, helds: Iterable[Held]) -> Iterable[tuple[Held, int | None]]:
+        """Each grant with its time, where the change itself began it."""
+        return ((held, self.at if held.fresh else None) for held in helds)
+
+
+@dataclass(slots=True)
+class _Act(Generic[T]):
+    """One thing to be done, over all tries."""
+
+    paths: Sequence[str]
+    work: Callable[[Scene], T]
+    session: Session
+    mark: str
+    until: float
+    views: list[View] | None = None
+    cached: bool = False
+    synced: bool = False
+    tries: int = 0
+    doubts: dict[str, tuple[Scene, T]] | None = None
+
+
+class Transitions:
+    """Reads resources, and changes them."""
+
+    def __init__(self, sessions: Sessions, tree: Tree, history: History, tag: str, name: str) -> None:
+        self._sessions = sessions
+        self._tree = tree
+        self._history = history
+        self._tag = tag
+        self._name = name
+        self._remembered: dict[str, View] = {}
+
+    # ------------------------------------------------------------------ changing
+
+    def act(
+        self, paths: Sequence[str], work: Callable[[Scene], T], session: Session | None = None, *, quick: bool = False
+    ) -> Done[T]:
+        """Do the work on a scene of these resources, and all of its change at once."""
+        act = _Act(paths, work, session or self._sessions.base, secrets.token_hex(4), time.monotonic() + BUSY_SECONDS)
+        remembered = [self._remembered.get(path) for path in paths] if quick else [None]
+        if all(remembered):
+            act.views, act.cached = [view for view in remembered if view], True
+        while True:
+            done = self._try(act)
+            if done:
+                return done
+            self._pause(act)
+
+    def recall(self, path: str) -> View | None:
+        """The resource as this process saw it last."""
+        return self._remembered.get(path)
+
+    def remember(self, view: View) -> None:
+        """Keep it for the next quick change."""
+        if len(self._remembered) >= MOST_REMEMBERED:
+            self._remembered.pop(next(iter(self._remembered)), None)
+        self._remembered[view.path] = view
+
+    def _try(self, act: _Act[T]) -> Done[T] | None:
+        """One try; None: look again."""
+        act.tries += 1
+        scene = Scene(self._views(act), self._tag, f"{act.mark}{act.tries:x}", cached=act.cached)
+        try:
+            result = act.work(scene)
+        except Unclear:
+            act.views = self.with_times(act.views or [], act.session)
+            return None
+        except Stale:
+            act.views = None
+            return None
+        except StoreUnavailable:
+            raise
+        except HeadgateError as error:
+            return self._settle_error(act, error)
+        return self._commit(act, scene, result)
+
+    def _settle_error(self, act: _Act[T], error: HeadgateError) -> Done[T] | None:
+        """An error out of memory or out of a server that lags behind proves nothing."""
+        if happened := self._resolve_doubts(act):
+            return happened
+        if act.synced and not act.cached:
+            raise error
+        act.views = None
+        if not act.cached:
+            act.session.ask(lambda client: client.sync_async(self._tree.root))
+            act.synced = True
+        return None
+
+    def _commit(self, act: _Act[T], scene: Scene, result: T) -> Done[T] | None:
+        ops = scene.settle()
+        if not ops:
+            return Done(result, 0, act.session)
+        try:
+            at, told = self._send(act.session, scene, ops)
+        except Conflict:
+            act.views = None
+            return self._resolve_doubts(act)
+        except Interrupted as error:
+            return self._doubt(act, scene, result, error)
+        for work in scene.after:
+            work(told, at)
+        return Done(result, at, act.session)
+
+    def _send(self, session: Session, scene: Scene, ops: Sequence[Op]) -> tuple[int, list[str]]:
+        """Send the multi; Conflict when a guard did not hold. Gives its time and the history's new nodes."""
+        cleared = scene.cleared()
+        folders = [self._history.guard()] if scene.told else []
+        entries = [self._history.op(told, scene.mark, folders[0].path) for told in scene.told]
+        looks = [lambda client, path=each.view.path: client.get_children_async(path) for each in cleared]
+        results, *looked = session.change(lambda client: multi(client, [*folders, *ops, *entries]), *looks)
+        failed = -1 if isinstance(results, Exception) else first_error(results)
+        if failed is not None:
+            if folders and failed == 0:
+                self._history.turn()
+            self._forget(scene)
+            raise Conflict
+        results = results[len(folders) :]
+        told = [str(path) for path in results[len(ops) :]]
+        at = self._remember_all(scene, ops, results)
+        if told:
+            self._history.noticed(told[-1])
+        for each, children in zip(cleared, looked, strict=True):
+            self._look_behind(each.view.path, children)
+        return at, told
+
+    def _remember_all(self, scene: Scene, ops: Sequence[Op], results: Sequence[Any]) -> int:
+        stats = {op.path: stat for op, stat in zip(ops, results[: len(ops)], strict=True) if op.kind == "set"}
+        for each in scene.resources.values():
+            stat = stats.get(each.view.path)
+            if stat is not None:
+                self.remember(scene.becomes(each, stat.version))
+        return next((int(stat.mtime) for stat in stats.values()), 0)
+
+    def _forget(self, scene: Scene) -> None:
+        for each in scene.resources.values():
+            self._remembered.pop(each.view.path, None)
+
+    def _look_behind(self, path: str, children: Any) -> None:
+        """Somebody joined the queue while it was found empty: serve it now."""
+        if isinstance(children, Exception) or not any(read_place(name) for name in children):
+            return
+        self._remembered.pop(path, None)
+        self.serve(path)
+
+    def serve(self, path: str) -> None:
+        """Grant the resource to those in its queue whose turn it is."""
+
+        def work(scene: Scene) -> None:
+            for each in scene.resources.values():
+                each.freed = True
+            scene.hand_over()
+
+        self.act([path], work)
+
+    # ------------------------------------------------------------------ doubt
+
+    def _doubt(self, act: _Act[T], scene: Scene, result: T, error: Interrupted) -> Done[T] | None:
+        """It may have happened. The history knows, when it can be read again."""
+        self._forget(scene)
+        act.views = None
+        if scene.told:
+            act.doubts = {**(act.doubts or {}), scene.mark: (scene, result)}
+        if time.monotonic() >= act.until:
+            raise StoreUnavailable(self._name, str(error)) from error
+        return self._resolve_doubts(act)
+
+    def _resolve_doubts(self, act: _Act[T]) -> Done[T] | None:
+        for mark, (scene, result) in (act.doubts or {}).items():
+            found = self._history.find(mark, act.session)
+            if found is None:
+                continue
+            if any(held.fresh for held in as_helds(result)):
+                continue  # A grant may have died with its session: the next look finds it by its request.
+            for work in scene.after:
+                work([], found[1])
+            return Done(result, found[1], act.session)
+        return None
+
+    def _pause(self, act: _Act[T]) -> None:
+        if act.tries > 3:
+            if time.monotonic() >= act.until:
+                raise StoreUnavailable(self._name, "others were always first; it is too busy")
+            time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, protects nothing
+
+    # ------------------------------------------------------------------ looking
+
+    def _views(self, act: _Act[T]) -> list[View]:
+        if act.views is None:
+            act.cached = False
+            act.views = self.with_delays([v for v in self.look(act.paths, act.session) if v], act.session)
+        return act.views
+
+    def look(self, paths: Sequence[str], session: Session) -> list[View | None]:
+        """Resources and their children, in one trip; None: there is none."""
+        answers = session.ask(*(ask for path in paths for ask in _questions(path)))
+        return [_view(path, *answers[2 * n : 2 * n + 2]) for n, path in enumerate(paths)]
+
+    def with_times(self, views: Sequence[View], session: Session) -> list[View]:
+        """The same, with number and time of every child."""
+        nodes = [(view.path, node) for view in views for node in view.children]
+        answers = session.ask(
+            *(lambda client, path=f"{path}/{node}": client.exists_async(path) for path, node in nodes)  # type: ignore[misc]
+        )
+        granted = {(view.path, holder.node) for view in views for holder in view.state.holders}
+        times: dict[str, dict[str, tuple[int, int]]] = {view.path: {} for view in views}
+        for (path, node), stat in zip(nodes, answers, strict=True):
+            if stat is not None:
+                times[path][node] = (stat.czxid, stat.mtime if (path, node) in granted else stat.ctime)
+        return [replace(view, times=times[view.path]) for view in views]
+
+    def with_delays(self, views: Sequence[View], session: Session) -> list[View]:
+        """The same, with what is left of lock-delays by the server's clock, if there are any."""
+        dead = [(view, holder) for view in views for holder in view.state.holders if holder.dead]
+        if not dead:
+            return list(views)
+        stats = session.ask(
+            lambda client: client.set_async(self._tree.clock, b""),
+            *(lambda client, path=f"{v.path}/{h.node}": client.exists_async(path) for v, h in dead),  # type: ignore[misc]
+        )
+        now = stats[0].mtime
+        left: dict[str, dict[str, float]] = {view.path: {} for view in views}
+        for (view, holder), stat in zip(dead, stats[1:], strict=True):
+            left[view.path][holder.node] = 0.0 if stat is None else holder.delay - (now - stat.ctime) / 1000
+        return [replace(view, delays=left[view.path]) for view in views]
+
+    def make_resources(self, resources: Iterable[str]) -> None:
+        """Make the nodes of these resources, where there are none."""
+        for uri in resources:
+            path = self._tree.resource(resource_key(uri))
+            self._sessions.base.ask(
+                lambda client, path=parent(path): client.create_async(path),  # type: ignore[misc]
+                lambda client, path=path, data=State(uri).encode(): client.create_async(path, data),  # type: ignore[misc]
+            )
+
+    def tell_locks(self, done: Done[Any], helds: Sequence[Held]) -> tuple[Lock, ...]:
+        """Grants as the rest of the world sees them, with their times."""
+        return tuple(
+            held.holder.lock(held.resource, since=moment(self._since(held, done) if at is None else at))
+            for held, at in done.moments(helds)
+        )
+
+    def _since(self, held: Held, done: Done[Any]) -> int:
+        path = f"{self._tree.resource(resource_key(held.resource))}/{held.holder.node}"
+        stat = done.session.ask(lambda client: client.exists_async(path))[0]
+        return 0 if stat is None else int(stat.mtime)
+
+
+def as_helds(result: Any) -> tuple[Held, ...]:
+    """The grants within the result of some work."""
+    if isinstance(result, Held):
+        return (result,)
+    return tuple(each for each in result if isinstance(each, Held)) if isinstance(result, tuple) else ()
+
+
+def _questions(path: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    return (lambda client: client.get_async(path), lambda client: client.get_children_async(path))
+
+
+def _view(path: str, answer: Any, children: Any) -> View | None:
+    if isinstance(answer, NoNodeError) or isinstance(children, NoNodeError):
+        return None
+    data, stat = answer
+    return View(path, decode_state(data, path), stat.version, frozenset(children))
+

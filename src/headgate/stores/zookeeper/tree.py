@@ -1,0 +1,83 @@
+"""Every node path, and nothing else.
+
+<chroot>/headgate                              {"tag", "schema"}
+    /clock                                     written to learn the server's time
+    /clients/-<client>                         since = ctime
+    /locks/<2 letters>/<resource key>          the resource's state; its version guards every change
+        /lock-<token>-<request letters>        a grant: ephemeral while leased; since = mtime
+        /wait:…:<sequence>                     a place in the queue: ephemeral; ticket = czxid
+        /delay-<token>                         a dead writer's lock-delay runs since its ctime
+    /history/<number>/<names>:<sequence>       what happened; id = czxid, at = ctime
+    /refusals/<2 letters>/<key>-<client>       path of this minute's history node
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+from headgate.core.locks import resource_key
+
+
+class Tree:
+    """The paths of one store."""
+
+    def __init__(self, chroot: str) -> None:
+        self.chroot = chroot
+        self.root = f"{chroot}/headgate"
+        self.clock = f"{self.root}/clock"
+        self.clients = f"{self.root}/clients"
+        self.locks = f"{self.root}/locks"
+        self.history = f"{self.root}/history"
+        self.refusals = f"{self.root}/refusals"
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The nodes that are made together with the root."""
+        return (self.clock, self.clients, self.locks, self.history, self.refusals, self.history_folder(0))
+
+    def resource(self, key: str) -> str:
+        """A resource's node, by its key."""
+        return f"{self.locks}/{key[:2]}/{key}"
+
+    def client(self, name: str) -> str:
+        """A client's node. The dash keeps '.' and '..' from being names."""
+        return f"{self.clients}/-{quote(name, safe='')}"
+
+    def history_folder(self, number: int) -> str:
+        """A folder of history nodes."""
+        return f"{self.history}/{number:010d}"
+
+    def refusal(self, resource: str, client: str) -> str:
+        """Where the refusals of a client on a resource are counted."""
+        key = resource_key(resource)
+        return f"{self.refusals}/{key[:2]}/{key}-{resource_key(client)}"
+
+
+def client_name(node: str) -> str:
+    """The client behind a node's name."""
+    return unquote(node[1:])
+
+
+def key_of_lock(lock: str) -> str:
+    """The resource's key within a lock's id."""
+    return lock.split("-")[1]
+
+
+def letters_of_lock(lock: str) -> str:
+    """The request's letters within a lock's id."""
+    return lock.split("-")[2]
+
+
+def parent(path: str) -> str:
+    """The node above."""
+    return path.rpartition("/")[0]
+
+
+def name_of(path: str) -> str:
+    """The node's own name."""
+    return path.rpartition("/")[2]
+
+
+def sequence_of(name: str) -> int:
+    """The number behind a sequential node's name, which all begin with a colon."""
+    return int(name.rpartition(":")[2])

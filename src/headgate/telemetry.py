@@ -1,0 +1,37 @@
+"""Log events: a fixed name plus keys, said once, by the service layer."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+logger = logging.getLogger("headgate")
+logger.addHandler(logging.NullHandler())
+
+#: Keys whose values are never written.
+SECRET_WORDS = ("key", "secret", "password", "authorization", "cookie", "credential")
+
+
+def event(name: str, level: int = logging.INFO, **keys: object) -> None:
+    """Say that something happened."""
+    if logger.isEnabledFor(level):
+        logger.log(level, name, extra={"keys": {key: _safe(key, value) for key, value in keys.items()}})
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {
+            "at": at,
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "keys", {}),
+        }
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _safe(key: str, value: object) -> object:
+    return "(hidden)" if any(word in key.lower() for word in SECRET_WORDS) else value

@@ -1,0 +1,151 @@
+"""Joins the parts: from settings to stores to services. The only place that knows which store runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from headgate.core.errors import BadValue
+from headgate.core.history import Entry
+from headgate.core.locks import parse_lock_id
+from headgate.core.names import check_name, check_resource
+from headgate.core.states import MACHINES
+from headgate.service.guards import FileGuard, GuardKeeper
+from headgate.service.locks import Locks, check_limit, check_span
+from headgate.settings import Settings, load, mask
+from headgate.stores.base import HistoryFilter, LockStore
+
+SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
+GUARDS = {"file": FileGuard}
+
+
+class Gate:
+    """Everything that may be asked, on one store."""
+
+    def __init__(self, settings: Settings) -> None:
+        guards, lock_delay = _guards(settings["guards"]), check_span("lock_delay", settings.number("lock_delay"))
+        self._store = open_lock_store(settings["coordination_url"] or settings["url"])
+        #: Shared and exclusive locks.
+        self.locks = Locks(self._store, guards, lock_delay)
+
+    def status(self, *, rich: bool = False) -> dict[str, Any]:
+        """What runs, what is locked, what failed, in seed 003's form."""
+        return self.locks.status(rich=rich)
+
+    def history(
+        self,
+        resource: str | None = None,
+        client: str | None = None,
+        event: str | None = None,
+        *,
+        lock_id: str | None = None,
+        since: datetime | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> Sequence[Entry]:
+        """What happened, newest first; page on with `before` the last entry's id."""
+        events = [word for machine in MACHINES for word in machine.told]
+        if event is not None and event not in events:
+            raise BadValue("event", event, f"is none of {', '.join(events)}")
+        which = HistoryFilter(
+            resource=None if resource is None else check_resource(resource),
+            client=None if client is None else check_name("client", client),
+            event=event,
+            lock_id=None if lock_id is None else parse_lock_id(lock_id),
+            since=_check_time(since),
+            before=_check_entry_id(before),
+            limit=check_limit(limit),
+        )
+        return self._store.history(which)
+
+    def close(self) -> None:
+        """Let go of connections. Locks that live by a session end; nothing else changes."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def connect(url: str | None = None, **settings: str | None) -> Gate:
+    """A gate on a store: the URL given, or the one that settings name."""
+    known = load()
+    for name in settings:
+        if name not in {setting.known.name for setting in known.all()}:
+            raise BadValue("setting", name, "is unknown; see: headgate settings")
+    return Gate(load({"url": url, **settings}))
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What a migration did, or would do."""
+
+    #: For people.
+    lines: list[str]
+    #: False when there was nothing to do, or on a dry run.
+    changed: bool = False
+
+
+def migrate(url: str, *, beside: bool = False, dry_run: bool = False) -> Migration:
+    """Bring a store to this version's form, and take over the locks of an original of seed 002.
+
+    `beside`: go into a database that has other tables too. `dry_run`: say what would be done, and write nothing.
+    """
+    if _kind(url) in SQL_KINDS:
+        from headgate.stores.sql.migrations.command import migrate_database
+
+        changed, lines = migrate_database(url, beside=beside, dry_run=dry_run)
+        return Migration(lines, changed)
+    if not dry_run:  # Opening makes the root, if it is not there.
+        open_lock_store(url).close()
+    return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it makes what it needs"])
+
+
+def open_lock_store(url: str) -> LockStore:
+    """The store that a URL names."""
+    if _kind(url) in SQL_KINDS:
+        from headgate.stores.sql.locks import SqlLocks
+        from headgate.stores.sql.opening import open_database
+
+        return SqlLocks(open_database(url))
+    from headgate.stores.zookeeper.locks import open_zookeeper_locks
+
+    return open_zookeeper_locks(url)
+
+
+def _kind(url: object) -> str:
+    """The kind of store that a URL is of."""
+    kind = url.partition("://")[0].partition("+")[0] if isinstance(url, str) and "://" in url else ""
+    if kind in (*SQL_KINDS, "zookeeper"):
+        return kind
+    raise BadValue(
+        "url", mask(url) if isinstance(url, str) else url,
+        "is of no kind that Headgate knows; write sqlite:///file, postgresql://…, mysql://… or zookeeper://…",
+    )  # fmt: skip
+
+
+def _check_time(value: object) -> datetime | None:
+    if value is None or isinstance(value, datetime):
+        return value
+    raise BadValue("since", value, "is not a time")
+
+
+def _check_entry_id(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63):
+        return value
+    raise BadValue("before", value, "is not the id of an entry")
+
+
+def _guards(names: str) -> GuardKeeper:
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in GUARDS:
+            raise BadValue("guard", name, f"is unknown; there are: {', '.join(GUARDS)}")
+    return GuardKeeper({name: GUARDS[name]() for name in wanted})

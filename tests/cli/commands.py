@@ -1,0 +1,112 @@
+"""The installed command, run as a user runs it: a real process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(sys.executable).parent / "headgate"
+PATIENCE_SECONDS = 30.0
+POLL_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        return json.loads(self.err)
+
+
+class Headgate:
+    """The command on one store, with a home and a working folder of its own."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def environment(self, **more: str) -> dict[str, str]:
+        home = str(self.folder)
+        return {"PATH": os.environ["PATH"], "HOME": home, "HEADGATE_URL": self.url, "LANG": "C.UTF-8", **more}
+
+    def __call__(self, *words: str, stdin: str = "", **environment: str) -> Result:
+        done = subprocess.run(
+            [PROGRAM, *words],
+            input=stdin.encode(),
+            capture_output=True,
+            env=self.environment(**environment),
+            cwd=self.folder,
+            timeout=60,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def start(self, *words: str, **settings: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [PROGRAM, *words],
+            env=self.environment(),
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **settings,
+        )
+        self.started.append(process)
+        return process
+
+    def acquire(self, resource: str, *words: str, client: str = "alice") -> Any:
+        done = self("lock", "acquire", resource, "--client", client, "--json", *words)
+        assert done.code == 0, done.err
+        return done.json
+
+    def locks(self, resource: str) -> Any:
+        return self("lock", "list", "--resource", resource, "--json").json
+
+    def end_all(self) -> None:
+        for process in self.started:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)
+            process.kill()
+            process.communicate()
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    """Poll until it is true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
+        time.sleep(POLL_SECONDS)
+
+
+def process_state(pid: int) -> str:
+    """The kernel's letter for what a process does: R, S, T (stopped), Z; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def gone(pid: int) -> bool:
+    """Ended; whether somebody has buried it is not ours to wait for."""
+    return process_state(pid) in ("", "Z", "X")
+
+
+def read_number(path: Path) -> int:
+    """A number that another process writes, once it is there."""
+    until(lambda: path.exists() and path.read_text().endswith("\n"), f"{path.name} to be written")
+    return int(path.read_text())

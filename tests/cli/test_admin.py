@@ -1,0 +1,96 @@
+"""status, history, settings and migrate."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Headgate
+
+DB = "mysql://db1/core"
+
+
+def test_status_is_the_short_form_and_the_rich_one_adds_to_it(headgate: Headgate) -> None:
+    for client in ("alice", "bob"):
+        headgate.acquire(DB, "--mode", "shared", client=client)
+    short = headgate("status", "--json").json
+    assert short == {
+        "opsQueue": [],
+        "lockCount": 1,
+        "locks": [{"id": DB, "type": "SHARED", "count": 2}],
+        "failures": [],
+    }
+    rich = headgate("status", "--json", "--rich").json
+    assert {name: rich[name] for name in short} == short
+    assert {holder["client"] for holder in rich["holders"]} == {"alice", "bob"}
+    assert rich["waiting"] == []
+    assert "locked resources  1" in headgate("status").out
+
+
+def test_history_is_newest_first_and_can_be_filtered_and_paged(headgate: Headgate) -> None:
+    for number in range(3):
+        lock = headgate.acquire(f"r{number}")
+        headgate("lock", "release", lock["id"], "--token", str(lock["token"]))
+
+    def events(*words: str) -> list[tuple[str, str]]:
+        found = headgate("history", "--json", *words).json["entries"]
+        return [(entry["event"], entry["resource"]) for entry in found]
+
+    assert events()[0] == ("release", "r2")
+    assert events("--resource", "r0") == [("release", "r0"), ("grant", "r0")]
+    assert len(events("--event", "grant")) == 3
+    assert len(events("--since", "1h")) == 6
+    assert events("--since", "2999-01-01T00:00:00Z") == []
+    assert events("--client", "nobody") == []
+    page = headgate("history", "--limit", "4", "--json").json
+    assert len(page["entries"]) == 4
+    assert events("--before", str(page["next"])) == [("release", "r0"), ("grant", "r0")]
+    assert headgate("history", "--event", "nonsense").code == 2
+    assert headgate("history", "--since", "yesterday-ish").code == 2
+
+
+def test_an_empty_history_says_so(headgate: Headgate) -> None:
+    assert headgate("history").out.startswith("nothing happened")
+
+
+def test_settings_tell_their_origin_and_mask_passwords(headgate: Headgate, tmp_path: Path) -> None:
+    (tmp_path / "headgate.toml").write_text('client = "from-file"\nurl = "sqlite:///weaker.db"\n')
+    secret = "postgresql://me:hush@db1/x"
+    done = headgate("settings", "--json", HEADGATE_COORDINATION_URL=secret)
+    found = {each["name"]: each for each in done.json["settings"]}
+    assert (found["client"]["value"], found["client"]["origin"]) == ("from-file", str(tmp_path / "headgate.toml"))
+    assert found["url"]["origin"] == "HEADGATE_URL"
+    assert found["lock_delay"]["origin"] == "default"
+    assert "hush" not in done.out
+    assert "--url" in headgate("settings", "--url", "sqlite:///flag.db").out
+    assert "hush" not in headgate("--url", secret, "settings").out
+
+
+@pytest.mark.parametrize("content", ['clinet = "x"', "client = [1]", "client ="])
+def test_a_wrong_settings_file_is_named(headgate: Headgate, tmp_path: Path, content: str) -> None:
+    (tmp_path / "headgate.toml").write_text(content)
+    done = headgate("lock", "list")
+    assert done.code == 2
+    assert "headgate.toml" in done.err
+
+
+def test_migrate_says_what_it_does(headgate: Headgate) -> None:
+    dry = headgate("migrate", "--dry-run", "--json")
+    assert dry.code == 0, dry.err
+    assert dry.json["dry_run"] is True
+    assert dry.json["done"]
+    done = headgate("migrate", "--url", headgate.url)
+    assert done.code == 0, done.err
+    assert done.out.strip()
+
+
+def test_logs_are_json_lines_on_stderr_when_asked_for(headgate: Headgate) -> None:
+    done = headgate("-v", "lock", "acquire", DB, "--json")
+    (line,) = [json.loads(line) for line in done.err.splitlines()]
+    assert (line["event"], line["resource"]) == ("lock.granted", DB)
+    assert headgate("lock", "acquire", "another", "-v", "--json").err.startswith("{")
+
+
+def test_quiet_says_nothing_but_errors(headgate: Headgate) -> None:
+    assert headgate("--quiet", "lock", "acquire", DB).err == ""
+    assert "may not have" in headgate("-q", "lock", "acquire", DB).err

@@ -1,0 +1,218 @@
+"""`lock run` ends the command before its lock can be somebody else's, whatever happens to the store or to itself."""
+
+import os
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Headgate, gone, process_state, read_number, until
+from tests.servers import PrivateServer
+
+DB = "mysql://db1/core"
+LEASE = 2.0
+#: Ignores every polite request, starts a child that does too, and writes down when each was last alive.
+STUBBORN = """
+import os, signal, time
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+name = "grandchild" if os.fork() == 0 else "child"
+with open(name + ".pid", "w") as file:
+    file.write(f"{os.getpid()}\\n")
+with open(name + ".alive", "wb", buffering=0) as file:
+    while True:
+        os.pwrite(file.fileno(), b"%20.6f" % time.monotonic(), 0)
+        time.sleep(0.002)
+"""
+#: Ends in order when it is asked to, and says that it did.
+POLITE = "trap 'echo asked; exit 0' TERM; echo $$ >child.pid; while :; do sleep 0.02; done"
+
+
+class Stubborn:
+    """The stubborn command under `lock run`."""
+
+    def __init__(self, headgate: Headgate, *words: str) -> None:
+        self.folder = headgate.folder
+        self.runner = headgate.start(
+            "lock", "run", "--lease", str(LEASE), *words, DB, "--", sys.executable, "-c", STUBBORN
+        )
+        self.pids = [read_number(self.folder / f"{name}.pid") for name in ("child", "grandchild")]
+        until(lambda: all(self.last_alive()), "both to be alive")
+
+    def last_alive(self) -> list[float]:
+        """The last sign of life of child and grandchild."""
+        found = [(self.folder / f"{name}.alive").read_text() for name in ("child", "grandchild")]
+        return [float(text or 0) for text in found]
+
+    def ended(self) -> bool:
+        return all(gone(pid) for pid in self.pids)
+
+    def finish(self) -> tuple[int, str]:
+        """The exit code and what was said, once all is over."""
+        _, err = self.runner.communicate(timeout=30)
+        until(self.ended, "child and grandchild to end")
+        return self.runner.returncode, err.decode()
+
+
+@contextmanager
+def blocked(headgate: Headgate) -> Iterator[float]:
+    """Nobody can write to the SQLite store meanwhile. Gives the moment from which on that is certain."""
+    with closing(sqlite3.connect(headgate.folder / "headgate.sqlite", timeout=30, isolation_level=None)) as store:
+        store.execute("begin exclusive")
+        yield time.monotonic()
+        store.execute("rollback")
+
+
+def test_a_store_that_is_blocked_ends_the_command_before_the_lease(headgate: Headgate) -> None:
+    command = Stubborn(headgate)
+    with blocked(headgate) as since:
+        code, err = command.finish()
+    assert code == 76
+    assert "could not be renewed in time; the command was ended" in err
+    # The last renewal was sent before the block, so the lease ended before this.
+    assert max(command.last_alive()) < since + LEASE
+
+
+def test_a_polite_command_is_asked_first(headgate: Headgate) -> None:
+    runner = headgate.start("lock", "run", "--lease", str(LEASE), "--grace", "0.8", DB, "--", "sh", "-c", POLITE)
+    read_number(headgate.folder / "child.pid")
+    with blocked(headgate) as since:
+        out, err = runner.communicate(timeout=30)
+        assert time.monotonic() < since + LEASE + 1
+    assert (runner.returncode, out) == (76, b"asked\n")
+    assert b"the command was ended" in err
+
+
+def test_a_broken_lock_ends_the_command(headgate: Headgate) -> None:
+    command = Stubborn(headgate)
+    (lock,) = headgate.locks(DB)["locks"]
+    assert headgate("lock", "break", lock["id"], "--reason", "we need it").code == 0
+    code, err = command.finish()
+    assert code == 76
+    assert "we need it" in err
+    assert "the command was ended" in err
+
+
+def test_of_several_locks_one_that_is_lost_is_enough_and_the_rest_is_given_back(headgate: Headgate) -> None:
+    command = Stubborn(headgate, "another")
+    (lock,) = headgate.locks(DB)["locks"]
+    headgate("lock", "break", lock["id"], "--reason", "we need it")
+    assert command.finish()[0] == 76
+    assert headgate.locks("another")["locks"] == []
+
+
+def test_a_loss_in_json(headgate: Headgate) -> None:
+    command = Stubborn(headgate, "--json")
+    (lock,) = headgate.locks(DB)["locks"]
+    headgate("lock", "break", lock["id"], "--reason", "we need it")
+    _, err = command.runner.communicate(timeout=30)
+    assert command.runner.returncode == 76
+    assert b'"error": "lock-lost"' in err
+
+
+def test_a_loss_that_is_seen_only_after_the_command_says_that_work_may_overlap(headgate: Headgate) -> None:
+    script = f'{sys.executable} -m headgate lock break "$HEADGATE_LOCK_ID" --reason mine >/dev/null'
+    done = headgate("lock", "run", DB, "--", "sh", "-c", script)
+    assert done.code == 76
+    assert "ended by itself (exit code 0), but its work may have overlapped" in done.err
+
+
+def test_killed_with_9_it_takes_the_command_along(headgate: Headgate) -> None:
+    command = Stubborn(headgate)
+    command.runner.kill()
+    killed = time.monotonic()
+    until(command.ended, "child and grandchild to end")
+    assert max(command.last_alive()) < killed + LEASE / 2
+    until(lambda: not headgate.locks(DB)["locks"], "the lease to end", LEASE + 5)
+
+
+def test_killed_with_9_together_with_the_guardian_the_kernel_ends_the_command(headgate: Headgate) -> None:
+    command = Stubborn(headgate)
+    children = Path(f"/proc/{command.runner.pid}/task/{command.runner.pid}/children").read_text().split()
+    (guardian,) = {int(pid) for pid in children} - set(command.pids)
+    os.kill(guardian, signal.SIGSTOP)
+    until(lambda: process_state(guardian) == "T", "the guardian to stop")
+    command.runner.kill()
+    os.kill(guardian, signal.SIGKILL)
+    until(lambda: gone(command.pids[0]), "the command to end")
+    os.kill(command.pids[1], signal.SIGKILL)  # Out of the kernel's reach: it tells the direct child only.
+
+
+def test_stopped_for_longer_than_the_lease_the_command_does_not_run_on(headgate: Headgate) -> None:
+    command = Stubborn(headgate)
+    command.runner.send_signal(signal.SIGSTOP)
+    until(lambda: process_state(command.runner.pid) == "T", "headgate to stop")
+    stopped = time.monotonic()
+    until(command.ended, "child and grandchild to end")
+    assert max(command.last_alive()) < stopped + LEASE
+    command.runner.send_signal(signal.SIGCONT)
+    code, err = command.finish()
+    assert code == 76
+    assert "not yours" in err
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "zookeeper"])
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_a_server_that_goes_away_ends_the_command_before_the_lease(
+    kind: str, fault: str, module_private_server: Callable[[str], PrivateServer], tmp_path: Path
+) -> None:
+    server = shared_server(kind, module_private_server)
+    headgate = Headgate(server.fresh(), tmp_path)
+    command = Stubborn(headgate)
+    getattr(server, fault)()
+    away = time.monotonic()
+    try:
+        code, err = command.finish()
+    finally:
+        server.resume() if fault == "pause" else server.start()
+    assert code == 76, err
+    assert "the command was ended" in err
+    assert max(command.last_alive()) < away + LEASE
+
+
+SERVERS: dict[str, PrivateServer] = {}
+
+
+def shared_server(kind: str, start: Callable[[str], PrivateServer]) -> PrivateServer:
+    if kind not in SERVERS or not SERVERS[kind].running:
+        SERVERS[kind] = start(kind)
+    return SERVERS[kind]
+
+
+def test_a_store_that_is_back_in_time_is_not_noticed(headgate: Headgate) -> None:
+    os.mkfifo(headgate.folder / "go")
+    runner = headgate.start("lock", "run", "--lease", "4", DB, "--", "sh", "-c", "echo $$ >pid; read line <go; exit 5")
+    read_number(headgate.folder / "pid")
+    with blocked(headgate) as since:
+        until(lambda: time.monotonic() > since + 1.2, "a renewal to be due")
+    (headgate.folder / "go").write_text("go\n")
+    assert runner.wait(20) == 5
+
+
+def test_a_store_that_is_gone_at_the_end_keeps_nobody_waiting(headgate: Headgate) -> None:
+    """The work is done and was protected: its exit code counts; the lease ends by itself."""
+    os.mkfifo(headgate.folder / "go")
+    runner = headgate.start("lock", "run", "--lease", "60", DB, "--", "sh", "-c", "echo $$ >pid; read line <go; exit 5")
+    read_number(headgate.folder / "pid")
+    with blocked(headgate):
+        (headgate.folder / "go").write_text("go\n")
+        began = time.monotonic()
+        assert runner.wait(20) == 5
+        assert time.monotonic() < began + 10
+
+
+def test_the_command_may_not_outlive_a_terminal_that_is_closed(headgate: Headgate) -> None:
+    """SIGHUP reaches the command, and a second signal after it still does."""
+    command = Stubborn(headgate)
+    command.runner.send_signal(signal.SIGHUP)
+    command.runner.send_signal(signal.SIGTERM)
+    assert command.runner.poll() is None
+    os.kill(command.pids[0], signal.SIGKILL)
+    code, err = command.finish()
+    assert code == 137
+    assert err == "headgate: ended what the command left running\n"

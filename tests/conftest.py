@@ -1,0 +1,132 @@
+"""Fixtures for every test: real servers, and a fresh empty store on each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+from tests.servers import PrivateServer, ZooKeeperEnsemble
+from tests.shared_servers import ServerPool, Servers, ask_owner, in_ci, start_ensemble, start_private
+
+SQL_STORES = ["sqlite", "postgresql", "mariadb"]
+STORES = [*SQL_STORES, "zookeeper"]
+
+POOL = pytest.StashKey[ServerPool]()
+
+# How long an example takes says more about the machine's other work than about the code.
+hypothesis.settings.register_profile("headgate", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("headgate")
+
+
+@pytest.fixture(scope="session")
+def servers(pytestconfig: pytest.Config) -> Servers:
+    """The servers that all tests of the run share, each started when it is first asked for."""
+    if is_worker(pytestconfig):
+        return Servers(ask_owner(worker_input(pytestconfig)["server_desk"]))
+    return Servers(pytestconfig.stash[POOL].url)
+
+
+@pytest.fixture(params=STORES)
+def store_url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[str]:
+    """A fresh, empty store on each of the four engines."""
+    yield from fresh_store(request.param, servers, tmp_path)
+
+
+@pytest.fixture(params=SQL_STORES)
+def sql_url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[str]:
+    """A fresh, empty store on each of the three SQL engines."""
+    yield from fresh_store(request.param, servers, tmp_path)
+
+
+@pytest.fixture
+def private_server() -> Iterator[Callable[[str], PrivateServer]]:
+    """Start a server of the given kind that this test alone uses, and may kill, suspend and restart."""
+    yield from private_server_factory()
+
+
+@pytest.fixture(scope="module")
+def module_private_server() -> Iterator[Callable[[str], PrivateServer]]:
+    """The same, for a server that the tests of one file share."""
+    yield from private_server_factory()
+
+
+@pytest.fixture
+def zookeeper_ensemble() -> Iterator[ZooKeeperEnsemble]:
+    """Three ZooKeeper servers that this test alone uses."""
+    ensemble = start_ensemble()
+    yield ensemble
+    ensemble.discard()
+
+
+def fresh_store(kind: str, servers: Servers, folder: Path) -> Iterator[str]:
+    if kind == "sqlite":
+        yield f"sqlite:///{folder / 'headgate.sqlite'}"
+        return
+    url = servers.fresh(kind)
+    yield url
+    servers.drop(kind, url)
+
+
+def private_server_factory() -> Iterator[Callable[[str], PrivateServer]]:
+    with ExitStack() as running:
+
+        def start(kind: str) -> PrivateServer:
+            server = start_private(kind)
+            running.callback(server.discard)
+            return server
+
+        yield start
+
+
+def is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def worker_input(config: pytest.Config) -> dict[str, Any]:
+    """What the owner of the run handed to this xdist worker."""
+    handed: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist adds it
+    return handed
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not is_worker(config):
+        config.stash[POOL] = ServerPool()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell each xdist worker where to ask for servers."""
+    node.workerinput["server_desk"] = node.config.stash[POOL].desk_address()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if POOL in config.stash:
+        config.stash[POOL].discard()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where CI is set nothing may be skipped, whatever the reason."""
+    if in_ci() and not is_worker(session.config) and skip_reasons(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    reasons = skip_reasons(config)
+    if reasons:
+        consequence = "the run FAILS, for CI is set" if in_ci() else "with CI set the run would fail"
+        terminalreporter.section(f"NOT TESTED: {consequence}", sep="!", red=True, bold=True)
+        for reason in sorted(reasons):
+            terminalreporter.line(f"{reasons[reason]} x {reason}", red=True)
+
+
+def skip_reasons(config: pytest.Config) -> dict[str, int]:
+    """Each reason why tests were skipped, and how many."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    reasons: dict[str, int] = {}
+    for report in reporter.stats.get("skipped", []) if reporter else []:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[reason] = reasons.get(reason, 0) + 1
+    return reasons

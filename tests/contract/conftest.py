@@ -1,0 +1,113 @@
+"""Fixtures of the contract: one suite, four stores.
+
+Making a schema costs up to a second, so each worker makes it once a database and empties the tables between
+tests. What a first opening does is proven in tests/unit/test_sql_opening.py, on databases that are truly new.
+"""
+
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import headgate
+from headgate.stores.base import LockStore
+from headgate.stores.sql.dialects import dialect_for
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.opening import open_database
+from headgate.stores.sql.schema import metadata
+from headgate.stores.sql.statement import Statement
+from headgate.wiring import open_lock_store
+from tests.conftest import STORES
+from tests.contract.steps import Gates
+from tests.shared_servers import Servers
+
+#: What says which store it is, and stays.
+KEPT_TABLES = {"hg_meta"}
+NEW_TAG = Statement("Another store, with ids of its own.", "update hg_meta set value = :tag where name = 'tag'")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither the environment nor a file in the working folder has a say."""
+    for name in ("URL", "COORDINATION_URL", "CLIENT", "LOCK_DELAY", "GUARDS"):
+        monkeypatch.delenv(f"HEADGATE_{name}", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(params=STORES)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which of the four stores this is."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def prepared(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """A database of each kind with an empty schema, made when it is first asked for."""
+    made: dict[str, str] = {}
+    with ExitStack() as at_the_end:
+
+        def url(kind: str) -> str:
+            if kind not in made:
+                folder = tmp_path_factory.mktemp("prepared")
+                made[kind] = f"sqlite:///{folder}/template.sqlite" if kind == "sqlite" else servers.fresh(kind)
+                open_database(made[kind]).close()
+                if kind != "sqlite":
+                    at_the_end.callback(servers.drop, kind, made[kind])
+            return made[kind]
+
+        yield url
+
+
+@pytest.fixture
+def store_url(kind: str, servers: Servers, prepared: Callable[[str], str], tmp_path: Path) -> Iterator[str]:
+    """An empty store that nobody else uses meanwhile."""
+    if kind == "zookeeper":
+        url = servers.fresh(kind)
+        yield url
+        servers.drop(kind, url)
+        return
+    url = prepared(kind)
+    if kind == "sqlite":
+        shutil.copy(url.removeprefix("sqlite:///"), tmp_path / "headgate.sqlite")
+        url = f"sqlite:///{tmp_path / 'headgate.sqlite'}"
+    empty_tables(url)
+    yield url
+
+
+def empty_tables(url: str) -> None:
+    """No locks, no history, and a tag that no other store has."""
+
+    def work(tx: Transaction) -> None:
+        for table in metadata.sorted_tables:
+            if table.name not in KEPT_TABLES:
+                tx.run(Statement("Empty it.", f"delete from {table.name}"))  # noqa: S608 - our own names
+        tx.run(NEW_TAG, tag=secrets.token_hex(2))
+
+    database = Database(dialect_for(url))
+    database.write(work)
+    database.close()
+
+
+@pytest.fixture
+def gates(store_url: str) -> Iterator[Gates]:
+    """Opens any number of gates on the store, and closes them at the end."""
+    gates = Gates(store_url)
+    yield gates
+    gates.close()
+
+
+@pytest.fixture
+def gate(gates: Gates) -> headgate.Gate:
+    """A gate on the store."""
+    return gates.open()
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[LockStore]:
+    """The store's port, on connections of its own."""
+    store = open_lock_store(store_url)
+    yield store
+    store.close()

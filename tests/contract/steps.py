@@ -1,0 +1,158 @@
+"""What the cases are made of: asking, dying, waiting, and looking at everything that a store holds."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import headgate
+from headgate import Gate, Lock, Mode, UnknownName
+from headgate.core.history import Entry
+from headgate.core.locks import Request, Waiter, Want
+from headgate.service.identity import new_request_id
+from headgate.stores.base import HistoryFilter, LockFilter, LockStore
+
+T = TypeVar("T")
+
+#: Far longer than anything here takes, even on a loaded machine.
+PATIENCE = 30.0
+#: A lease that its holder means to keep.
+LONG = 600.0
+#: A lease that is left to run out. Not shorter: it must outlive the steps before its end.
+SHORT = 0.3
+
+SHARED, EXCLUSIVE = Mode.SHARED, Mode.EXCLUSIVE
+
+
+class Gates:
+    """Gates on one store, all closed at the end."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._open: list[Gate] = []
+
+    def open(self, **settings: str) -> Gate:
+        """One more, with connections (or a session) of its own."""
+        gate = headgate.connect(self.url, **settings)
+        self._open.append(gate)
+        return gate
+
+    def close(self) -> None:
+        for gate in self._open:
+            gate.close()
+
+
+def request_for(
+    client: str,
+    *wants: tuple[str, Mode],
+    lease: float | None = None,
+    reentrant: bool = False,
+    request_id: str | None = None,
+    lock_delay: float = 0.0,
+) -> Request:
+    """What the service would hand to a store."""
+    return Request(
+        id=request_id or new_request_id(),
+        client=client,
+        wants=tuple(Want(resource, mode) for resource, mode in sorted(wants)),
+        lease=lease,
+        lock_delay=lock_delay,
+        reentrant=reentrant,
+    )
+
+
+def lock_of_the_dead(
+    gates: Gates, resource: str, mode: str = "exclusive", client: str = "dead", **settings: str
+) -> Lock:
+    """A leased lock whose holder died: its process is gone and its lease has run out by the store's clock."""
+    doomed = gates.open(**settings)
+    lock = doomed.locks.acquire(client, resource, mode, lease=SHORT)
+    let_die(doomed, lock, gates.open())
+    return lock
+
+
+def let_die(doomed: Gate, lock: Lock, witness: Gate) -> None:
+    """End the holder's session, renew nothing, and wait until the store says that the lock is gone."""
+    doomed.close()
+    wait_until(lambda: not is_there(witness, lock.id), f"the lease of {lock.id} to run out")
+
+
+def is_there(gate: Gate, lock_id: str) -> bool:
+    try:
+        gate.locks.get(lock_id)
+    except UnknownName:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+    """Look until it is so; fail loudly when it never is."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
+        time.sleep(0.005)
+
+
+def in_thread(work: Callable[[], T]) -> "Future[T]":
+    """Run it beside the test; its result or error is in the future."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def queue_behind(
+    gate: Gate, client: str, resource: str, mode: str, wait: float = PATIENCE, **more: Any
+) -> "Future[Lock]":
+    """Somebody waits in a thread; gives back once the place in the queue is taken."""
+    before = len(gate.locks.waiters(resource))
+    future = in_thread(lambda: gate.locks.acquire(client, resource, mode, wait=wait, **more))
+    wait_until(
+        lambda: len(gate.locks.waiters(resource)) > before or future.done(), f"{client} to stand in the queue"
+    )
+    return future
+
+
+def granted(future: "Future[T]") -> T:
+    """What was waited for."""
+    return future.result(timeout=PATIENCE)
+
+
+def failure(future: "Future[Any]") -> BaseException:
+    """Why it did not come."""
+    error = future.exception(timeout=PATIENCE)
+    assert error is not None
+    return error
+
+
+Everything = tuple[list[Lock], list[Waiter], list[Entry], list[str], list[str]]
+
+
+def everything(store: LockStore | Gate) -> Everything:
+    """All that the store holds: locks, queues, history with its counts, and known names."""
+    port = store._store if isinstance(store, Gate) else store
+    return (
+        [replace(lock, expires_in=None) for lock in port.list(LockFilter())],
+        list(port.waiters()),
+        list(port.history(HistoryFilter(limit=100_000))),
+        list(port.resources()),
+        [name for name, _ in port.clients()],
+    )
+
+
+def told(gate: Gate, **which: Any) -> list[str]:
+    """The events of the history, oldest first."""
+    return [entry.event for entry in reversed(gate.history(limit=100_000, **which))]
+
+
+def holders(gate: Gate, resource: str) -> list[tuple[str, str]]:
+    """Who holds a resource, and how, sorted."""
+    return sorted((lock.client, lock.mode.value) for lock in gate.locks.list(resource=resource))

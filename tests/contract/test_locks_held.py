@@ -1,0 +1,172 @@
+"""`held`: renewed while the block runs, given back at its end, and never silently lost."""
+
+import threading
+import time
+
+import pytest
+
+from headgate import Gate, LockLost, LockRefused, Mode
+from headgate.service import renewal
+from tests.contract.steps import LONG, PATIENCE, Gates, holders, is_there, queue_behind, told, wait_until
+
+R = "mysql://db1/core"
+
+
+class Halt(Exception):
+    """Raised inside a block."""
+
+
+def test_the_lock_is_held_inside_and_released_after(gate: Gate) -> None:
+    with gate.locks.held("a", R) as lock:
+        assert (lock.client, lock.resource, lock.mode) == ("a", R, Mode.EXCLUSIVE)
+        there = gate.locks.check(lock)
+        assert (there.id, there.token, there.since) == (lock.id, lock.token, lock.since)
+        assert there.lease == 60
+        with pytest.raises(LockRefused):
+            gate.locks.acquire("b", R, "read")
+    assert gate.locks.list() == []
+    assert [event for event in told(gate) if event != "refuse"] == ["grant", "release"]
+
+
+@pytest.mark.parametrize("error", [Halt, KeyboardInterrupt, SystemExit])
+def test_the_lock_is_released_when_the_block_raises(gate: Gate, error: type[BaseException]) -> None:
+    with pytest.raises(error), gate.locks.held("a", R):
+        raise error
+    assert gate.locks.list() == []
+    assert told(gate) == ["grant", "release"]
+
+
+def test_a_refusal_runs_no_block(gate: Gate) -> None:
+    gate.locks.acquire("a", R, "write")
+    with pytest.raises(LockRefused), gate.locks.held("b", R):
+        pytest.fail("the block ran without its lock")
+    assert holders(gate, R) == [("a", "exclusive")]
+
+
+def test_the_mode_and_the_lease_are_as_asked(gate: Gate) -> None:
+    with gate.locks.held("a", R, "read", lease=LONG) as one, gate.locks.held("b", R, "read", lease=None) as other:
+        assert (one.mode, other.mode) == (Mode.SHARED, Mode.SHARED)
+        assert (one.lock.lease, other.lock.lease) == (LONG, None)
+        assert other.deadline is None
+
+
+def test_a_held_lock_is_renewed_over_many_leases(gate: Gate) -> None:
+    with gate.locks.held("a", R, lease=0.8) as lock:
+        end = time.monotonic() + 1.7
+        wait_until(lambda: time.monotonic() > end, "two leases to pass")
+        lock.check()
+        assert gate.locks.check(lock).id == lock.id
+    assert told(gate) == ["grant", "release"]
+
+
+def test_a_lock_that_is_broken_meanwhile_is_lost_at_the_end_at_the_latest(gates: Gates) -> None:
+    gate, operator = gates.open(), gates.open()
+    with pytest.raises(LockLost) as lost, gate.locks.held("a", R) as lock:
+        operator.locks.break_lock(lock.id, reason="it hangs", by="ops")
+        other = operator.locks.acquire("b", R, "write")
+    assert (lost.value.lock_id, lost.value.token) == (lock.id, lock.token)
+    assert [each.id for each in operator.locks.list()] == [other.id]
+
+
+def test_the_holder_is_told_soon_that_its_lock_was_broken(gates: Gates) -> None:
+    """`on_lost` is called, once, while the block still runs; and Hold.check raises from then on."""
+    gate, operator = gates.open(), gates.open()
+    calls: list[LockLost] = []
+    called = threading.Event()
+
+    def on_lost(error: LockLost) -> None:
+        calls.append(error)
+        called.set()
+
+    with pytest.raises(LockLost) as lost, gate.locks.held("a", R, lease=2.0, on_lost=on_lost) as lock:
+        lock.check()
+        operator.locks.break_lock(lock.id, reason="it hangs", by="ops")
+        assert called.wait(PATIENCE)
+        with pytest.raises(LockLost):
+            lock.check()
+        assert lock.lost is calls[0]
+    assert lost.value is calls[0]
+    assert len(calls) == 1
+    assert "broken" in str(calls[0])
+
+
+def test_an_error_in_the_block_is_not_hidden_by_a_lost_lock(gates: Gates) -> None:
+    gate, operator = gates.open(), gates.open()
+    with pytest.raises(Halt), gate.locks.held("a", R) as lock:
+        operator.locks.break_lock(lock.id, reason="it hangs")
+        raise Halt
+
+
+def test_upgrade_and_downgrade_inside_the_block_go_on_with_the_new_token(gate: Gate) -> None:
+    with gate.locks.held("a", R, "read", lease=0.8) as lock:
+        first = lock.token
+        gate.locks.upgrade(lock)
+        assert lock.mode is Mode.EXCLUSIVE
+        assert lock.token > first
+        end = time.monotonic() + 1.0
+        wait_until(lambda: time.monotonic() > end, "more than a lease to pass")
+        lock.check()
+        gate.locks.downgrade(lock)
+        assert lock.mode is Mode.SHARED
+    assert told(gate) == ["grant", "upgrade", "downgrade", "release"]
+
+
+def test_a_block_that_gives_its_lock_back_itself_is_told_at_the_end(gate: Gate) -> None:
+    with pytest.raises(LockLost, match="released"), gate.locks.held("a", R) as lock:
+        gate.locks.release(lock)
+    assert told(gate) == ["grant", "release"]
+
+
+def test_the_holder_stops_believing_before_the_store_does(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When no renewal gets through, the holder's own deadline ends it, `margin` seconds early."""
+    monkeypatch.setattr(renewal, "RENEWALS", 0.001)  # The next renewal is a thousand leases away.
+    told_at: list[float] = []
+    called = threading.Event()
+
+    def on_lost(_: LockLost) -> None:
+        told_at.append(time.monotonic())
+        called.set()
+
+    with (
+        pytest.raises(LockLost, match="could not be renewed in time"),
+        gate.locks.held("a", R, lease=2.0, margin=1.0, on_lost=on_lost) as lock,
+    ):
+        assert lock.deadline is not None
+        assert called.wait(PATIENCE)
+        assert told_at[0] < lock.deadline
+        assert is_there(gate, lock.id), "the store still keeps it: there was time to stop"
+
+
+def test_nothing_is_renewed_after_the_end(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed: list[str] = []
+    real = gate.locks._store.renew
+
+    def renew(lock_id: str, token: int, lease: float | None = None) -> object:
+        renewed.append(lock_id)
+        return real(lock_id, token, lease)
+
+    monkeypatch.setattr(gate.locks._store, "renew", renew)
+    with gate.locks.held("a", R, lease=0.4):
+        wait_until(lambda: len(renewed) >= 2, "two renewals")
+    count = len(renewed)
+    end = time.monotonic() + 0.5
+    wait_until(lambda: time.monotonic() > end, "more than a lease to pass")
+    assert len(renewed) == count
+    assert told(gate) == ["grant", "release"]
+
+
+def test_held_waits_for_its_turn(gates: Gates) -> None:
+    gate = gates.open()
+    first = gate.locks.acquire("a", R, "write")
+    entered = queue_behind(gates.open(), "b", R, "write", lease=LONG)
+    gate.locks.release(first)
+    assert entered.result(timeout=PATIENCE).client == "b"
+
+
+def test_the_deadline_counts_from_before_the_grant(gate: Gate) -> None:
+    """Never later than the store's, whether it was waited for or not."""
+    for wait in (0, 5):
+        before = time.monotonic()
+        with gate.locks.held("a", R, lease=LONG, wait=wait) as lock:
+            assert lock.deadline is not None
+            assert before + LONG <= lock.deadline <= time.monotonic() + LONG

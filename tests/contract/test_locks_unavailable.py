@@ -1,0 +1,156 @@
+"""Unavailable is never refused, and the same gate works again when the server is back."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import headgate
+from headgate import Gate, LockRefused, Refused, StoreUnavailable, Unavailable
+from tests.contract.steps import LONG, Gates, failure, holders, queue_behind, wait_until
+from tests.servers import PrivateServer
+
+R = "mysql://db1/core"
+SERVERS = ["postgresql", "mariadb", "zookeeper"]
+
+Start = Callable[[str], PrivateServer]
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest, module_private_server: Start) -> PrivateServer:
+    """A server that these tests stop and start."""
+    return module_private_server(request.param)
+
+
+@pytest.fixture
+def gates(server: PrivateServer) -> Iterator[Gates]:
+    if not server.running:
+        server.restart()
+    gates = Gates(server.fresh())
+    yield gates
+    if not server.running:
+        server.restart()
+    gates.close()
+
+
+def test_a_stopped_server_is_unavailable_and_never_refused(gates: Gates, server: PrivateServer) -> None:
+    gate = gates.open()
+    lock = gate.locks.acquire("a", R, "write")
+    server.stop()
+    asked: list[Callable[[], object]] = [
+        lambda: gate.locks.acquire("b", R, "write"),
+        lambda: gate.locks.acquire_all("b", {R: "read", "other": "read"}),
+        lambda: gate.locks.check(lock),
+        lambda: gate.locks.release(lock),
+        lambda: gate.locks.renew(lock),
+        gate.locks.list,
+        gate.history,
+        gate.status,
+    ]
+    for ask in asked:
+        with pytest.raises(StoreUnavailable) as error:
+            ask()
+        assert not isinstance(error.value, Refused)
+        assert isinstance(error.value, Unavailable)
+        assert str(server.port) in error.value.store
+    with pytest.raises(StoreUnavailable):
+        headgate.connect(gates.url)
+    server.restart()
+    # The same gate, the same lock, and no trace of what was asked meanwhile.
+    wait_until(lambda: answers(gate), "the gate to work again")
+    assert gate.locks.check(lock).token == lock.token
+    with pytest.raises(LockRefused):
+        gate.locks.acquire("b", R, "write")
+    gate.locks.release(lock)
+    gate.locks.acquire("b", R, "write")
+
+
+def test_a_server_that_was_killed_loses_no_grant(gates: Gates, server: PrivateServer) -> None:
+    gate = gates.open()
+    lock = gate.locks.acquire("a", R, "write", lease=LONG)
+    persistent = gate.locks.acquire("a", "persistent", "write")
+    server.kill()
+    server.restart()
+    wait_until(lambda: answers(gate), "the gate to work again")
+    assert gate.locks.check(persistent).token == persistent.token
+    gate.locks.release(persistent)
+    again = gate.locks.acquire("a", "persistent", "write")
+    assert again.token > persistent.token
+    with pytest.raises(LockRefused):
+        gates.open().locks.acquire("b", R, "write")
+    gate.locks.release(lock)
+
+
+def test_who_waits_goes_on_waiting_over_a_restart(gates: Gates, server: PrivateServer) -> None:
+    gate = gates.open()
+    lock = gate.locks.acquire("a", R, "write")
+    waiting = queue_behind(gates.open(), "b", R, "write", wait=60)
+    server.restart()
+    wait_until(lambda: answers(gate), "the gate to work again")
+    gate.locks.release(lock)
+    mine = waiting.result(timeout=60)
+    assert mine.token > lock.token
+    assert holders(gate, R) == [("b", "exclusive")]
+
+
+def test_waiting_for_a_server_that_stays_away_ends_with_unavailable(gates: Gates, server: PrivateServer) -> None:
+    gate = gates.open()
+    gate.locks.acquire("a", R, "write")
+    waiting = queue_behind(gates.open(), "b", R, "write", wait=3)
+    server.stop()
+    assert isinstance(failure(waiting), StoreUnavailable)
+
+
+def test_a_retry_with_the_same_request_id_takes_nothing_twice(gates: Gates, server: PrivateServer) -> None:
+    """What a client does whose answer was lost: it asks again, whatever became of the first time."""
+    gate = gates.open()
+    lock = gate.locks.acquire("a", R, "write", request_id="mine")
+    server.restart()
+    wait_until(lambda: answers(gate), "the gate to work again")
+    again = gate.locks.acquire("a", R, "write", request_id="mine")
+    assert (again.id, again.token) == (lock.id, lock.token)
+    assert len(gate.locks.list()) == 1
+
+
+def test_a_held_lock_survives_a_short_restart(gates: Gates, server: PrivateServer) -> None:
+    gate = gates.open()
+    with gate.locks.held("a", R, lease=60) as lock:
+        server.restart()
+        wait_until(lambda: answers(gate), "the gate to work again")
+        lock.check()
+        assert gate.locks.check(lock)
+    assert gate.locks.list() == []
+
+
+def answers(gate: Gate) -> bool:
+    try:
+        gate.locks.list()
+    except StoreUnavailable:
+        return False
+    return True
+
+
+def test_nobody_listens_there() -> None:
+    for url in (
+        "postgresql://nobody@127.0.0.1:1/none",
+        "mysql://nobody@127.0.0.1:1/none",
+        "zookeeper://127.0.0.1:1/none",
+        "sqlite:////no/such/folder/headgate.sqlite",
+    ):
+        with pytest.raises(StoreUnavailable):
+            headgate.connect(url)
+
+
+def test_a_password_is_never_told() -> None:
+    for url in (
+        "postgresql://me:s3cret@127.0.0.1:1/none",
+        "mysql://me:s3cret@127.0.0.1:1/none",
+        "postgresql://me:p%40s3cret@127.0.0.1:1/none",
+        "mysql://me:s3cret/x@127.0.0.1:1/none",
+        "postgresql://me@127.0.0.1:1/none?password=s3cret",
+    ):
+        with pytest.raises(StoreUnavailable) as error:
+            headgate.connect(url)
+        assert "s3cret" not in str(error.value)
+        assert "s3cret" not in error.value.store
+
+

@@ -1,0 +1,381 @@
+"""headgate migrate: every kind of database that it may meet, and what it leaves."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import alembic.op
+import pytest
+from sqlalchemy import text
+
+import headgate
+from headgate.ensembl import LockException, ResourceLocker
+from headgate.stores.sql import opening
+from headgate.stores.sql.migrations import ensembl, runner
+from headgate.wiring import migrate
+from tests.ensembl.original import Row, build, content, engine, originals, utc
+
+ROWS = (
+    Row(3, "loader", "uri://a", "read", utc(2020, 1, 1)),
+    Row(4, "copier", "uri://a", "read", utc(2020, 1, 2)),
+    Row(9, "loader", "uri://b", "write", utc(2020, 1, 3, 4, 5, 6)),
+)
+
+
+def execute(url: str, *statements: str) -> None:
+    with engine(url).begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def held(url: str) -> list[tuple[int, str, str, str, datetime]]:
+    with ResourceLocker(url) as locker:
+        return [
+            (lock.resource_lock_id, lock.client.name, lock.resource.uri, lock.lock_type, lock.created)
+            for lock in locker.get_locks()
+        ]
+
+
+def expected(*rows: Row) -> list[tuple[int, str, str, str, datetime]]:
+    return [(row.id, row.client, row.resource, row.lock_type, row.created) for row in rows]
+
+
+# ------------------------------------------------------------------ databases without the original's tables
+
+
+def test_an_empty_database_gets_the_schema(sql_url: str) -> None:
+    done = migrate(sql_url)
+    assert done.changed
+    assert done.lines[1:] == [f"made schema {opening.versions()[-1]} in an empty database"]
+    with headgate.connect(sql_url) as gate:
+        gate.locks.acquire("loader", "uri://a", "read")
+
+
+def test_a_current_store_has_nothing_to_do(sql_url: str) -> None:
+    headgate.connect(sql_url).close()
+    before = content(sql_url)
+    done = migrate(sql_url)
+    assert not done.changed
+    assert "nothing to do" in done.lines[0]
+    assert content(sql_url) == before
+
+
+def test_an_older_store_is_brought_up(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    headgate.connect(sql_url).close()
+    monkeypatch.setattr(opening, "versions", lambda: ["0001", "0002"])
+    upgraded: list[object] = []
+    monkeypatch.setattr(runner, "upgrade", upgraded.append)
+    assert migrate(sql_url, dry_run=True).lines[1:] == ["would bring the schema from 0001 to 0002"]
+    assert upgraded == []
+    assert migrate(sql_url).lines[1:] == ["brought the schema from 0001 to 0002"]
+    assert len(upgraded) == 1
+
+
+def test_a_newer_store_is_refused(sql_url: str) -> None:
+    headgate.connect(sql_url).close()
+    execute(sql_url, "update hg_schema set version_num = '9999'")
+    before = content(sql_url)
+    with pytest.raises(headgate.SchemaMismatch, match="newer Headgate"):
+        migrate(sql_url)
+    assert content(sql_url) == before
+
+
+def test_other_tables_are_refused_unless_told_to_go_beside(sql_url: str) -> None:
+    execute(sql_url, "create table orders (number integer)", "insert into orders values (7)")
+    before = content(sql_url)
+    for act in (lambda: migrate(sql_url), lambda: migrate(sql_url, dry_run=True), lambda: headgate.connect(sql_url)):
+        with pytest.raises(headgate.ForeignStore, match=r"orders.*migrate --beside"):
+            act()
+        assert content(sql_url) == before
+    assert migrate(sql_url, beside=True, dry_run=True).lines[1:] == [
+        "would make schema 0001 beside what is there (orders)"
+    ]
+    assert content(sql_url) == before
+    assert migrate(sql_url, beside=True).changed
+    assert content(sql_url)["orders"] == [(7,)]
+    with headgate.connect(sql_url) as gate:
+        gate.locks.acquire("loader", "uri://a", "read")
+
+
+def test_tables_of_the_same_names_but_other_columns_are_not_the_originals(sql_url: str) -> None:
+    execute(sql_url, *(f"create table {name} (number integer)" for name in ("client", "resource", "resource_lock")))
+    with pytest.raises(headgate.ForeignStore, match="tables of something else"):
+        migrate(sql_url)
+
+
+def test_zookeeper_has_nothing_to_migrate() -> None:
+    done = migrate("zookeeper://127.0.0.1:1/root", dry_run=True)
+    assert not done.changed
+    assert "nothing to migrate" in done.lines[0]
+
+
+def test_a_url_of_no_known_kind_is_refused() -> None:
+    with pytest.raises(headgate.BadValue, match="no kind that Headgate knows"):
+        migrate("ldap://host")
+
+
+# ------------------------------------------------------------------ the original's database
+
+
+def test_the_original_is_recognised_and_not_opened(sql_url: str) -> None:
+    build(sql_url, ROWS)
+    before = content(sql_url)
+    with pytest.raises(headgate.ForeignStore, match=r"Ensembl's resource locks.*headgate migrate"):
+        ResourceLocker(sql_url)
+    assert content(sql_url) == before
+
+
+def test_the_original_is_taken_over(sql_url: str) -> None:
+    build(sql_url, ROWS, clients=["idle"], resources=["uri://free"])
+    before = originals(sql_url)
+    done = migrate(sql_url)
+    assert done.changed
+    assert done.lines[2] == "took over from Ensembl's tables: clients: 3, resources: 3, locks: 3"
+    assert "does not see Headgate's locks" in done.lines[-1]
+    assert originals(sql_url) == before
+    assert held(sql_url) == expected(*ROWS)
+    with ResourceLocker(sql_url) as locker:
+        assert [client.name for client in locker.get_clients()] == ["copier", "idle", "loader"]
+        assert [resource.uri for resource in locker.get_resources()] == ["uri://a", "uri://b", "uri://free"]
+
+
+def test_locks_taken_over_hold(sql_url: str) -> None:
+    build(sql_url, ROWS)
+    migrate(sql_url)
+    with ResourceLocker(sql_url) as locker:
+        with pytest.raises(LockException):
+            locker.lock("other", "uri://b", "read")
+        with pytest.raises(LockException):
+            locker.lock("other", "uri://a", "write")
+        locker.lock("other", "uri://a", "read")
+        locker.unlock(9)
+        newer = locker.lock("other", "uri://b", "write")
+        assert newer.token == 2
+        with pytest.raises(ValueError, match="no lock '9'"):
+            locker.unlock(9)
+
+
+def test_each_lock_taken_over_has_its_token_and_its_history(sql_url: str) -> None:
+    build(sql_url, ROWS)
+    migrate(sql_url)
+    with headgate.connect(sql_url) as gate:
+        locks = sorted(gate.locks.list(), key=lambda lock: lock.since)
+        assert [(lock.resource, lock.token, lock.lease) for lock in locks] == [
+            ("uri://a", 1, None),
+            ("uri://a", 2, None),
+            ("uri://b", 1, None),
+        ]
+        assert locks[2].since == datetime(2020, 1, 3, 4, 5, 6, tzinfo=UTC)
+        told = {entry.lock_id: entry for entry in gate.history()}
+        assert set(told) == {lock.id for lock in locks}
+        for lock in locks:
+            entry = told[lock.id]
+            assert (entry.event, entry.reason) == ("grant", "taken over from resource_lock")
+            assert (entry.client, entry.token, entry.after) == (lock.client, lock.token, lock.mode)
+        for lock in locks:
+            gate.locks.release(lock)
+        assert gate.status()["lockCount"] == 0
+
+
+def test_running_it_twice_does_nothing(sql_url: str) -> None:
+    build(sql_url, ROWS)
+    migrate(sql_url)
+    before = content(sql_url)
+    again = migrate(sql_url)
+    assert not again.changed
+    assert "nothing to do" in again.lines[0]
+    assert "were taken over" in again.lines[1]
+    assert content(sql_url) == before
+
+
+def test_what_was_released_after_a_takeover_does_not_come_back(sql_url: str) -> None:
+    build(sql_url, ROWS)
+    migrate(sql_url)
+    with ResourceLocker(sql_url) as locker:
+        locker.unlock(9)
+    migrate(sql_url)
+    assert held(sql_url) == expected(*ROWS[:2])
+
+
+def test_a_program_that_still_uses_the_original_is_told_of(sql_url: str) -> None:
+    build(sql_url, ROWS)
+    migrate(sql_url)
+    execute(sql_url, "insert into resource_lock values (10, 'read', '2021-01-01 00:00:00', 1, 1)")
+    assert migrate(sql_url).lines[2].startswith("Ensembl's table has 1 newer lock(s)")
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(sql_url: str) -> None:
+    build(sql_url, [*ROWS, Row(11, "b/c", "uri://b", "read")])
+    before = content(sql_url)
+    would = migrate(sql_url, dry_run=True)
+    assert not would.changed
+    assert content(sql_url) == before
+    did = migrate(sql_url)
+    assert [line.replace("would make", "made").replace("would take", "took") for line in would.lines] == did.lines
+
+
+def test_a_dry_run_touches_no_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'original.db'}"
+    assert migrate(url, dry_run=True).lines[1:] == ["would make schema 0001 in an empty database"]
+    assert list(tmp_path.iterdir()) == []
+    build(url, ROWS)
+    execute(url, "pragma journal_mode = wal")
+    before = (tmp_path / "original.db").read_bytes()
+    migrate(url, dry_run=True)
+    migrate(f"{url}?journal_mode=truncate", dry_run=True)
+    assert (tmp_path / "original.db").read_bytes() == before
+
+
+def test_an_original_without_rows_is_taken_over(sql_url: str) -> None:
+    build(sql_url)
+    assert migrate(sql_url).lines[2] == "took over from Ensembl's tables: clients: 0, resources: 0, locks: 0"
+    assert held(sql_url) == []
+
+
+def test_a_corrupted_original_keeps_what_agrees_and_tells_the_rest(sql_url: str) -> None:
+    late = Row(12, "copier", "uri://b", "write", utc(2020, 2, 1))
+    slash = Row(13, "team/loader", "uri://c", "write", utc(2020, 2, 2))
+    build(sql_url, [*ROWS, late, slash])
+    lines = migrate(sql_url).lines
+    assert any(line.startswith("left out resource_lock 12 (write on uri://b by copier") for line in lines)
+    assert "client 'team/loader' is 'team_loader' here, since its name breaks our rules" in lines
+    assert held(sql_url) == [*expected(*ROWS), (13, "team_loader", "uri://c", "write", slash.created)]
+
+
+def test_the_original_appearing_in_a_store_is_taken_over_beside_what_is_held(sql_url: str) -> None:
+    with headgate.connect(sql_url) as gate:
+        gate.locks.acquire("mine", "uri://b", "shared")
+        gate.locks.acquire("mine", "uri://a", "shared")
+    build(sql_url, ROWS)
+    headgate.connect(sql_url).close()
+    would = migrate(sql_url, dry_run=True)
+    done = migrate(sql_url)
+    assert would.lines[1:] == [line.replace("took", "would take") for line in done.lines[1:]]
+    assert any("mine holds uri://b shared" in line for line in done.lines)
+    with headgate.connect(sql_url) as gate:
+        assert sorted((lock.client, lock.resource, lock.token) for lock in gate.locks.list()) == [
+            ("copier", "uri://a", 3),
+            ("loader", "uri://a", 2),
+            ("mine", "uri://a", 1),
+            ("mine", "uri://b", 1),
+        ]
+        for lock in gate.locks.list():
+            gate.locks.release(lock)
+        gate.locks.acquire("mine", "uri://a", "exclusive")
+
+
+def test_many_rows_are_taken_over(sql_url: str) -> None:
+    rows = [Row(n, f"client {n % 7}", f"uri://{n}", "write") for n in range(1, 501)]
+    build(sql_url, rows)
+    assert (
+        migrate(sql_url).lines[2].startswith("took over from Ensembl's tables: clients: 7, resources: 500, locks: 500")
+    )
+    assert len(held(sql_url)) == 500
+
+
+# ------------------------------------------------------------------ interrupted
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing of ours catches it."""
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: int = 1) -> Callable[[], None]:
+    """Let the function raise at its n-th call; gives what sets it right again."""
+    real, counted = getattr(owner, name), iter(range(1, 10**6))
+
+    def step(*args: Any, **keywords: Any) -> Any:
+        if next(counted) == calls:
+            raise Killed
+        return real(*args, **keywords)
+
+    monkeypatch.setattr(owner, name, step)
+    return lambda: monkeypatch.setattr(owner, name, real)
+
+
+#: Before the first table's index, before the last one, before the routines, the tag, the copy, and within it.
+STEPS = {
+    "first index": (alembic.op, "create_index", 1),
+    "last table": (alembic.op, "create_table", 8),
+    "tag": (runner, "_name_store", 1),
+    "copy": (ensembl, "take_over", 1),
+    "second lock": (ensembl, "_write_lock", 2),
+    "mark": (ensembl, "moment", 1),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_interrupted_takeover_is_completed_by_the_next(
+    sql_url: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(sql_url, ROWS)
+    before = originals(sql_url)
+    mend = fail_at(monkeypatch, *STEPS[step])
+    with pytest.raises(Killed):
+        migrate(sql_url)
+    mend()
+    with pytest.raises(headgate.ForeignStore, match="headgate migrate"):
+        ResourceLocker(sql_url)
+    would = migrate(sql_url, dry_run=True)
+    assert any(
+        "would take over from Ensembl's tables: clients: 2, resources: 2, locks: 3" in line for line in would.lines
+    )
+    assert migrate(sql_url).changed
+    assert held(sql_url) == expected(*ROWS)
+    assert originals(sql_url) == before
+    with headgate.connect(sql_url) as gate:
+        assert len(gate.history()) == len(ROWS)
+    assert not migrate(sql_url).changed
+
+
+@pytest.mark.parametrize("step", ["first index", "last table", "tag"])
+@pytest.mark.parametrize("act", ["open", "migrate"])
+def test_an_interrupted_first_opening_is_completed_by_the_next(
+    sql_url: str, step: str, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mend = fail_at(monkeypatch, *STEPS[step])
+    with pytest.raises(Killed):
+        headgate.connect(sql_url)
+    mend()
+    if act == "migrate":
+        assert migrate(sql_url).changed
+    with headgate.connect(sql_url) as gate:
+        lock = gate.locks.acquire("loader", "uri://a", "write")
+        gate.locks.release(lock)
+
+
+def test_a_store_whose_version_is_gone_is_not_made_anew(sql_url: str) -> None:
+    with headgate.connect(sql_url) as gate:
+        gate.locks.acquire("loader", "uri://a", "write")
+    execute(sql_url, "delete from hg_schema")
+    before = content(sql_url)
+    with pytest.raises(headgate.SchemaMismatch, match="its schema version is gone"):
+        migrate(sql_url)
+    assert content(sql_url) == before
+
+
+def at_once(count: int, script: str) -> list[str]:
+    """Run the script in so many processes at the same moment; gives what each printed."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(count)
+    ]
+    ends = [process.communicate(timeout=90) for process in running]
+    assert [process.returncode for process in running] == [0] * count, [error for _, error in ends]
+    return [out for out, _ in ends]
+
+
+def test_migrations_at_the_same_moment_take_over_once(sql_url: str) -> None:
+    build(sql_url, ROWS)
+    told = at_once(4, f"from headgate.wiring import migrate; print(migrate({sql_url!r}).lines)")
+    assert sum("took over from" in out for out in told) == 1
+    assert held(sql_url) == expected(*ROWS)
+
+
+def test_first_openings_at_the_same_moment_all_succeed(sql_url: str) -> None:
+    script = f"import headgate; headgate.connect({sql_url!r}).locks.acquire('a', 'uri://a', 'read')"
+    at_once(8, script)
+    assert len(held(sql_url)) == 8

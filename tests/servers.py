@@ -1,0 +1,290 @@
+"""Real private servers: PostgreSQL, MariaDB and ZooKeeper on free loopback ports, data in a temporary folder.
+
+with PostgreSQL() as server:
+    url = server.fresh()      # a brand-new empty database
+    server.kill()             # SIGKILL; what was not made durable is gone
+    server.restart()          # same port, same data
+"""
+
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import ClassVar, Self
+
+import psycopg
+import pymysql
+from sqlalchemy import make_url
+
+from tests import fresh
+from tests.private_server import (
+    START_SECONDS,
+    PrivateServer,
+    ServerFailed,
+    Unavailable,
+    find_program,
+    free_port,
+    wait_until,
+)
+
+__all__ = [
+    "KINDS",
+    "MariaDB",
+    "PostgreSQL",
+    "PrivateServer",
+    "ServerFailed",
+    "Unavailable",
+    "ZooKeeper",
+    "ZooKeeperEnsemble",
+    "wait_until",
+]
+
+ANSWER_SECONDS = 2
+
+
+class PostgreSQL(PrivateServer):
+    kind = "postgresql"
+    account = "postgres"
+    stop_signal = signal.SIGINT  # "fast": does not wait for clients to leave
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @classmethod
+    def require_programs(cls) -> None:
+        cls._program("postgres")
+
+    def answers(self) -> bool:
+        try:
+            with psycopg.connect(self.url, connect_timeout=ANSWER_SECONDS):
+                return True
+        except psycopg.OperationalError:
+            return False
+
+    def _prepare(self) -> None:
+        # --no-sync is about initdb's own files only; the server that runs on them has fsync on.
+        options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+        self._run([self._program("initdb"), f"--pgdata={self.data}", *options])
+
+    def _command(self) -> list[str]:
+        settings = {
+            "port": self.port,
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "fsync": "on",
+            "synchronous_commit": "on",
+            "shared_buffers": "32MB",
+            "max_connections": 200,
+        }
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        return [self._program("postgres"), "-D", str(self.data), *options]
+
+    @staticmethod
+    def _program(name: str) -> str:
+        """Debian keeps PostgreSQL's own programs outside the PATH, one folder for each version."""
+        versions = Path("/usr/lib/postgresql").glob("*/bin")
+        newest_first = sorted(versions, key=lambda folder: float(folder.parent.name), reverse=True)
+        folders = [*map(str, newest_first), os.environ.get("PATH", "")]
+        return find_program(name, "postgresql", os.pathsep.join(folders))
+
+
+class MariaDB(PrivateServer):
+    kind = "mariadb"
+    account = "mysql"
+
+    @property
+    def url(self) -> str:
+        return f"mysql://root@127.0.0.1:{self.port}/test"
+
+    @classmethod
+    def require_programs(cls) -> None:
+        cls._program("mariadbd")
+        cls._program("mariadb-install-db")
+
+    def answers(self) -> bool:
+        try:
+            with pymysql.connect(
+                host="127.0.0.1",
+                port=self.port,
+                user="root",
+                connect_timeout=ANSWER_SECONDS,
+                read_timeout=ANSWER_SECONDS,
+            ):
+                return True
+        except pymysql.OperationalError:
+            return False
+
+    def _prepare(self) -> None:
+        options = ["--auth-root-authentication-method=normal", "--skip-test-db", *self._sizes()]
+        program = self._program("mariadb-install-db")
+        self._run([program, "--no-defaults", f"--datadir={self.data}", *options])
+
+    def _first_started(self) -> None:
+        fresh.create_on_mariadb(self.url, make_url(self.url).database or "")
+
+    def _command(self) -> list[str]:
+        options = {
+            "datadir": self.data,
+            "port": self.port,
+            "bind-address": "127.0.0.1",
+            "socket": self.folder / "server.sock",
+            "pid-file": self.folder / "server.pid",
+            "innodb-flush-log-at-trx-commit": 1,
+            "character-set-server": "utf8mb4",
+            "max-connections": 200,
+        }
+        spelt = [f"--{name}={value}" for name, value in options.items()]
+        return [self._program("mariadbd"), "--no-defaults", *spelt, *self._sizes()]
+
+    @staticmethod
+    def _sizes() -> list[str]:
+        return ["--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M", "--performance-schema=OFF"]
+
+    @staticmethod
+    def _program(name: str) -> str:
+        return find_program(name, "mariadb-server", f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+class ZooKeeper(PrivateServer):
+    kind = "zookeeper"
+    jar: ClassVar[Path] = Path("/usr/share/java/zookeeper.jar")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ensemble_lines: list[str] = []
+        self._number = 1
+
+    @property
+    def url(self) -> str:
+        return f"zookeeper://127.0.0.1:{self.port}"
+
+    @classmethod
+    def require_programs(cls) -> None:
+        find_program("java", "default-jre-headless")
+        if not cls.jar.exists():
+            raise Unavailable(f"{cls.jar} is missing: install the Debian package zookeeper")
+
+    def answers(self) -> bool:
+        return self.mode() != ""
+
+    def mode(self) -> str:
+        """standalone, leader or follower; empty while it does not serve."""
+        lines = self._ask("srvr").splitlines()
+        return next((line.split()[1] for line in lines if line.startswith("Mode:")), "")
+
+    def join(self, number: int, ensemble_lines: list[str]) -> None:
+        """Become a member of an ensemble; to be called before the first start."""
+        self._number = number
+        self._ensemble_lines = ensemble_lines
+
+    def _ask(self, word: str) -> str:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=ANSWER_SECONDS) as connection:
+                connection.sendall(word.encode())
+                with connection.makefile() as answer:
+                    return answer.read()
+        except OSError:
+            return ""
+
+    def _prepare(self) -> None:
+        self.data.mkdir()
+        (self.data / "myid").write_text(f"{self._number}\n")
+        settings = {
+            # The shortest session that a client may ask for is two ticks: one second.
+            "tickTime": 500,
+            "dataDir": self.data,
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr,mntr,cons,wchs,dump",
+            "initLimit": 20,
+            "syncLimit": 10,
+        }
+        lines = [f"{name}={value}" for name, value in settings.items()] + self._ensemble_lines
+        (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
+
+    def _command(self) -> list[str]:
+        properties = {
+            "zookeeper.forceSync": "yes",
+            "zookeeper.preAllocSize": 4096,  # KiB of transaction log claimed at once; 64 MiB unless told
+            "zookeeper.root.logger": "WARN,CONSOLE",
+        }
+        return [
+            find_program("java", "default-jre-headless"),
+            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
+            *(f"-D{name}={value}" for name, value in properties.items()),
+            *("-cp", f"/etc/zookeeper/conf:{self.jar}"),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(self.folder / "zoo.cfg"),
+        ]
+
+
+class ZooKeeperEnsemble:
+    """Several ZooKeeper servers that elect a leader; each member may be killed and restarted on its own."""
+
+    kind: ClassVar[str] = "zookeeper"
+
+    def __init__(self, size: int = 3) -> None:
+        self.members = [ZooKeeper() for _ in range(size)]
+        lines = [f"server.{number}=127.0.0.1:{free_port()}:{free_port()}" for number in range(1, size + 1)]
+        for number, member in enumerate(self.members, start=1):
+            member.join(number, lines)
+
+    @property
+    def url(self) -> str:
+        return "zookeeper://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+
+    def start(self) -> Self:
+        # All are launched before any is waited for: one alone has no majority and never answers.
+        stopped = [member for member in self.members if not member.running]
+        for member in stopped:
+            member.launch()
+        for member in stopped:
+            member.wait_until_answering()
+            member._prepared = True
+        return self
+
+    def leader(self) -> ZooKeeper:
+        """The member that leads now; waits for an election that is under way."""
+        wait_until(lambda: self._leading() is not None, "ZooKeeper to elect a leader", START_SECONDS)
+        leader = self._leading()
+        if leader is None:
+            raise ServerFailed("the ZooKeeper ensemble lost its leader as soon as it had one")
+        return leader
+
+    def stop(self) -> None:
+        for member in self.members:
+            member.stop()
+
+    def kill(self) -> None:
+        for member in self.members:
+            member.kill()
+
+    def restart(self) -> Self:
+        self.stop()
+        return self.start()
+
+    def discard(self) -> None:
+        for member in self.members:
+            member.discard()
+
+    def fresh(self) -> str:
+        return fresh.fresh(self.url)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.discard()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def _leading(self) -> ZooKeeper | None:
+        return next((member for member in self.members if member.mode() in {"leader", "standalone"}), None)
+
+
+KINDS: dict[str, type[PrivateServer]] = {server.kind: server for server in (PostgreSQL, MariaDB, ZooKeeper)}
