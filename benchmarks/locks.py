@@ -1,4 +1,4 @@
-"""`make bench-locks`: locks against the raw ceiling of each store, against peers, in contention, and when many are held.
+"""`make bench-locks`: locks against the raw ceiling of each store, against peers, in contention, with many held.
 
 Raw is what the same driver can do at all: two commits, one row (or node) made and removed again, with the same
 journal mode and durability. History is written in all of our figures. Only the ratios mean anything: the rates
@@ -55,7 +55,9 @@ def raw_sqlite(path: Path, mode: str) -> Step:
     connection.execute(f"pragma journal_mode = {mode}")
     connection.execute("pragma synchronous = full")
     connection.execute("create table raw (id text primary key, client text, token integer) without rowid")
-    return _raw_step(connection.cursor(), ("?", "?", "?"), "explain query plan delete from raw where id = 'x'", "SEARCH")
+    return _raw_step(
+        connection.cursor(), ("?", "?", "?"), "explain query plan delete from raw where id = 'x'", "SEARCH"
+    )
 
 
 def raw_postgresql(url: str) -> Step:
@@ -82,8 +84,8 @@ def raw_mariadb(url: str) -> Step:
 
 def _raw_step(cursor: Any, marks: Sequence[str], explain: str, expected: str) -> Step:
     """A baseline whose query plan is asserted: one that scans would flatter us."""
-    insert = f"insert into raw values ({', '.join(marks)})"  # noqa: S608 - marks are ours
-    delete = f"delete from raw where id = {marks[0]}"  # noqa: S608 - marks are ours
+    insert = f"insert into raw values ({', '.join(marks)})"
+    delete = f"delete from raw where id = {marks[0]}"
     cursor.execute(insert, ("x", "bench", 1))
     cursor.execute(explain)
     plan = str(cursor.fetchall())
@@ -203,8 +205,12 @@ def against_raw(places: Places) -> str:
     for name, (ours, raw) in contestants.items():
         found = compare({"ours": ours, "raw": raw})
         ratio = found["ours"].ratio_to(found["raw"])
-        rows.append((name, found["ours"].rate, found["raw"].rate, ratio, RAW_TARGETS[name], verdict(ratio, RAW_TARGETS[name])))
-    return table("Acquire + release, one client, pairs per second", ("store", "ours", "raw", "ratio", "target", ""), rows)
+        rows.append(
+            (name, found["ours"].rate, found["raw"].rate, ratio, RAW_TARGETS[name], verdict(ratio, RAW_TARGETS[name]))
+        )
+    return table(
+        "Acquire + release, one client, pairs per second", ("store", "ours", "raw", "ratio", "target", ""), rows
+    )
 
 
 def against_peers(places: Places) -> str:
@@ -243,7 +249,18 @@ def in_contention(places: Places) -> str:
         if theirs:
             told = verdict(sum(ours) / sum(theirs), 1.0) if told == "ok" else told
             peer, peer_rate = peers[name][0], sum(theirs) / CONTEST_SECONDS / CONTEST_ROUNDS
-            rows.append((name, rate, fairness, FAIRNESS_TARGETS[name], peer, peer_rate, min(theirs) / statistics.mean(theirs), told))
+            rows.append(
+                (
+                    name,
+                    rate,
+                    fairness,
+                    FAIRNESS_TARGETS[name],
+                    peer,
+                    peer_rate,
+                    min(theirs) / statistics.mean(theirs),
+                    told,
+                )
+            )
         else:
             rows.append((name, rate, fairness, FAIRNESS_TARGETS[name], "-", "-", "-", told))
     header = ("store", "grants/s", "slowest/mean", "target", "peer", "grants/s", "slowest/mean", "")
@@ -321,7 +338,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print the tables that are asked for, or all."""
     with places() as where:
         for name in arguments or PARTS:
-            print(PARTS[name](where), flush=True)  # noqa: T201 - this is its output
+            print(PARTS[name](where), flush=True)
 
 
 if __name__ == "__main__":

@@ -114,12 +114,24 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    show_figures(terminalreporter)
     reasons = skip_reasons(config)
     if reasons:
         consequence = "the run FAILS, for CI is set" if in_ci() else "with CI set the run would fail"
         terminalreporter.section(f"NOT TESTED: {consequence}", sep="!", red=True, bold=True)
         for reason in sorted(reasons):
             terminalreporter.line(f"{reasons[reason]} x {reason}", red=True)
+
+
+def show_figures(reporter: Any) -> None:
+    """What the fault tests counted and measured: one line for each, which says what a run of them is worth."""
+    reports = [each for kind in ("passed", "failed") for each in reporter.stats.get(kind, [])]
+    told = [(each.nodeid, figures) for each in reports for name, figures in each.user_properties if name == "figures"]
+    if told:
+        reporter.section("figures of the fault tests")
+        for node, figures in told:
+            test = node.rpartition("::")[2].partition("[")[0].removeprefix("test_")
+            reporter.line(f"{test}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))
 
 
 def skip_reasons(config: pytest.Config) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from pathlib import Path
 from headgate.core.errors import BadValue
 
 FILE_NAME = "headgate.toml"
+#: An option of a URL that is a secret too, up to its value.
+_SECRET_OPTION = re.compile(r"([?&][^=&]*(?:password|secret)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ def config_files(environment: Mapping[str, str], folder: Path) -> list[Path]:
 
 def mask(url: str) -> str:
     """A URL without its password."""
+    url = _SECRET_OPTION.sub(r"\1***", url)
     head, mark, rest = url.partition("://")
     user, at, host = rest.rpartition("@")
     name, colon, _ = user.partition(":")
@@ -121,7 +125,7 @@ def _read_file(path: Path) -> dict[str, str]:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadValue("settings file", str(path), f"cannot be read: {error}") from error
+        raise BadValue("settings file", path.name, f"in {path.parent} cannot be read: {error}") from error
     names = [known.name for known in KNOWN]
     for name, value in content.items():
         if name not in names:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.cli.lock_run import parse_wants
+from headgate.cli.running import Limits
 from headgate.core.errors import BadValue
 from tests.cli.commands import PROGRAM, Headgate, gone, process_state, read_number, until
 
@@ -112,6 +113,30 @@ def test_the_command_is_told_its_lock(headgate: Headgate) -> None:
     told = {"resource": DB, "mode": "shared", "id": lock["id"], "token": lock["token"]}
     assert json.loads(variables["HEADGATE_LOCKS"]) == [told]
     assert (variables["MINE"], variables["HEADGATE_URL"]) == ("kept", headgate.url)
+
+
+def test_a_store_that_a_flag_named_is_told_too(headgate: Headgate) -> None:
+    url = f"sqlite:///{headgate.folder / 'other.sqlite'}"
+    done = headgate("--url", url, "lock", "run", DB, "--", *ENVIRONMENT)
+    assert done.json["HEADGATE_URL"] == url
+
+
+@pytest.mark.parametrize(
+    ("lease", "grace", "limits"),
+    [
+        (60, None, Limits(60, 10, 1)),
+        (2, None, Limits(2, 0.5, 0.2)),
+        (60, 30, Limits(60, 30, 1)),
+        (60, 0, Limits(60, 0, 1)),
+    ],
+)
+def test_the_times_around_a_leases_end(lease: float, grace: float | None, limits: Limits) -> None:
+    assert Limits.of(lease, grace) == limits
+
+
+def test_a_store_that_gives_a_shorter_lease_shortens_the_times() -> None:
+    assert Limits.of(60, None).within(10) == Limits(10, 5, 1)
+    assert Limits.of(60, 30).within(40) == Limits(40, 20, 1)
 
 
 def test_several_locks_are_told_as_a_list(headgate: Headgate) -> None:

@@ -63,7 +63,7 @@ class Case:
 def new_case(url: str, store: LockStore, state: str, event: str, resource: str = "file:///d/1") -> Case:
     """A case on its way to that state, in which that event will be fired."""
     name, lease = STATES[state]
-    dying = event in ("expire", "lapse") and name in ("shared", "exclusive", "waiting")
+    dying = (name, event) in {("shared", "expire"), ("exclusive", "expire"), ("waiting", "lapse")}
     mode = EXCLUSIVE if "exclusive" in (name, event) or event == "downgrade" else SHARED
     if name in ("shared", "exclusive"):
         mode = EXCLUSIVE if name == "exclusive" else SHARED
@@ -132,6 +132,7 @@ def bring_released(case: Case, event: str) -> None:
 def bring_expired(case: Case, event: str) -> None:
     bring_held(case, "")
     fire_expire(case)
+    case.mortal = False
     bring_new(case, event)
 
 

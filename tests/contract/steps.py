@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 #: Far longer than anything here takes, even on a loaded machine.
 PATIENCE = 30.0
-#: A lease that its holder means to keep.
-LONG = 600.0
+#: Leases that their holders mean to keep; a ZooKeeper session here is from 1 to 10 seconds long.
+LONG, LONGER = 8.0, 10.0
 #: A lease that is left to run out. Not shorter: it must outlive the steps before its end.
 SHORT = 0.3
 

@@ -9,7 +9,7 @@ import pytest
 
 import headgate
 from headgate import BadValue, ForeignStore, Gate, HeadgateError, Invalid, LockLost, LockRefused, UnknownName
-from tests.contract.steps import Gates, everything
+from tests.contract.steps import LONG, Gates, everything
 
 R = "mysql://db1/core"
 
@@ -165,11 +165,11 @@ def test_a_lock_made_up_from_another_is_judged_by_its_id_and_token(gate: Gate) -
 
 
 def test_a_bad_lease_renews_nothing(gate: Gate) -> None:
-    lock = gate.locks.acquire("a", R, "write", lease=60)
+    lock = gate.locks.acquire("a", R, "write", lease=LONG)
     for bad in BAD_LEASES:
         with pytest.raises(BadValue, match="lease"):
             gate.locks.renew(lock, lease=bad)
-    assert gate.locks.get(lock.id).lease == 60
+    assert gate.locks.get(lock.id).lease == LONG
 
 
 def test_a_bad_operator_breaks_nothing(gate: Gate) -> None:

@@ -5,19 +5,19 @@ import threading
 import pytest
 
 from headgate import BadValue, Gate, LockRefused, Mode
-from tests.contract.steps import Gates, everything, granted, holders, in_thread, lock_of_the_dead, told
+from tests.contract.steps import LONG, Gates, everything, granted, holders, in_thread, lock_of_the_dead, told
 
 WANTS = {"r3": "write", "r1": "read", "r2": "WRITE"}
 
 
 def test_a_collection_is_granted_whole_in_the_order_of_its_names(gate: Gate) -> None:
-    grant = gate.locks.acquire_all("a", WANTS, lease=60, note="why")
+    grant = gate.locks.acquire_all("a", WANTS, lease=LONG, note="why")
     assert [(lock.resource, lock.mode) for lock in grant] == [
         ("r1", Mode.SHARED),
         ("r2", Mode.EXCLUSIVE),
         ("r3", Mode.EXCLUSIVE),
     ]
-    assert {(lock.client, lock.lease, lock.note) for lock in grant} == {("a", 60, "why")}
+    assert {(lock.client, lock.lease, lock.note) for lock in grant} == {("a", LONG, "why")}
     assert len({lock.id for lock in grant}) == 3
     assert len({lock.request_id for lock in grant}) == 1
     assert sorted(entry.resource for entry in gate.history(event="grant")) == ["r1", "r2", "r3"]

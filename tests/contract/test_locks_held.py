@@ -21,7 +21,8 @@ def test_the_lock_is_held_inside_and_released_after(gate: Gate) -> None:
         assert (lock.client, lock.resource, lock.mode) == ("a", R, Mode.EXCLUSIVE)
         there = gate.locks.check(lock)
         assert (there.id, there.token, there.since) == (lock.id, lock.token, lock.since)
-        assert there.lease == 60
+        assert there.lease == lock.lock.lease
+        assert there.lease is not None
         with pytest.raises(LockRefused):
             gate.locks.acquire("b", R, "read")
     assert gate.locks.list() == []

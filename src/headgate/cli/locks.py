@@ -26,7 +26,15 @@ def grant(function: F) -> F:
     return click.argument("lock_id", metavar="ID")(token(function))
 
 
-@click.group("lock")
+class InOrder(click.Group):
+    """A group whose commands are listed in the order of use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+
+@click.group("lock", cls=InOrder)
 def lock() -> None:
     """Take, renew, give back, list and break locks; run commands under them.
 
@@ -36,6 +44,9 @@ def lock() -> None:
       headgate lock acquire mysql://db1/core --client copy-core --wait 5m
       headgate lock list
     """
+
+
+lock.add_command(run)
 
 
 @lock.command("acquire")
@@ -64,7 +75,7 @@ def acquire(session: Session, /, resource: str, client: str | None, request_id: 
     from headgate.service.identity import new_request_id
 
     request_id = new_request_id() if request_id is None else request_id
-    with session.gate() as gate:
+    with session.gate(stay=how["lease"] is not None) as gate:
         try:
             granted = gate.locks.acquire(session.client(client), resource, request_id=request_id, **how)
         except StoreUnavailable as error:
@@ -109,12 +120,12 @@ def renew(session: Session, lock_id: str, token: int, lease: float | None) -> No
       headgate lock renew 7fqa-mzxw6ytboi2gk3tf-nbswy3dpeb3w --token 12
       headgate lock renew 7fqa-mzxw6ytboi2gk3tf-nbswy3dpeb3w --token 12 --lease 1h
     """
-    with session.gate() as gate:
+    with session.gate(stay=True) as gate:
         renewed = gate.locks.renew(lock_id, token, lease=lease)
     session.answer(lock_document(renewed), lambda: f"renewed  {_in_short(renewed)}")
 
 
-@lock.command("check")
+@lock.command("check", short_help="Ask whether a lock is still yours.")
 @grant
 @common
 @click.pass_obj
@@ -130,7 +141,7 @@ def check(session: Session, lock_id: str, token: int) -> None:
     session.answer(lock_document(held), lambda: f"held  {_in_short(held)}")
 
 
-@lock.command("upgrade")
+@lock.command("upgrade", short_help="Make a shared lock exclusive, if nobody else reads.")
 @grant
 @common
 @click.pass_obj
@@ -148,7 +159,7 @@ def upgrade(session: Session, lock_id: str, token: int) -> None:
     session.answer(lock_document(changed), lambda: f"upgraded  {_in_short(changed)}")
 
 
-@lock.command("downgrade")
+@lock.command("downgrade", short_help="Make an exclusive lock shared, in one step.")
 @grant
 @common
 @click.pass_obj
@@ -208,7 +219,7 @@ def show(session: Session, lock_id: str) -> None:
     session.answer(lock_document(found), lambda: _description(found))
 
 
-@lock.command("break")
+@lock.command("break", short_help="Take somebody's lock away, with a reason.")
 @click.argument("lock_id", metavar="ID")
 @click.option("--reason", required=True, help="Why; kept in the history.")
 @common
@@ -226,9 +237,6 @@ def break_lock(session: Session, lock_id: str, reason: str) -> None:
     with session.gate() as gate:
         broken = gate.locks.break_lock(lock_id, reason=reason, by=session.client())
     session.answer({**lock_document(broken), "reason": reason}, lambda: f"broken  {_in_short(broken)}")
-
-
-lock.add_command(run)
 
 
 def _in_short(held: Lock) -> str:

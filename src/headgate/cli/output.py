@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: From which on a time is told in the next greater unit.
 UNITS = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
+#: From this width on, no id is broken in a table.
+WIDE = 110
 #: Colours beside words that say the same.
 STYLES = {"exclusive": "yellow", "shared": "green", "waits": "magenta", "break": "red", "expire": "red"}
 
@@ -86,10 +88,14 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def painted(word: str, *, to_stderr: bool = False) -> str:
-    """A word in its colour, where a terminal shows it and nobody objects."""
-    stream = sys.stderr if to_stderr else sys.stdout
-    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+def colours() -> bool:
+    """Whether a terminal shows them and nobody objects."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def painted(word: str) -> str:
+    """A word in its colour, or just the word."""
+    if not colours():
         return word
     import click
 
@@ -103,12 +109,14 @@ def _rich_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     from rich.table import Table
     from rich.text import Text
 
+    width = Console().width
     grid = Table(*headings, box=None, pad_edge=False, header_style="bold")
     for column in grid.columns:
-        column.overflow = "fold"
+        # An id in pieces cannot be copied; on a narrow terminal there is no other way.
+        column.overflow, column.no_wrap = "fold", column.header == "ID" and width >= WIDE
     for row in rows:
         grid.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
     # Written into a buffer first: a table is printed whole, or not at all.
     buffer = StringIO()
-    Console(file=buffer, width=Console().width, force_terminal=True).print(grid)
-    return buffer.getvalue().rstrip("\n")
+    Console(file=buffer, width=width, force_terminal=colours()).print(grid)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip("\n").splitlines())

@@ -41,6 +41,7 @@ class Processes:
     def __init__(self, command: Sequence[str]) -> None:
         check_command(command[0])
         parent = os.getpid()
+        self._ended = False
         start, self._start = os.pipe()
         moments, self._moments = os.pipe()
         #: The command's process; also the number of its session and group.
@@ -75,11 +76,16 @@ class Processes:
 
     def reap(self) -> int | None:
         """Bury what has ended in the group. Gives the command's own wait status, once, when that has."""
-        status = None
-        with suppress(ChildProcessError):
-            while (ended := os.waitpid(-self.group, os.WNOHANG))[0]:
-                status = ended[1] if ended[0] == self.group else status
-        return status
+        if not self._ended:
+            ended, status = os.waitpid(self.group, os.WNOHANG)
+            if not ended:
+                return None
+            self._ended = True
+            return status
+        with suppress(ChildProcessError):  # What the command left was handed to us, see adopt_orphans.
+            while os.waitpid(-self.group, os.WNOHANG)[0]:
+                pass
+        return None
 
     def alive(self) -> bool:
         """Whether anything in the group still runs."""
@@ -95,12 +101,15 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The guardian goes first: the group's number may belong to somebody else as soon as the group is gone."""
+        """Nothing is left: neither a command that runs on, nor one that was never let go, nor the guardian."""
+        if self._start < 0 and not self._ended:
+            self.send(signal.SIGKILL)
         os.kill(self._guardian, signal.SIGKILL)
         os.waitpid(self._guardian, 0)
         os.close(self._moments)
-        if self._start >= 0:  # It was never let go: it sees that, and ends.
+        if self._start >= 0:
             os.close(self._start)
+        if not self._ended:
             os.waitpid(self.group, 0)
 
 

@@ -44,10 +44,9 @@ class Limits:
         wanted = min(GRACE_SECONDS, lease / 4) if grace is None else grace
         return cls(lease, wanted, min(RESERVE_SECONDS, lease / 10))
 
-    @property
-    def margin(self) -> float:
-        """How long before the lease's end the command is asked to end."""
-        return self.grace + self.reserve
+    def within(self, lease: float) -> Limits:
+        """The same for the lease that the store really gave; ZooKeeper may give a shorter one."""
+        return Limits(lease, min(self.grace, lease / 2), min(self.reserve, lease / 10))
 
 
 class Following:
@@ -59,6 +58,7 @@ class Following:
         self._alarm, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._status: int | None = None
         self._kill_at = math.inf
+        self._guardian_kills_at = math.inf
         #: Why the command was ended by us, if it was.
         self.lost: LockLost | None = None
         #: Whether the command left something running that had to be ended.
@@ -71,14 +71,17 @@ class Following:
 
     def until_end(self, holds: Sequence[Hold], environment: Mapping[str, str]) -> int:
         """Start the command, and follow it to its end. Gives its exit code as shells tell it."""
+        self._limits = self._limits.within(min(hold.lock.lease or math.inf for hold in holds))
         with self._signals(holds):
             self._processes.start(environment)
             while not self._over():
                 self._look_at_locks(holds)
                 if time.monotonic() >= self._kill_at:
                     self._processes.send(signal.SIGKILL)
-                self._sleep()
+                self._sleep(_deadline(holds))
         code = os.waitstatus_to_exitcode(self._status or 0)
+        if code == -signal.SIGKILL and time.monotonic() >= self._guardian_kills_at and self.lost is None:
+            self.lost = LockLost(holds[0].id, holds[0].token, "it could not be renewed in time")
         return code if code >= 0 else 128 - code
 
     def _over(self) -> bool:
@@ -86,6 +89,7 @@ class Following:
         self._status = self._status if status is None else status
         if self._status is None:
             return False
+        self._processes.reap()
         if not self._processes.alive():
             return True
         if self._kill_at == math.inf:
@@ -94,13 +98,24 @@ class Following:
         return time.monotonic() > self._kill_at + KILL_SECONDS
 
     def _look_at_locks(self, holds: Sequence[Hold]) -> None:
-        last_moment = min(hold.deadline or math.inf for hold in holds) - self._limits.reserve
+        last_moment = _deadline(holds) - self._limits.reserve
         if self.lost is None:
-            self.lost = next((hold.lost for hold in holds if hold.lost), None)
+            self.lost = self._loss(holds)
             if self.lost is not None:
                 self._end_by(min(time.monotonic() + self._limits.grace, last_moment))
         # Half of the reserve is the guardian's: it acts only when we did not.
-        self._processes.kill_at(min(last_moment, self._kill_at) + self._limits.reserve / 2)
+        self._guardian_kills_at = min(last_moment, self._kill_at) + self._limits.reserve / 2
+        self._processes.kill_at(self._guardian_kills_at)
+
+    def _loss(self, holds: Sequence[Hold]) -> LockLost | None:
+        """A lock that is gone, or that will be unless the command ends now."""
+        margin = self._limits.grace + self._limits.reserve
+        for hold in holds:
+            if hold.lost:
+                return hold.lost
+            if hold.deadline is not None and time.monotonic() >= hold.deadline - margin:
+                return LockLost(hold.id, hold.token, "it could not be renewed in time")
+        return None
 
     def _end_by(self, moment: float) -> None:
         """Ask the group to end now; it is killed at that moment."""
@@ -108,9 +123,11 @@ class Following:
         self._processes.send(signal.SIGTERM)
         self._processes.send(signal.SIGCONT)  # What is stopped could not obey.
 
-    def _sleep(self) -> None:
-        ending = self._kill_at < math.inf
-        pause = ENDING_SECONDS if ending else min(LOOK_SECONDS, self._limits.lease / 8)
+    def _sleep(self, deadline: float) -> None:
+        pause = ENDING_SECONDS
+        if self._kill_at == math.inf:
+            to_ask = deadline - self._limits.grace - self._limits.reserve - time.monotonic()
+            pause = max(min(LOOK_SECONDS, self._limits.lease / 8, to_ask), 0)
         if select.select([self._alarm], [], [], pause)[0]:
             with suppress(BlockingIOError):
                 os.read(self._alarm, 4096)
@@ -146,3 +163,8 @@ class Following:
         self._look_at_locks(holds)
         if self.lost is None:
             self._processes.send(signal.SIGCONT)
+
+
+def _deadline(holds: Sequence[Hold]) -> float:
+    """When the first of them may be gone, if nothing is heard of the store."""
+    return min(math.inf if hold.deadline is None else hold.deadline for hold in holds)

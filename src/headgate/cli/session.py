@@ -43,13 +43,23 @@ class Session:
         return load({"url": self.url, "coordination_url": self.coordination_url})
 
     @contextmanager
-    def gate(self) -> Iterator[Gate]:
-        """Everything that may be asked, on the store that the settings name."""
+    def gate(self, *, stay: bool = False) -> Iterator[Gate]:
+        """Everything that may be asked, on the store that the settings name.
+
+        `stay`: leave without a good-bye, so that a leased lock outlives this process on a store where a lease is a
+        session (ZooKeeper).
+        """
         from headgate.wiring import Gate
 
         self._log_to_stderr()
-        with Gate(self.settings) as gate:
+        gate = Gate(self.settings)
+        try:
             yield gate
+        except BaseException:
+            gate.close()
+            raise
+        if not stay:
+            gate.close()
 
     def client(self, given: str | None = None) -> str:
         """Who asks: the flag, the setting, or the user on this machine."""
@@ -74,6 +84,11 @@ class Session:
         import shlex
 
         return shlex.join(["headgate", *self._store_flags(), *words])
+
+    def store_variables(self) -> dict[str, str]:
+        """The store that flags named, for commands that are run by this one."""
+        given = {"HEADGATE_URL": self.url, "HEADGATE_COORDINATION_URL": self.coordination_url}
+        return {name: url for name, url in given.items() if url}
 
     def _store_flags(self) -> list[str]:
         from headgate.settings import mask

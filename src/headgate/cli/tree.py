@@ -18,7 +18,7 @@ from headgate.core.errors import HeadgateError
 
 #: Name, where it is, and the sentence that the list shows.
 COMMANDS = {
-    "lock": ("headgate.cli.locks", "lock", "Take, renew, give back, list and break locks; run commands under them."),
+    "lock": ("headgate.cli.locks", "lock", "Take, give back, list and break locks; run commands under them."),
     "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
     "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
     "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),

@@ -85,6 +85,10 @@ class Request:
     #: True when the id was made for this request, so that it cannot be a repeat.
     fresh: bool = False
 
+    def delay_of(self, mode: Mode) -> float:
+        """The lock-delay of a grant in that mode: a dead reader leaves nothing half-written."""
+        return self.lock_delay if mode is Mode.EXCLUSIVE else 0.0
+
     def lock_id(self, tag: str, resource: str) -> str:
         """The id that a grant of this request has: the same request always gives the same one."""
         return lock_id(tag, resource, self.id)
@@ -253,9 +257,7 @@ def repeated_grant(request: Request, tag: str, held: Iterable[Lock]) -> tuple[Lo
         for lock, want in zip(grant, request.wants, strict=True)
     )
     if not same:
-        raise BadValue(
-            "request id", request.id, "was used for another request that is still held; use a new one"
-        )
+        raise BadValue("request id", request.id, "was used for another request that is still held; use a new one")
     return tuple(lock for lock in grant if lock)
 
 

@@ -33,7 +33,7 @@ class Also(Flag):
     def words(self) -> str:
         """The effects as text for people."""
         names = [member.name.lower().replace("_", " ") for member in self if member.name]
-        return ", ".join(names) or "–"
+        return ", ".join(names) or "nothing"
 
 
 @dataclass(frozen=True, slots=True)

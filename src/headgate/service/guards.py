@@ -8,9 +8,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
+import struct
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -25,8 +29,11 @@ class GuardBusy(Exception):
 class Hold(Protocol):
     """What a guard gives: the storage system's own lock, as long as it is not closed."""
 
+    def change(self, mode: Mode) -> None:
+        """Hold it in another mode; GuardBusy when that is not possible now, and the old mode is kept."""
+
     def close(self) -> None:
-        """Let go. May raise OSError, which is reported."""
+        """Let go. May raise, which is reported."""
 
 
 class StorageGuard(Protocol):
@@ -36,34 +43,70 @@ class StorageGuard(Protocol):
         """Take it at once, or GuardBusy; any other error means that the guard is broken."""
 
 
-@dataclass(frozen=True, slots=True)
 class FileHold:
     """An open, locked file."""
 
-    descriptor: int
+    def __init__(self, path: str, descriptor: int, mode: Mode) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._mode = mode
+
+    def change(self, mode: Mode) -> None:
+        try:
+            lock_descriptor(self._descriptor, mode)
+        except OSError as error:
+            # The system may have let go of the old lock while it tried for the new one: take it back.
+            lock_descriptor(self._descriptor, self._mode)
+            raise busy_or_broken(self._path, error) from error
+        self._mode = mode
 
     def close(self) -> None:
-        os.close(self.descriptor)
+        os.close(self._descriptor)
 
 
 class FileGuard:
-    """`file:` resources by the operating system's file locks (flock): one for each resource of this process."""
+    """`file:` resources by the operating system's file locks.
+
+    Both families are taken, since Linux keeps them apart: flock (as the command flock does) and record locks
+    over the whole file (as Java and most C programs do), the latter in the form that belongs to the open file.
+    """
 
     def lock(self, resource: str, mode: Mode) -> Hold:
         path = file_path(resource)
-        # A folder can be locked, but not opened for writing.
-        flags = os.O_RDONLY if path.endswith("/") or os.path.isdir(path) else os.O_RDWR | os.O_CREAT
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, _open_flags(path, mode) | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(
-                descriptor, (fcntl.LOCK_EX if mode is Mode.EXCLUSIVE else fcntl.LOCK_SH) | fcntl.LOCK_NB
-            )
-        except OSError as error:
+            lock_descriptor(descriptor, mode)
+        except BaseException as error:
             os.close(descriptor)
-            if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
-                raise GuardBusy(f"{path} is locked by a program outside Headgate") from error
+            if isinstance(error, OSError):
+                raise busy_or_broken(path, error) from error
             raise
-        return FileHold(descriptor)
+        return FileHold(path, descriptor, mode)
+
+
+def _open_flags(path: str, mode: Mode) -> int:
+    """A writer may be about to make the file; a reader may not, but opens it so that it can become a writer."""
+    if Path(path).is_dir():
+        return os.O_RDONLY
+    if mode is Mode.SHARED:
+        return os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY
+    return os.O_RDWR | os.O_CREAT
+
+
+def lock_descriptor(descriptor: int, mode: Mode) -> None:
+    """Both kinds of lock on an open file, at once or OSError."""
+    exclusive = mode is Mode.EXCLUSIVE
+    fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    if hasattr(fcntl, "F_OFD_SETLK") and not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        kind = fcntl.F_WRLCK if exclusive else fcntl.F_RDLCK
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0))
+
+
+def busy_or_broken(path: str, error: OSError) -> Exception:
+    """What a failed try means."""
+    if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+        return GuardBusy(f"{path} is locked by a program outside Headgate")
+    return error
 
 
 def file_path(resource: str) -> str:
@@ -111,7 +154,7 @@ class GuardKeeper:
         """Our lock was upgraded or downgraded: so is the real one."""
         with self._guard:
             resource = self._users.get(lock_id)
-            if resource is not None:
+            if resource is not None and self._held[resource].users == 1:
                 self._swap(self._held[resource], resource, mode)
 
     def drop(self, lock_id: str) -> None:
@@ -127,23 +170,27 @@ class GuardKeeper:
                 self._close(shared.hold, resource)
 
     def _lock(self, resource: str, mode: Mode) -> Hold:
-        guard = self._guards[resource.partition(":")[0]]
-        try:
-            return guard.lock(resource, mode)
-        except (GuardBusy, StorageGuardFailed):
-            raise
-        except Exception as error:
-            raise StorageGuardFailed(resource, str(error)) from error
+        with _reported(resource):
+            return self._guards[resource.partition(":")[0]].lock(resource, mode)
 
     def _swap(self, shared: _Shared, resource: str, mode: Mode) -> None:
         if mode is shared.mode:
             return
-        self._close(shared.hold, resource)
-        shared.hold = self._lock(resource, mode)
+        with _reported(resource):
+            shared.hold.change(mode)
         shared.mode = mode
 
     def _close(self, hold: Hold, resource: str) -> None:
-        try:
+        with _reported(resource, "it could not be let go: "):
             hold.close()
-        except Exception as error:
-            raise StorageGuardFailed(resource, f"it could not be let go: {error}") from error
+
+
+@contextmanager
+def _reported(resource: str, what: str = "") -> Iterator[None]:
+    """Busy stays busy; anything else that a guard raises means that it is broken."""
+    try:
+        yield
+    except (GuardBusy, StorageGuardFailed):
+        raise
+    except Exception as error:
+        raise StorageGuardFailed(resource, f"{what}{error}") from error

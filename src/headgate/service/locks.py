@@ -12,10 +12,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from headgate.core.errors import BadValue, HeadgateError, LockLost
-from headgate.core.locks import Lock, Mode, Request, Waiter, Want, parse_lock_id, parse_mode
+from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused
+from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, parse_lock_id, parse_mode
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
-from headgate.service.guards import GuardKeeper
+from headgate.service.guards import GuardBusy, GuardKeeper
 from headgate.service.identity import new_request_id, owner
 from headgate.service.obtaining import Obtained, Obtaining
 from headgate.service.renewal import Hold
@@ -145,11 +145,20 @@ class Locks:
 
     def upgrade(self, lock: LockLike, token: int | None = None) -> Lock:
         """Shared to exclusive for the only holder, with a new token; LockRefused otherwise. Never waits."""
-        return self._changed(lock, self._store.upgrade(*_reference(lock, token)), Mode.EXCLUSIVE)
+        lock_id, number = _reference(lock, token)
+        self._guard_upgrade(lock_id)
+        try:
+            changed = self._store.upgrade(lock_id, number)
+        except BaseException:
+            self._guards.change(lock_id, Mode.SHARED)
+            raise
+        return self._changed(lock, changed)
 
     def downgrade(self, lock: LockLike, token: int | None = None) -> Lock:
         """Exclusive to shared, in one step."""
-        return self._changed(lock, self._store.downgrade(*_reference(lock, token)), Mode.SHARED)
+        changed = self._store.downgrade(*_reference(lock, token))
+        self._guards.change(changed.id, Mode.SHARED)
+        return self._changed(lock, changed)
 
     def break_lock(self, lock_id: str, *, reason: str, by: str | None = None) -> Lock:
         """An operator's act: the lock goes, its token is stale, the reason is kept."""
@@ -275,8 +284,15 @@ class Locks:
                 errors.append(error)
         return errors[0] if errors else None
 
-    def _changed(self, lock: LockLike, changed: Lock, mode: Mode) -> Lock:
-        self._guards.change(changed.id, mode)
+    def _guard_upgrade(self, lock_id: str) -> None:
+        try:
+            self._guards.change(lock_id, Mode.EXCLUSIVE)
+        except GuardBusy as error:
+            held = self._store.get(lock_id)
+            request = Request(held.request_id, held.client, (Want(held.resource, Mode.EXCLUSIVE),), held.lease)
+            raise LockRefused(request, [Blocker("guard", held.resource, "", held.mode, note=str(error))]) from error
+
+    def _changed(self, lock: LockLike, changed: Lock) -> Lock:
         event("lock.changed", lock=changed.id, mode=changed.mode, token=changed.token)
         if isinstance(lock, Hold):
             lock.lock = changed

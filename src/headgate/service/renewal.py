@@ -6,6 +6,7 @@ so it is never later than the store's. Two threads: one renews (it may hang in a
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -102,8 +103,10 @@ class Hold:
         """Begin to renew and to watch."""
         self._unwatch = self._service.watch_loss(self.lock, self._declare_lost)
         if self.lock.lease is not None:
-            for target in (self._renew_on, self._watch_deadline):
-                threading.Thread(target=target, name=f"headgate-{target.__name__}", daemon=True).start()
+            threading.Thread(
+                target=self._renew_on, name="headgate-renewal", args=(self.lock.lease,), daemon=True
+            ).start()
+            threading.Thread(target=self._watch_deadline, name="headgate-deadline", daemon=True).start()
 
     def stop(self) -> None:
         """End renewing. Nothing is renewed after this returns."""
@@ -112,16 +115,14 @@ class Hold:
             self._changed.notify_all()
         self._unwatch()
 
-    def _renew_on(self) -> None:
-        assert self.lock.lease is not None
-        pause = self.lock.lease / RENEWALS
+    def _renew_on(self, lease: float) -> None:
+        pause = lease / RENEWALS
         while not self._done.wait(pause):
-            pause = self._renew_once()
+            pause = self._renew_once(lease)
 
-    def _renew_once(self) -> float:
+    def _renew_once(self, lease: float) -> float:
         """Renew. Gives the pause until the next try."""
         sent = time.monotonic()
-        assert self.lock.lease is not None
         try:
             renewed = self._service.renew(self.lock)
         except Lost as error:
@@ -129,23 +130,22 @@ class Hold:
                 self._declare_lost(getattr(error, "why", str(error)))
         except Unavailable as error:
             event("lock.renewal_failed", lock=self.lock.id, why=str(error))
-            return min(RETRY_SECONDS, self.lock.lease / 10)
+            return min(RETRY_SECONDS, lease / 10)
         except HeadgateError as error:
             self._declare_lost(str(error))
         else:
             with self._changed:
                 self._until = _deadline(sent, renewed)
-        return self.lock.lease / RENEWALS
+        return lease / RENEWALS
 
     def _watch_deadline(self) -> None:
         """Say that the lock is lost `margin` seconds before it can be, so that there is time to stop."""
         with self._changed:
             while not self._done.is_set() and self._lost is None:
-                assert self.deadline is not None
-                left = self.deadline - self._margin - time.monotonic()
+                left = (self.deadline or math.inf) - self._margin - time.monotonic()
                 if left <= 0:
                     break
-                self._changed.wait(left)
+                self._changed.wait(min(left, threading.TIMEOUT_MAX))
         if not self._done.is_set():
             self._declare_lost("it could not be renewed in time")
 

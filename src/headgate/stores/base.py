@@ -76,7 +76,7 @@ class LockStore(Protocol):
         """Waiting: held if it is the ticket's turn, else None. Tells the store that the waiter lives."""
 
     def give_up(self, ticket: Ticket) -> Grant:
-        """The time is over. Held if it is the ticket's turn after all; else out of the queue and LockRefused, counted."""
+        """The time is over: held if it is the ticket's turn after all, else out of the queue and LockRefused."""
 
     def withdraw(self, ticket: Ticket) -> None:
         """Out of the queue, whatever happened; a grant that was made meanwhile is given back. Never refuses."""

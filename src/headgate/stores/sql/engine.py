@@ -34,7 +34,7 @@ class Duplicate(Exception):
 class Transaction:
     """Statements that happen together or not at all."""
 
-    def __init__(self, dialect: Dialect, cursor: Any, again: bool) -> None:
+    def __init__(self, dialect: Dialect, cursor: Any, *, again: bool) -> None:
         self._dialect = dialect
         self._cursor = cursor
         #: True when an earlier try was cut off, so that it may have happened already.
@@ -128,26 +128,24 @@ class Database:
         self.name = dialect.name
         self._pool = Pool(dialect)
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run it in one transaction that may write; from the start again when the database says so."""
-        return self._try(lambda connection, again: self._transact(connection, work, again, write=True))
+    def write(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
+        """Run it in one transaction that may write; from the start again when the database says so.
+
+        `again` says that an earlier try was cut off, so that it may have happened already.
+        """
+        return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run it in one transaction that only reads."""
-        return self._try(lambda connection, again: self._transact(connection, work, again, write=False))
+        return self._try(lambda connection, again: self._transact(connection, work, again=again, write=False))
 
-    def single(self, statement: Statement, *, once: bool = False, **params: object) -> list[Row]:
-        """One statement, one trip, one commit; `once`: StoreUnavailable rather than sent again."""
+    def single(self, statement: Statement, **params: object) -> list[Row]:
+        """One statement, one trip, one commit."""
+        return self._try(lambda connection, _again: self._run_single(connection, statement, params))
 
-        def work(connection: Connection, _again: bool) -> list[Row]:
-            cursor = connection.cursor()
-            try:
-                cursor.execute(*self.dialect.prepare(statement, params))
-                return list(cursor.fetchall())
-            finally:
-                cursor.close()
-
-        return self._try(work, once=once)
+    def single_once(self, statement: Statement, **params: object) -> list[Row]:
+        """The same, but StoreUnavailable rather than sent again when the answer was lost."""
+        return self._try(lambda connection, _again: self._run_single(connection, statement, params), once=True)
 
     def changed(self) -> object:
         """Something that differs when another process wrote since; None where that cannot be told."""
@@ -222,12 +220,20 @@ class Database:
         if trouble is Trouble.GONE:
             self._pool.empty()
 
-    def _transact(self, connection: Connection, work: Callable[[Transaction], T], again: bool, *, write: bool) -> T:
+    def _run_single(self, connection: Connection, statement: Statement, params: dict[str, object]) -> list[Row]:
         cursor = connection.cursor()
         try:
-            self.dialect.begin(cursor, write)
+            cursor.execute(*self.dialect.prepare(statement, params))
+            return list(cursor.fetchall())
+        finally:
+            cursor.close()
+
+    def _transact(self, connection: Connection, work: Callable[[Transaction], T], *, again: bool, write: bool) -> T:
+        cursor = connection.cursor()
+        try:
+            self.dialect.begin(cursor, write=write)
             try:
-                result = work(Transaction(self.dialect, cursor, again))
+                result = work(Transaction(self.dialect, cursor, again=again))
                 self._commit(cursor)
             except BaseException:
                 with suppress(*self.dialect.errors()):

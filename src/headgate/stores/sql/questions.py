@@ -49,7 +49,7 @@ def ask_summary(database: Database) -> Sequence[tuple[str, Mode, int]]:
         .where(lock.lease_until.is_(None) | (lock.lease_until > now))
         .group_by(resource.uri, lock.mode)
     )
-    return sorted((str(uri), Mode(mode), int(count)) for uri, mode, count in _ask(database, question))  # type: ignore[arg-type]
+    return sorted((str(uri), Mode(mode), int(count)) for uri, mode, count in _ask(database, question))
 
 
 def ask_waiters(database: Database, resource: str | None) -> Sequence[Waiter]:
@@ -65,7 +65,7 @@ def ask_waiters(database: Database, resource: str | None) -> Sequence[Waiter]:
     if resource is not None:
         question = question.where(wait.rkey == resource_digest(resource))
     return [
-        Waiter(number, uri, client, Mode(mode), moment(since), owner)  # type: ignore[arg-type]
+        Waiter(number, uri, client, Mode(mode), moment(since), owner)
         for number, uri, client, mode, since, owner in _ask(database, question)
     ]
 
@@ -122,8 +122,8 @@ def _history_conditions(which: HistoryFilter) -> list[ColumnElement[bool]]:
 def _entry(row: Row) -> Entry:
     number, at, noun, event, uri, client, lock_id, token, before, after, reason, count = row
     return Entry(
-        int(number), moment(at), str(noun), str(event), str(uri), str(client), str(lock_id), int(token),  # type: ignore[arg-type]
-        str(before), str(after), str(reason), int(count),  # type: ignore[arg-type]
+        int(number), moment(at), str(noun), str(event), str(uri), str(client), str(lock_id), int(token),
+        str(before), str(after), str(reason), int(count),
     )  # fmt: skip
 
 

@@ -25,4 +25,5 @@ def _core_dialect(kind: str) -> CoreDialect:
         return sqlite.dialect(paramstyle="named")
     if kind == "mysql":
         return mysql.dialect(paramstyle="pyformat")
-    return postgresql.psycopg.dialect()
+    dialect: CoreDialect = postgresql.psycopg.dialect()  # type: ignore[no-untyped-call]
+    return dialect

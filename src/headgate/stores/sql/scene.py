@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import SupportsFloat
 
 from headgate.core.locks import (
     COMPATIBLE,
@@ -35,9 +36,8 @@ WAITER_LEASE = 10 * MICROSECONDS
 TRIAL = 10 * MICROSECONDS
 
 
-def moment(microseconds: object) -> datetime:
+def moment(microseconds: int) -> datetime:
     """The store's number as a time."""
-    assert isinstance(microseconds, int)
     return datetime.fromtimestamp(microseconds / MICROSECONDS, UTC)
 
 
@@ -50,9 +50,9 @@ def to_micro(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * MICROSECONDS)
 
 
-def to_seconds(microseconds: object) -> float | None:
+def to_seconds(microseconds: SupportsFloat | None) -> float | None:
     """The store's number as seconds. Databases give decimals or integers."""
-    return None if microseconds is None else float(microseconds) / MICROSECONDS  # type: ignore[arg-type]
+    return None if microseconds is None else float(microseconds) / MICROSECONDS
 
 
 def read_lock(row: Row) -> Lock:
@@ -63,11 +63,11 @@ def read_lock(row: Row) -> Lock:
         resource=str(uri),
         client=str(client),
         mode=Mode(mode),
-        token=int(token),  # type: ignore[arg-type]
+        token=int(token),
         since=moment(since),
         lease=to_seconds(lease),
         expires_in=to_seconds(left),
-        count=int(count),  # type: ignore[arg-type]
+        count=int(count),
         owner=str(owner),
         note=str(note),
         request_id=str(request_id),
@@ -93,6 +93,7 @@ class _Resource:
     key: bytes
     uri: str
     token: int
+    known: bool
     written: tuple[object, ...]
 
 
@@ -102,7 +103,7 @@ def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object
     return {
         "request_id": request.id, "client": request.client, "owner": request.owner, "alive": WAITER_LEASE,
         "channel": channel, "lock_id": request.lock_id(tag, request.wants[0].resource) if single else "",
-        "lease": to_micro(request.lease), "lock_delay": to_micro(request.lock_delay), "note": request.note,
+        "lease": to_micro(request.lease), "lock_delay": to_micro(request.delay_of(request.wants[0].mode)), "note": request.note,
     }  # fmt: skip
 
 
@@ -113,8 +114,8 @@ def read_places(tx: Transaction, keys: Sequence[bytes]) -> list[Place]:
 
 def _read_place(row: Row) -> Place:
     ticket, uri, client, mode, since, owner, left, channel, lock_id, lease = row
-    waiter = Waiter(int(ticket), str(uri), str(client), Mode(mode), moment(since), str(owner))  # type: ignore[arg-type]
-    return Place(waiter, str(channel), int(left) > 0, str(lock_id), lease)  # type: ignore[arg-type]
+    waiter = Waiter(int(ticket), str(uri), str(client), Mode(mode), moment(since), str(owner))
+    return Place(waiter, str(channel), int(left) > 0, str(lock_id), lease)
 
 
 class Scene:
@@ -142,7 +143,13 @@ class Scene:
 
     def repeated(self, request: Request) -> tuple[Lock, ...]:
         """The grant that this very request was given already, or nothing."""
-        return repeated_grant(request, self._tag, self.locks)
+        return tuple(self._confirm(lock) for lock in repeated_grant(request, self._tag, self.locks))
+
+    def _confirm(self, lock: Lock) -> Lock:
+        """A lock that may have been handed over on trial lives as long as it was asked for."""
+        if lock.expires_in is not None:
+            self._tx.run(sql.CONFIRM_LOCK, id=lock.id, token=lock.token)
+        return replace(lock, expires_in=lock.lease)
 
     def grant(self, request: Request, decision: Decision) -> tuple[Lock, ...]:
         """Nothing is in the way: hold all of it."""
@@ -206,7 +213,6 @@ class Scene:
     def end(self, lock: Lock, event: str, reason: str = "", by: str | None = None) -> None:
         """A lock ends: release, expire or break, as the table says."""
         row = LOCK.find(lock.mode, event)[0]
-        assert Also.FREE_RESOURCE in row.also
         self._tx.run(sql.DELETE_LOCK, id=lock.id, token=lock.token)
         self.locks = [other for other in self.locks if other.id != lock.id]
         self._freed.add(lock.resource)
@@ -237,6 +243,11 @@ class Scene:
         self._tell(event, lock.resource, lock.client, lock.id, new.token, lock.mode, row.target, "")
         return new
 
+    def make_known(self) -> None:
+        """These resources are listed from now on."""
+        for each in self._resources.values():
+            each.known = True
+
     def settle(self) -> list[tuple[str, int]]:
         """Hand over what came free, bring the resources' rows into line. Gives whom to wake: (channel, ticket)."""
         handed = [wake for uri in sorted(self._freed) for wake in self._hand_over(uri)]
@@ -245,12 +256,12 @@ class Scene:
             waiting = sum(p.waiter.resource == each.uri for p in self.places)
             exclusive = any(lock.mode is Mode.EXCLUSIVE for lock in here)
             mode = Mode.EXCLUSIVE if exclusive else Mode.SHARED
-            row = (each.token, len(here), mode.value, waiting, True)
+            known = each.known or bool(here) or waiting > 0
+            row = (each.token, len(here), mode.value, waiting, known)
             if row != each.written:
-                token, holders, word, queue, known = row
                 self._tx.run(
                     sql.WRITE_RESOURCE,
-                    rkey=each.key, token=token, holders=holders, mode=word, waiting=queue, known=known,
+                    rkey=each.key, token=each.token, holders=len(here), mode=mode.value, waiting=waiting, known=known,
                 )  # fmt: skip
         return handed + [wake for uri in sorted(self._freed) for wake in heads(self._queue(uri))]
 
@@ -289,13 +300,13 @@ class Scene:
         keys = {resource_digest(uri): uri for uri in resources}
         rows = self._tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
         if len(rows) < len(keys):
-            present = {bytes(row[0]) for row in rows}  # type: ignore[arg-type]
+            present = {bytes(row[0]) for row in rows}
             for key in sorted(set(keys) - present):
-                self._tx.run(sql.ADD_RESOURCE, rkey=key, uri=keys[key], known=True)
+                self._tx.run(sql.ADD_RESOURCE, rkey=key, uri=keys[key], known=False)
             rows = self._tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
         self._wall = moment(rows[0][7])
         return {
-            str(uri): _Resource(bytes(key), str(uri), int(token), (int(token), holders, mode, waiting, bool(known)))  # type: ignore[arg-type]
+            str(uri): _Resource(bytes(key), uri, token, bool(known), (token, holders, mode, waiting, bool(known)))
             for key, uri, token, holders, mode, waiting, known, _ in rows
         }
 
@@ -329,7 +340,7 @@ class Scene:
             sql.WRITE_LOCK,
             id=lock.id, rkey=self._resources[resource].key, client=lock.client, mode=mode.value, token=lock.token,
             since=_micro(self._wall), lease=to_micro(request.lease),
-            lock_delay=to_micro(request.lock_delay), request_id=request.id, owner=request.owner, note=request.note,
+            lock_delay=to_micro(request.delay_of(mode)), request_id=request.id, owner=request.owner, note=request.note,
         )  # fmt: skip
         self.locks.append(lock)
         self._tell("grant", resource, lock.client, lock.id, lock.token, "new", mode, "")

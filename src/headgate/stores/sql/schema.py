@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -23,7 +25,7 @@ metadata = MetaData()
 
 #: Exact on case and on blanks at the end, on every database.
 MYSQL_COLLATION = "utf8mb4_nopad_bin"
-MYSQL = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": MYSQL_COLLATION}
+MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": MYSQL_COLLATION}
 
 
 def text(length: int) -> String:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
-Value = str | int | float | bytes | bool | None
-Row = tuple[Value, ...]
+#: A row as a driver gives it: what its columns are, the statement knows.
+Row = tuple[Any, ...]
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)(\*?)")
 
 

@@ -71,7 +71,7 @@ def _host(text: str, shown: str) -> str:
 
 def _chroot(path: str, shown: str) -> str:
     names = [name for name in path.split("/") if name]
-    if not path.isprintable() and path or any(name in (".", "..", "zookeeper") for name in names):
+    if (not path.isprintable() and path) or any(name in (".", "..", "zookeeper") for name in names):
         raise BadValue("url", shown, f"names a folder that ZooKeeper cannot have: {path!r}")
     return "".join(f"/{name}" for name in names)
 

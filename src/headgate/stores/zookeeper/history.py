@@ -13,8 +13,9 @@ from typing import Any
 from headgate.core.history import Entry
 from headgate.core.locks import resource_key
 from headgate.stores.base import HistoryFilter
-from headgate.stores.zookeeper.records import moment
+from headgate.stores.zookeeper.asking import catch_up, children, make, read
 from headgate.stores.zookeeper.multi import Op, first_error, multi
+from headgate.stores.zookeeper.records import moment, quoted
 from headgate.stores.zookeeper.scene import Told
 from headgate.stores.zookeeper.session import Session, Sessions, windows
 from headgate.stores.zookeeper.tree import Tree, key_of_lock, letters_of_lock, name_of, parent, sequence_of
@@ -26,8 +27,6 @@ SEARCHED_FOLDERS = 10
 #: An entry's id is its folder's number times this, plus its number there.
 FOLDER_STEP = 1_000_000
 NOUN = "lock"
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class History:
@@ -49,19 +48,18 @@ class History:
         """An entry's node."""
         key, letters = key_of_lock(told.lock_id), letters_of_lock(told.lock_id)
         name = f"{key}.{letters}.{told.event}.{told.token}.{mark}:"
-        content: dict[str, Any] = {
-            "uri": told.resource, "client": told.client, "before": told.before, "after": told.after,
-        }  # fmt: skip
-        if told.reason:
-            content["reason"] = told.reason
-        return Op("tell", f"{folder}/{name}", _encode(content).encode())
+        reason = f',"reason":{quoted(told.reason[:1000])}' if told.reason else ""
+        data = (
+            f'{{"uri":{quoted(told.resource)},"client":{quoted(told.client)},'
+            f'"before":"{told.before}","after":"{told.after}"{reason}}}'
+        )
+        return Op("tell", f"{folder}/{name}", data.encode())
 
     def append(self, told: Told, mark: str) -> str:
         """Write an entry by itself. Gives its node's path."""
         while True:
             guard = self.guard()
-            ops = [guard, self.op(told, mark, guard.path)]
-            results = self._sessions.base.ask(lambda client, ops=ops: multi(client, ops))[0]  # type: ignore[misc]
+            results = self._sessions.base.ask(multi([guard, self.op(told, mark, guard.path)]))[0]
             if first_error(results) is None:
                 return str(results[1])
             self.turn()
@@ -77,22 +75,15 @@ class History:
         folder = parent(path)
         following = self._tree.history_folder(int(name_of(folder)) + 1)
         self._folder = None
-
-        def close(client: Any) -> Any:
-            closing = client.transaction()
-            closing.set_data(folder, b"closed", 0)
-            closing.create(following)
-            return closing.commit_async()
-
-        self._sessions.base.ask(close)
+        self._sessions.base.ask(multi([Op("set", folder, b"closed", 0), Op("make", following)]))
 
     def find(self, mark: str, session: Session) -> tuple[str, int] | None:
         """The node of a change that bears this mark, and its time in milliseconds, if it happened."""
-        session.ask(lambda client: client.sync_async(self._tree.history))
+        session.ask(catch_up(self._tree.history))
         for folder in self._folders()[:2]:
             for name in self._names(folder):
                 if name.rpartition(":")[0].endswith(f".{mark}"):
-                    answer = session.ask(lambda client, path=f"{folder}/{name}": client.get_async(path))[0]
+                    answer = session.ask(read(f"{folder}/{name}"))[0]
                     return None if isinstance(answer, Exception) else (name, answer[1].ctime)
         return None
 
@@ -122,9 +113,7 @@ class History:
     def _read(self, folder: str, names: Sequence[str], limit: int) -> Iterator[Entry]:
         for portion in windows(names, min(limit, 500)):
             paths = [f"{folder}/{name}" for name in portion]
-            answers = self._sessions.base.ask(
-                *(lambda client, path=path: client.get_async(path) for path in paths)  # type: ignore[misc]
-            )
+            answers = self._sessions.base.ask(*(read(path) for path in paths))
             for path, answer in zip(paths, answers, strict=True):
                 if not isinstance(answer, Exception) and (entry := self._entry(path, *answer)):
                     yield entry
@@ -159,20 +148,20 @@ class History:
     def _newest(self) -> int:
         folders = self._folders()
         if not folders:
-            self._sessions.base.ask(lambda client: client.create_async(self._tree.history_folder(0)))
+            self._sessions.base.ask(make(self._tree.history_folder(0)))
             return 0
         return int(name_of(folders[0]))
 
     def _folders(self) -> list[str]:
         """Newest first."""
-        names = self._sessions.base.ask(lambda client: client.get_children_async(self._tree.history))[0]
+        names = self._sessions.base.ask(children(self._tree.history))[0]
         return [f"{self._tree.history}/{name}" for name in sorted(names, reverse=True)]
 
     def _names(self, folder: str) -> list[str]:
         """Newest first."""
-        names = self._sessions.base.ask(lambda client: client.get_children_async(folder))[0]
+        names = self._sessions.base.ask(children(folder))[0]
         return [] if isinstance(names, Exception) else sorted(names, key=sequence_of, reverse=True)
 
 
 def _number(folder: str, name: str) -> int:
-    return int(folder) * FOLDER_STEP + sequence_of(name)
+    return int(folder) * FOLDER_STEP + sequence_of(name) + 1

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import RolledBackError, RuntimeInconsistency
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from headgate.stores.zookeeper.asking import Question
+
+#: How a node is made: 1 is ephemeral, 2 is numbered.
+FLAGS = {"make": 0, "keep": 1, "tell": 2, "join": 3}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Op:
-    """One part of a multi: check, set, make, keep (made ephemeral) or remove."""
+    """One part of a multi: check, set, remove, make, keep (made ephemeral), tell or join (the same, numbered)."""
 
     kind: str
     path: str
@@ -19,20 +26,28 @@ class Op:
     version: int = -1
 
 
-def multi(client: Any, ops: Sequence[Op]) -> Any:
+def multi(ops: Sequence[Op]) -> Question:
     """All of it, or nothing."""
+    return lambda client: _commit(client, ops)
+
+
+def _commit(client: Any, ops: Sequence[Op]) -> Any:
     change = client.transaction()
-    for op in ops:
-        match op.kind:
-            case "check":
-                change.check(op.path, op.version)
-            case "set":
-                change.set_data(op.path, op.data, op.version)
-            case "remove":
-                change.delete(op.path, op.version)
-            case kind:
-                change.create(op.path, op.data, ephemeral=kind == "keep", sequence=kind == "tell")
+    acl = client.default_acl or OPEN_ACL_UNSAFE
+    # Kazoo's own builder checks types and paths again, part by part, for as long as ours takes in all.
+    change.operations = [_part(op, acl) for op in ops]
     return change.commit_async()
+
+
+def _part(op: Op, acl: Any) -> Any:
+    match op.kind:
+        case "check":
+            return CheckVersion(op.path, op.version)
+        case "set":
+            return SetData(op.path, op.data, op.version)
+        case "remove":
+            return Delete(op.path, op.version)
+    return Create(op.path, op.data, acl, FLAGS[op.kind])
 
 
 def first_error(results: Sequence[Any]) -> int | None:

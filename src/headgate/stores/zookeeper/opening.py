@@ -9,6 +9,7 @@ from typing import Any
 
 from headgate.core.errors import ForeignStore, SchemaMismatch
 from headgate.stores.zookeeper.address import Address
+from headgate.stores.zookeeper.asking import make, read
 from headgate.stores.zookeeper.multi import Op, multi
 from headgate.stores.zookeeper.session import Sessions
 
@@ -24,19 +25,18 @@ def open_tree(sessions: Sessions, address: Address) -> str:
         _make_chroot(sessions, address)
         root = json.dumps({"tag": secrets.token_hex(2), "schema": SCHEMA}).encode()
         ops = [Op("make", address.tree.root, root), *(Op("make", path) for path in address.tree.folders)]
-        sessions.base.ask(lambda client, ops=ops: multi(client, ops))  # type: ignore[misc]
+        sessions.base.ask(multi(ops))
 
 
 def _read_root(sessions: Sessions, address: Address) -> bytes | None:
-    answer: Any = sessions.base.ask(lambda client: client.get_async(address.tree.root))[0]
+    answer: Any = sessions.base.ask(read(address.tree.root))[0]
     return None if isinstance(answer, Exception) else bytes(answer[0])
 
 
 def _make_chroot(sessions: Sessions, address: Address) -> None:
     names = address.tree.chroot.split("/")[1:]
     for count in range(1, len(names) + 1):
-        path = "/" + "/".join(names[:count])
-        sessions.base.ask(lambda client, path=path: client.create_async(path))  # type: ignore[misc]
+        sessions.base.ask(make("/" + "/".join(names[:count])))
 
 
 def _tag(data: bytes, address: Address) -> str:

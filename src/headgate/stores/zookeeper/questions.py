@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from headgate.core.errors import ForeignStore
-from headgate.core.locks import Lock, Mode, Waiter, resource_key
+from headgate.core.locks import Lock, Mode, Waiter
 from headgate.stores.base import LockFilter
+from headgate.stores.zookeeper.asking import children, read
 from headgate.stores.zookeeper.records import Holder, State, decode_state, moment, read_queue
 from headgate.stores.zookeeper.scene import View
 from headgate.stores.zookeeper.session import Session, Sessions, windows
@@ -92,7 +92,7 @@ class Questions:
     def _portions(self, resource: str | None = None, after: str | None = None) -> Iterator[list[View]]:
         """Resources that are held or waited for, by key."""
         if resource is not None:
-            yield self.views([self._tree.resource(resource_key(resource))])
+            yield self.views([self._tree.resource(resource)])
             return
         for paths in self._path_portions(after):
             states = self._states(paths)
@@ -133,22 +133,17 @@ class Questions:
         for portion in windows([name for name in folders if name >= first[:2]], FOLDERS):
             names = self._ask_children([f"{self._tree.locks}/{name}" for name in portion])
             keys = sorted(key for some in names for key in some if key >= first)
-            yield [self._tree.resource(key) for key in keys]
+            yield [self._tree.of_key(key) for key in keys]
 
     def _ask_children(self, paths: Sequence[str]) -> list[list[str]]:
-        answers = self._sessions.base.ask(
-            *(lambda client, path=path: client.get_children_async(path) for path in paths)  # type: ignore[misc]
-        )
+        answers = self._sessions.base.ask(*(children(path) for path in paths))
         return [[] if isinstance(answer, Exception) else list(answer) for answer in answers]
 
     def _states(self, paths: Sequence[str]) -> dict[str, State]:
         found: dict[str, State] = {}
         for portion in windows(paths):
-            questions: list[Callable[[Any], Any]] = [
-                lambda client, path=path: client.get_async(path)  # type: ignore[misc]
-                for path in portion
-            ]
-            for path, answer in zip(portion, self._sessions.base.ask(*questions), strict=True):
+            answers = self._sessions.base.ask(*(read(path) for path in portion))
+            for path, answer in zip(portion, answers, strict=True):
                 if not isinstance(answer, Exception) and (state := _readable(answer[0], path)):
                     found[path] = state
         return found

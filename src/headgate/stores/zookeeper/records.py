@@ -59,15 +59,31 @@ class Holder:
         )  # fmt: skip
 
 
-#: Holder's fields with their names in the node; those at their default are left out.
-_FIELDS = (
-    ("id", "id"), ("client", "client"), ("mode", "mode"), ("token", "token"), ("node", "node"),
-    ("session", "session"), ("lease", "lease"), ("count", "count"), ("owner", "owner"), ("note", "note"),
-    ("request_id", "request"), ("delay", "delay"), ("dead", "dead"), ("since", "since"),
-)  # fmt: skip
-_DEFAULTS = {"session": 0, "lease": None, "count": 1, "owner": "", "note": "", "delay": 0.0, "dead": False, "since": None}
-_NONE = object()
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+#: Text as JSON has it. (Writing small JSON by hand is five times as fast, and each lock writes four.)
+quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _encode_holder(each: Holder) -> str:
+    """What is at its default is left out."""
+    parts = [
+        f'"id":"{each.id}","client":{quoted(each.client)},"mode":"{each.mode.value}","token":{each.token},'
+        f'"node":{quoted(each.node)},"request":{quoted(each.request_id)}'
+    ]
+    if each.lease is not None:
+        parts.append(f'"session":{each.session},"lease":{each.lease!r}')
+    if each.owner:
+        parts.append(f'"owner":{quoted(each.owner)}')
+    if each.note:
+        parts.append(f'"note":{quoted(each.note)}')
+    if each.count != 1:
+        parts.append(f'"count":{each.count}')
+    if each.delay:
+        parts.append(f'"delay":{each.delay!r}')
+    if each.dead:
+        parts.append('"dead":true')
+    if each.since is not None:
+        parts.append(f'"since":{each.since}')
+    return ",".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +100,14 @@ class State:
 
     def encode(self) -> bytes:
         """As the node holds it."""
-        holders = [
-            {key: value for name, key in _FIELDS if (value := getattr(each, name)) != _DEFAULTS.get(key, _NONE)}
-            for each in self.holders
-        ]
-        return _encode(
-            {"uri": self.uri, "token": self.token, "holders": holders, "waiting": self.waiting, "known": self.known}
+        holders = ",".join(f"{{{_encode_holder(each)}}}" for each in self.holders)
+        return (
+            f'{{"uri":{quoted(self.uri)},"token":{self.token},"holders":[{holders}],'
+            f'"waiting":{_WORDS[self.waiting]},"known":{_WORDS[self.known]}}}'
         ).encode()
+
+
+_WORDS = {False: "false", True: "true"}
 
 
 def decode_state(data: bytes, path: str) -> State:
@@ -98,7 +115,9 @@ def decode_state(data: bytes, path: str) -> State:
     try:
         content = json.loads(data)
         holders = tuple(_decode_holder(each) for each in content["holders"])
-        return State(str(content["uri"]), int(content["token"]), holders, bool(content["waiting"]), bool(content["known"]))
+        return State(
+            str(content["uri"]), int(content["token"]), holders, bool(content["waiting"]), bool(content["known"])
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ForeignStore(
             f"the node {path} holds something that is not Headgate's ({type(error).__name__}: {error}). "
@@ -107,8 +126,9 @@ def decode_state(data: bytes, path: str) -> State:
 
 
 def _decode_holder(content: dict[str, Any]) -> Holder:
-    fields = {name: content[key] for name, key in _FIELDS if key in content}
-    return Holder(**{**fields, "mode": Mode(fields["mode"])})
+    fields = {**content, "mode": Mode(content["mode"]), "request_id": content["request"]}
+    del fields["request"]
+    return Holder(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +139,19 @@ class Place:
     #: Tells two places of one request apart, and finds ours when an answer was lost.
     mark: str
     mode: Mode
-    #: The session that the node is of; 0: the waiter takes its turn by itself, it is not handed to it.
+    #: The session that the node is of.
     session: int
+    #: The lease of a grant that may be handed over; None: the waiter takes its turn by itself.
     lease: float | None
     delay: float
     client: str
     owner: str
     request_id: str
     note: str
+
+    def is_of(self, request: Request) -> bool:
+        """Whether it is a place of that very request."""
+        return (self.request_id, self.client) == (request.id, request.client)
 
     def waiter(self, resource: str, ticket: int = 0, since: datetime = NEVER) -> Waiter:
         """As the rest of the world sees it."""
@@ -141,17 +166,20 @@ class Place:
 
 
 def place_name(request: Request, mode: Mode, mark: str, session: int, lease: float | None) -> str:
-    """The name of a place's node, up to the number that ZooKeeper puts behind it."""
-    handed = session and lease is not None and len(request.wants) == 1 and not request.reentrant
-    full = _place_name(request, mode, mark, f"{session}", f"{lease}", f"{request.lock_delay}", request.note)
-    if handed and len(full) <= LONGEST_NAME:
-        return full
-    return _place_name(request, mode, mark, "0", "", "0", "")
+    """The name of a place's node, up to the number that ZooKeeper puts behind it.
+
+    Nothing that would outlive its waiter is handed over: a waiter for a persistent lock takes it by itself.
+    """
+    if lease is not None and len(request.wants) == 1 and not request.reentrant:
+        full = _place_name(request, mode, mark, session, f"{lease}", f"{request.lock_delay}", request.note)
+        if len(full) <= LONGEST_NAME:
+            return full
+    return _place_name(request, mode, mark, session, "", "0", "")
 
 
-def _place_name(request: Request, mode: Mode, mark: str, session: str, lease: str, delay: str, note: str) -> str:
+def _place_name(request: Request, mode: Mode, mark: str, session: int, lease: str, delay: str, note: str) -> str:
     texts = (quote(text, safe=" @#") for text in (request.client, request.owner, request.id, note))
-    return WAIT + ":".join((mark, mode.value, session, lease, delay, *texts, ""))
+    return WAIT + ":".join((mark, mode.value, str(session), lease, delay, *texts, ""))
 
 
 def read_place(name: str) -> Place | None:
@@ -164,7 +192,16 @@ def read_place(name: str) -> Place | None:
     mark, mode, session, lease, delay, *texts = parts[1:10]
     client, owner, request_id, note = (unquote(text) for text in texts)
     return Place(
-        name, mark, Mode(mode), int(session), float(lease) if lease else None, float(delay), client, owner, request_id, note
+        name,
+        mark,
+        Mode(mode),
+        int(session),
+        float(lease) if lease else None,
+        float(delay),
+        client,
+        owner,
+        request_id,
+        note,
     )
 
 
@@ -197,4 +234,3 @@ def read_handed(data: bytes, path: str) -> tuple[int, State] | None:
     """The version and state that a grant was handed over with; None: not granted."""
     version, mark, state = data.partition(b"\n")
     return (int(version), decode_state(state, path)) if mark and version.isdigit() else None
-

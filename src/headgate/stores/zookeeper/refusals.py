@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.core.locks import Blocker, Request
+from headgate.stores.zookeeper.asking import make, read, write
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.scene import Scene, Told
@@ -78,22 +79,17 @@ class Refusals:
     def _move(self, node: str, entry: _Entry, told: Told, mark: str) -> None:
         """It was the first of a new minute after all."""
         self._point(node, self._history.append(told, mark))
-        self._sessions.base.ask(lambda client: client.set_async(entry.path, entry.counted(0), entry.version + 1))
+        self._sessions.base.ask(write(entry.path, entry.counted(0), entry.version + 1))
 
     def _point(self, node: str, path: str) -> None:
-        data = path.encode()
-        self._sessions.base.ask(
-            lambda client: client.create_async(parent(node)),
-            lambda client: client.create_async(node),
-            lambda client: client.set_async(node, data),
-        )
+        self._sessions.base.ask(make(parent(node)), make(node), write(node, path.encode()))
 
     def _newest(self, node: str) -> _Entry | None:
-        pointer = self._sessions.base.ask(lambda client: client.get_async(node))[0]
+        pointer = self._sessions.base.ask(read(node))[0]
         if isinstance(pointer, Exception):
             return None
         path = pointer[0].decode()
-        found = self._sessions.base.ask(lambda client: client.get_async(path))[0]
+        found = self._sessions.base.ask(read(path))[0]
         if isinstance(found, Exception):
             return None
         return _Entry(path, json.loads(found[0]), found[1].version, found[1].ctime)

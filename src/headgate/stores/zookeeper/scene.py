@@ -58,7 +58,7 @@ class Seat:
     lease: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Told:
     """An entry of the history in the making."""
 
@@ -81,10 +81,11 @@ class Resource:
     holders: list[Holder]
     places: list[Place]
     children: set[str]
-    known: bool = True
+    known: bool
     freed: bool = False
     handed: list[str] = field(default_factory=list)
     flagged: bool = False
+    settled: State | None = None
 
     @property
     def uri(self) -> str:
@@ -93,11 +94,13 @@ class Resource:
 
     def state(self) -> State:
         """What the node will hold. Waiters that may come while one is handed its grant need not flag it again."""
-        waiting = bool(self.places) or self.flagged or (self.view.state.waiting and bool(self.handed))
-        return State(self.uri, self.token, tuple(self.holders), waiting, self.known)
+        if self.settled is None:
+            waiting = bool(self.places) or self.flagged or (self.view.state.waiting and bool(self.handed))
+            self.settled = State(self.uri, self.token, tuple(self.holders), waiting, self.known)
+        return self.settled
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Held:
     """A grant of the scene; `fresh`: since the change itself."""
 
@@ -131,9 +134,9 @@ class Scene:
         """Every grant, dead ones in their lock-delay too."""
         return [self._lock(each, holder, times) for each in self.resources.values() for holder in each.holders]
 
-    def decide(self, request: Request, mark: str | None = None, *, times: bool = False) -> Decision:
+    def decide(self, request: Request, *, times: bool = False) -> Decision:
         """May the request be granted, from its place in the queue (or from behind its end)?"""
-        earlier = [w for each in self.resources.values() for w in self._earlier(each, mark, times)]
+        earlier = [w for each in self.resources.values() for w in self._earlier(each, request, times)]
         return decide(request, self.locks(times=times), earlier)
 
     def repeated(self, request: Request) -> tuple[Held, ...]:
@@ -147,27 +150,18 @@ class Scene:
         if found is None:
             raise LockLost(lock_id, token, RUN_OUT if self.expired.get(lock_id) == token else NO_SUCH)
         if found.holder.token != token:
-            raise LockLost(
-                lock_id, token, f"the token is not that of the grant, which has {found.holder.token}"
-            )
+            raise LockLost(lock_id, token, f"the token is not that of the grant, which has {found.holder.token}")
         if found.holder.dead:
             raise LockLost(lock_id, token, RUN_OUT)
         return found
 
     def find(self, lock_id: str) -> Held | None:
         """The grant of that id."""
-        return next(
-            (Held(e.uri, h) for e in self.resources.values() for h in e.holders if h.id == lock_id), None
-        )
+        return next((Held(e.uri, h) for e in self.resources.values() for h in e.holders if h.id == lock_id), None)
 
     def own_places(self, request: Request) -> dict[str, Place]:
         """The places of this request, by resource."""
-        return {
-            each.uri: place
-            for each in self.resources.values()
-            for place in each.places
-            if (place.request_id, place.client) == (request.id, request.client)
-        }
+        return {each.uri: place for each in self.resources.values() for place in each.places if place.is_of(request)}
 
     # ------------------------------------------------------------------ acting
 
@@ -220,17 +214,13 @@ class Scene:
         node = f"{lock_node(holder.id, holder.token)}-{self.mark}"
         self.make(each, node, ephemeral=bool(seat.session))
         self.remove(each, holder.node)
-        return self._replace(
-            each, replace(holder, node=node, session=seat.session, lease=seat.lease, since=since)
-        )
+        return self._replace(each, replace(holder, node=node, session=seat.session, lease=seat.lease, since=since))
 
     def leave_queue(self, request: Request) -> None:
         """The request's places are given up."""
         for uri, place in self.own_places(request).items():
-            each = self.resources[uri]
-            each.places.remove(place)
-            each.freed = True
-            self.remove(each, place.name)
+            self.resources[uri].freed = True
+            self._drop_place(self.resources[uri], place)
 
     def flag_waiting(self) -> None:
         """Let nobody be granted anything without looking at the queue."""
@@ -243,13 +233,13 @@ class Scene:
             if each.freed:
                 self._hand_over(each)
 
-    def forget(self, resource: str) -> None:
-        """The resource is known no longer; its token is kept."""
-        self.resources[resource].known = False
+    def know(self, resource: str, *, known: bool) -> None:
+        """The resource is known from now on, or no longer; its token is kept."""
+        self.resources[resource].known = known
 
     def tell(self, told: Told) -> None:
         """One more entry for the history."""
-        self.told.append(replace(told, before=str(told.before), after=str(told.after), reason=told.reason[:1000]))
+        self.told.append(told)
 
     def make(self, each: Resource, node: str, *, ephemeral: bool) -> None:
         """A child is made."""
@@ -295,14 +285,13 @@ class Scene:
         return [Op("set", each.view.path, data, each.view.version), *sets]
 
     def _lock(self, each: Resource, holder: Holder, times: bool) -> Lock:
-        return holder.lock(each.uri, alive=not holder.dead, since=moment(_time(each, holder.node)[1]) if times else NEVER)
+        return holder.lock(
+            each.uri, alive=not holder.dead, since=moment(_time(each, holder.node)[1]) if times else NEVER
+        )
 
-    def _earlier(self, each: Resource, mark: str | None, times: bool) -> list[Waiter]:
-        places = each.places
-        if mark is not None:
-            own = next((number for number, place in enumerate(places) if place.mark == mark), len(places))
-            places = places[:own]
-        return [_waiter(each, place, times) for place in places]
+    def _earlier(self, each: Resource, request: Request, times: bool) -> list[Waiter]:
+        own = next((n for n, place in enumerate(each.places) if place.is_of(request)), len(each.places))
+        return [_waiter(each, place, times) for place in each.places[:own]]
 
     def _find(self, resource: str, lock_id: str) -> Holder:
         return next(holder for holder in self.resources[resource].holders if holder.id == lock_id)
@@ -335,31 +324,29 @@ class Scene:
         self, request: Request, resource: str, mode: Mode, seat: Seat, place: Place | None, waited: bool
     ) -> Held:
         each = self.resources[resource]
+        each.known = True
         each.token += 1
         lock_id = request.lock_id(self.tag, resource)
-        node = place.name if place and seat.session else lock_node(lock_id, each.token)
+        kept = place is not None and place.session == seat.session
+        node = place.name if place and kept else lock_node(lock_id, each.token)
         holder = Holder(
             lock_id, request.client, mode, each.token, node, seat.session, seat.lease, 1, request.owner,
             request.note, request.id, request.lock_delay,
         )  # fmt: skip
         each.holders.append(holder)
-        if place and seat.session:
+        if kept:
             each.handed.append(node)
         else:
             self.make(each, node, ephemeral=bool(seat.session))
         if place:
-            each.places.remove(place)
-            if not seat.session:
-                self.remove(each, place.name)
+            self._drop_place(each, place, kept=kept)
         self.tell(Told("grant", resource, holder.client, lock_id, holder.token, "waiting" if waited else "new", mode))
         return Held(resource, holder, fresh=True)
 
     def _enter(self, request: Request, own: Lock, wanted: Mode, seat: Seat, place: Place | None) -> Held:
         held = Held(own.resource, self._find(own.resource, own.id))
-        each = self.resources[own.resource]
         if place:
-            each.places.remove(place)
-            self.remove(each, place.name)
+            self._drop_place(self.resources[own.resource], place)
         if own.request_id == request.id:
             return held
         if own.mode is Mode.SHARED and wanted is Mode.EXCLUSIVE:
@@ -369,13 +356,18 @@ class Scene:
             held = self.rehouse(held, seat)
         return self.change(held, "enter", count=1, request_id=request.id)
 
+    def _drop_place(self, each: Resource, place: Place, *, kept: bool = False) -> None:
+        each.places.remove(place)
+        if not kept:
+            self.remove(each, place.name)
+
     def _hand_over(self, each: Resource) -> None:
         earlier: list[Waiter] = []
         for place in list(each.places)[:MOST_HANDED]:
             request = place.request(each.uri)
             here = [self._lock(each, holder, times=False) for holder in each.holders]
             decision = decide(request, here, earlier)
-            if decision.granted and place.session:
+            if decision.granted and place.lease is not None:
                 self._grant_one(request, each.uri, place.mode, Seat(place.session, place.lease), place, waited=True)
             else:
                 earlier.append(place.waiter(each.uri))
@@ -388,7 +380,12 @@ class Scene:
 def _resource(view: View) -> Resource:
     state = view.state
     return Resource(
-        view, state.token, list(state.holders), read_queue(view.children, state.holders), set(view.children)
+        view,
+        state.token,
+        list(state.holders),
+        read_queue(view.children, state.holders),
+        set(view.children),
+        state.known,
     )
 
 

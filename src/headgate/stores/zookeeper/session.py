@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from kazoo import exceptions as kazoo
@@ -21,11 +22,14 @@ from kazoo.retry import KazooRetry, RetryFailedError
 
 from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
 from headgate.stores.zookeeper.address import Address
+from headgate.stores.zookeeper.asking import Question
 
 #: The longest silence, in milliseconds, after which a connection counts as dead, however long its session is.
 SILENCE = 10_000
 #: Seconds to connect to one server before the next one is tried.
 CONNECT_SECONDS = 3.0
+#: Seconds of the shortest session: kazoo lets up to 0.4 pass between two signs of life.
+SHORTEST = 1.0
 #: A pause before a lost connection is tried again.
 RETRY_SECONDS = 0.05
 
@@ -54,8 +58,6 @@ FORBIDDEN: tuple[type[Exception], ...] = (
     kazoo.SessionClosedRequireSaslError, kazoo.ConfigurationError,
 )  # fmt: skip
 
-Question = Callable[[Any], Any]
-
 
 class Interrupted(Exception):
     """The connection broke while a change was under way: it may have happened. For the stores, never for callers."""
@@ -69,7 +71,7 @@ def translate(error: Exception, store: str) -> HeadgateError:
     return StoreUnavailable(store, text)
 
 
-class _Handler(SequentialThreadingHandler):
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Kazoo's threads, with a limit on how long one server is tried."""
 
     def create_connection(self, *args: Any, timeout: float, **more: Any) -> Any:
@@ -104,11 +106,16 @@ class Session:
         self._address = address
         self._losses: dict[object, Callable[[str], None]] = {}
         self._returns: list[Callable[[], None]] = []
-        #: The present session's number; 0 while there is none.
-        self.id = 0
+        self._id = 0
         self._client = self._make_client(seconds)
         self._client.add_listener(self._state_changed)
         self._live: threading.Event = self._client.start_async()
+
+    @property
+    def id(self) -> int:
+        """The session's number, also while it is not heard of; 0: there is none."""
+        present = self._client.client_id
+        return int(present[0]) if present else self._id
 
     @property
     def lease(self) -> float:
@@ -206,12 +213,11 @@ class Session:
         """Called by kazoo's own thread, which must not be kept."""
         if state == KazooState.LOST:
             self._tell_losses("its ZooKeeper session has ended")
-            self.id = 0
+            self._id = 0
         elif state == KazooState.CONNECTED:
-            now = self._client.client_id[0]
-            if self.id not in (0, now):
+            before, self._id = self._id, self.id
+            if before not in (0, self._id):
                 self._tell_losses("its ZooKeeper session was replaced by another")
-            self.id = now
             self._run_returns()
 
     def _tell_losses(self, why: str) -> None:
@@ -234,7 +240,6 @@ class Sessions:
         self._pid = os.getpid()
         self._by_length: dict[float, Session] = {}
         self._inherited: list[Session] = []
-        self._closed = False
 
     @property
     def base(self) -> Session:
@@ -256,9 +261,8 @@ class Sessions:
         return next((each for each in list(self._by_length.values()) if each.id == number), None)
 
     def close(self) -> None:
-        """End all of them."""
+        """End all of them. Whoever asks for one after this gets a new one."""
         with self._guard:
-            self._closed = True
             ours, self._by_length = list(self._by_length.values()), {}
         if self._pid == os.getpid():
             for session in ours:
@@ -272,8 +276,6 @@ class Sessions:
 
     def _make(self, seconds: float) -> Session:
         with self._guard:
-            if self._closed:
-                raise StoreUnavailable(self._address.name, "it was closed by this program")
             if seconds not in self._by_length:
                 self._by_length[seconds] = Session(self._address, seconds)
             return self._by_length[seconds]
@@ -288,9 +290,11 @@ class Sessions:
         self._by_length = {}
 
 
+@lru_cache
 def rounded(lease: float) -> float:
-    """Up to two significant digits, so that there are few different lengths."""
-    step = 10 ** (math.floor(math.log10(lease)) - 1)
+    """Up to two significant digits, so that there are few different lengths; not shorter than kazoo can keep."""
+    lease = max(lease, SHORTEST)
+    step: float = 10.0 ** (math.floor(math.log10(lease)) - 1)
     return round(math.ceil(round(lease / step, 6)) * step, 6)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,8 @@ from typing import Any, Generic, TypeVar
 from kazoo.exceptions import NoNodeError
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
-from headgate.core.locks import Lock, resource_key
+from headgate.core.locks import Lock
+from headgate.stores.zookeeper.asking import catch_up, children, look, make, read, write
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.records import State, decode_state, moment, read_place
@@ -80,7 +80,7 @@ class Transitions:
         self, paths: Sequence[str], work: Callable[[Scene], T], session: Session | None = None, *, quick: bool = False
     ) -> Done[T]:
         """Do the work on a scene of these resources, and all of its change at once."""
-        act = _Act(paths, work, session or self._sessions.base, secrets.token_hex(4), time.monotonic() + BUSY_SECONDS)
+        act = _Act(paths, work, session or self._sessions.base, new_mark(), time.monotonic() + BUSY_SECONDS)
         remembered = [self._remembered.get(path) for path in paths] if quick else [None]
         if all(remembered):
             act.views, act.cached = [view for view in remembered if view], True
@@ -126,7 +126,7 @@ class Transitions:
             raise error
         act.views = None
         if not act.cached:
-            act.session.ask(lambda client: client.sync_async(self._tree.root))
+            act.session.ask(catch_up(self._tree.root))
             act.synced = True
         return None
 
@@ -150,8 +150,8 @@ class Transitions:
         cleared = scene.cleared()
         folders = [self._history.guard()] if scene.told else []
         entries = [self._history.op(told, scene.mark, folders[0].path) for told in scene.told]
-        looks = [lambda client, path=each.view.path: client.get_children_async(path) for each in cleared]
-        results, *looked = session.change(lambda client: multi(client, [*folders, *ops, *entries]), *looks)
+        looks = [children(each.view.path) for each in cleared]
+        results, *looked = session.change(multi([*folders, *ops, *entries]), *looks)
         failed = -1 if isinstance(results, Exception) else first_error(results)
         if failed is not None:
             if folders and failed == 0:
@@ -163,8 +163,8 @@ class Transitions:
         at = self._remember_all(scene, ops, results)
         if told:
             self._history.noticed(told[-1])
-        for each, children in zip(cleared, looked, strict=True):
-            self._look_behind(each.view.path, children)
+        for each, names in zip(cleared, looked, strict=True):
+            self._look_behind(each.view.path, names)
         return at, told
 
     def _remember_all(self, scene: Scene, ops: Sequence[Op], results: Sequence[Any]) -> int:
@@ -236,15 +236,13 @@ class Transitions:
 
     def look(self, paths: Sequence[str], session: Session) -> list[View | None]:
         """Resources and their children, in one trip; None: there is none."""
-        answers = session.ask(*(ask for path in paths for ask in _questions(path)))
-        return [_view(path, *answers[2 * n : 2 * n + 2]) for n, path in enumerate(paths)]
+        answers = session.ask(*(ask for path in paths for ask in (read(path), children(path))))
+        return [read_view(path, *answers[2 * n : 2 * n + 2]) for n, path in enumerate(paths)]
 
     def with_times(self, views: Sequence[View], session: Session) -> list[View]:
         """The same, with number and time of every child."""
         nodes = [(view.path, node) for view in views for node in view.children]
-        answers = session.ask(
-            *(lambda client, path=f"{path}/{node}": client.exists_async(path) for path, node in nodes)  # type: ignore[misc]
-        )
+        answers = session.ask(*(look(f"{path}/{node}") for path, node in nodes))
         granted = {(view.path, holder.node) for view in views for holder in view.state.holders}
         times: dict[str, dict[str, tuple[int, int]]] = {view.path: {} for view in views}
         for (path, node), stat in zip(nodes, answers, strict=True):
@@ -257,10 +255,7 @@ class Transitions:
         dead = [(view, holder) for view in views for holder in view.state.holders if holder.dead]
         if not dead:
             return list(views)
-        stats = session.ask(
-            lambda client: client.set_async(self._tree.clock, b""),
-            *(lambda client, path=f"{v.path}/{h.node}": client.exists_async(path) for v, h in dead),  # type: ignore[misc]
-        )
+        stats = session.ask(write(self._tree.clock, b""), *(look(f"{v.path}/{h.node}") for v, h in dead))
         now = stats[0].mtime
         left: dict[str, dict[str, float]] = {view.path: {} for view in views}
         for (view, holder), stat in zip(dead, stats[1:], strict=True):
@@ -270,11 +265,8 @@ class Transitions:
     def make_resources(self, resources: Iterable[str]) -> None:
         """Make the nodes of these resources, where there are none."""
         for uri in resources:
-            path = self._tree.resource(resource_key(uri))
-            self._sessions.base.ask(
-                lambda client, path=parent(path): client.create_async(path),  # type: ignore[misc]
-                lambda client, path=path, data=State(uri).encode(): client.create_async(path, data),  # type: ignore[misc]
-            )
+            path = self._tree.resource(uri)
+            self._sessions.base.ask(make(parent(path)), make(path, State(uri, known=False).encode()))
 
     def tell_locks(self, done: Done[Any], helds: Sequence[Held]) -> tuple[Lock, ...]:
         """Grants as the rest of the world sees them, with their times."""
@@ -284,9 +276,14 @@ class Transitions:
         )
 
     def _since(self, held: Held, done: Done[Any]) -> int:
-        path = f"{self._tree.resource(resource_key(held.resource))}/{held.holder.node}"
-        stat = done.session.ask(lambda client: client.exists_async(path))[0]
+        path = f"{self._tree.resource(held.resource)}/{held.holder.node}"
+        stat = done.session.ask(look(path))[0]
         return 0 if stat is None else int(stat.mtime)
+
+
+def new_mark() -> str:
+    """Tells one thing done from all others. (The generator is seeded anew after a fork.)"""
+    return f"{random.getrandbits(40):010x}"
 
 
 def as_helds(result: Any) -> tuple[Held, ...]:
@@ -296,13 +293,9 @@ def as_helds(result: Any) -> tuple[Held, ...]:
     return tuple(each for each in result if isinstance(each, Held)) if isinstance(result, tuple) else ()
 
 
-def _questions(path: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    return (lambda client: client.get_async(path), lambda client: client.get_children_async(path))
-
-
-def _view(path: str, answer: Any, children: Any) -> View | None:
-    if isinstance(answer, NoNodeError) or isinstance(children, NoNodeError):
+def read_view(path: str, answer: Any, names: Any) -> View | None:
+    """Answers about a resource as a view; None: there is none."""
+    if isinstance(answer, NoNodeError) or isinstance(names, NoNodeError):
         return None
     data, stat = answer
-    return View(path, decode_state(data, path), stat.version, frozenset(children))
-
+    return View(path, decode_state(data, path), stat.version, frozenset(names))

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from headgate.core.locks import resource_key
@@ -35,9 +36,13 @@ class Tree:
         """The nodes that are made together with the root."""
         return (self.clock, self.clients, self.locks, self.history, self.refusals, self.history_folder(0))
 
-    def resource(self, key: str) -> str:
+    def of_key(self, key: str) -> str:
         """A resource's node, by its key."""
         return f"{self.locks}/{key[:2]}/{key}"
+
+    def resource(self, resource: str) -> str:
+        """A resource's node, by its name."""
+        return self.of_key(key_of(resource))
 
     def client(self, name: str) -> str:
         """A client's node. The dash keeps '.' and '..' from being names."""
@@ -51,6 +56,10 @@ class Tree:
         """Where the refusals of a client on a resource are counted."""
         key = resource_key(resource)
         return f"{self.refusals}/{key[:2]}/{key}-{resource_key(client)}"
+
+
+#: The key of a resource's node.
+key_of = lru_cache(maxsize=10_000)(resource_key)
 
 
 def client_name(node: str) -> str:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
-from headgate.core.locks import COMPATIBLE, Request, decide, resource_key
+from headgate.core.locks import COMPATIBLE, Request
 from headgate.stores.base import Grant, Ticket
+from headgate.stores.zookeeper.asking import catch_up, children, join, look, read
 from headgate.stores.zookeeper.multi import Op, first_error, multi
-from headgate.stores.zookeeper.records import State, decode_state, moment, place_name, read_handed, read_place, read_queue
-from headgate.stores.zookeeper.scene import Held, Scene, Seat, Stale, View
+from headgate.stores.zookeeper.records import State, moment, place_name, read_handed, read_place
+from headgate.stores.zookeeper.scene import Resource, Scene, View
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
-from headgate.stores.zookeeper.transitions import Transitions
+from headgate.stores.zookeeper.transitions import Transitions, read_view
 from headgate.stores.zookeeper.tree import Tree, name_of
 
 #: Seconds to wait for a grant to be handed over before it is looked what is in the way.
-PATIENCE = 0.05
+HAND_OVER_SECONDS = 0.05
+#: A pause for whoever waits without a place.
+LOST_SECONDS = 0.05
 
 
 @dataclass(slots=True)
@@ -29,44 +31,238 @@ class Wait:
     """A place in queues that this process waits at."""
 
     request: Request
-    mark: str
     session: Session
-    #: The nodes, by resource.
-    nodes: dict[str, str]
+    mark: str
+    #: The paths of its nodes, by resource.
+    nodes: dict[str, str] = field(default_factory=dict)
     woken: threading.Event = field(default_factory=threading.Event)
     #: Versions of the nodes that were dealt with.
     seen: dict[str, int] = field(default_factory=dict)
     armed: bool = False
 
-    def wake(self, _event: Any = None) -> None:
-        """Called by kazoo's own thread, which must not be kept."""
+    def wake(self, _event: object = None) -> None:
+        """Something in the way has changed. Called by kazoo's own thread, which must not be kept."""
         self.woken.set()
 
-    def changed(self, _event: Any = None) -> None:
-        """The same, by a watch on a node of ours."""
+    def changed(self, _event: object = None) -> None:
+        """A node of ours has changed. Called likewise."""
         self.armed = False
         self.woken.set()
 
 
 class Queue:
-    """The waiting half of the port."""
+    """The places of this process, and how it sleeps at them."""
 
-    def __init__(self, sessions: Sessions, tree: Tree, transitions: Transitions) -> None:
+    def __init__(self, sessions: Sessions, tree: Tree, transitions: Transitions, tag: str) -> None:
         self._sessions = sessions
         self._tree = tree
         self._transitions = transitions
+        self._tag = tag
         self._waits: dict[int, Wait] = {}
 
     # ------------------------------------------------------------------ joining
 
-    def join(self, request: Request) -> Ticket | None:
-        """Take the last place in each queue; None: it may be this request's turn already."""
-        session = self._sessions.leasing(request.lease)
-        wait = Wait(request, secrets.token_hex(4), session, {})
+    def place_of(self, request: Request) -> Ticket | None:
+        """The place that this very request has already."""
+        for number, wait in list(self._waits.items()):
+            if (wait.request.id, wait.request.client) == (request.id, request.client):
+                return Ticket(number, request)
+        return None
+
+    def join(self, request: Request) -> tuple[Ticket, bool]:
+        """Take the last place in each queue. True: somebody is in the way, who will hand over."""
+        wait = Wait(request, self._sessions.leasing(request.lease), secrets.token_hex(4))
         try:
-            number, blocked = self._join(wait)
+            number, views = self._take_places(wait)
         except StoreUnavailable:
-            session.on_return(lambda: self._clean_up(wait))
+            wait.session.on_return(lambda: self._clean_up(wait))
             raise
         self._waits[number] = wait
-        return Ticket(number, request) if blocked else None
+        scene = Scene(views, self._tag, wait.mark)
+        flagged = all(view.state.waiting for view in views)
+        return Ticket(number, request), flagged and not scene.decide(request).granted
+
+    def rejoin(self, ticket: Ticket) -> None:
+        """Its place was lost with its session: take another, at the end."""
+        old = self._waits.pop(ticket.number, None)
+        new, _ = self.join(ticket.request)
+        self._waits[ticket.number] = self._waits.pop(new.number)
+        if old:
+            old.wake()
+
+    def forget(self, ticket: Ticket) -> Session:
+        """Nobody waits at it any more."""
+        wait = self._waits.pop(ticket.number, None)
+        return wait.session if wait else self._sessions.base
+
+    def _take_places(self, wait: Wait) -> tuple[int, list[View]]:
+        while True:
+            try:
+                found = self._join_one(wait) if len(wait.request.wants) == 1 else self._join_all(wait)
+            except Interrupted:
+                found = self._find_places(wait)
+            if found:
+                return found
+
+    def _join_one(self, wait: Wait) -> tuple[int, list[View]] | None:
+        """In one trip: take the place, and look at what is in the way."""
+        want = wait.request.wants[0]
+        path = self._tree.resource(want.resource)
+        name = place_name(wait.request, want.mode, wait.mark, wait.session.id, _lease(wait))
+        made, got, names = wait.session.change(join(f"{path}/{name}"), read(path), children(path))
+        if isinstance(made, Exception):
+            self._transitions.make_resources([want.resource])
+            return None
+        node, stat = made
+        wait.nodes = {want.resource: node}
+        view = read_view(path, got, names)
+        return (int(stat.czxid), [view]) if view else None
+
+    def _join_all(self, wait: Wait) -> tuple[int, list[View]] | None:
+        """All places at once, so that the order is the same in every queue."""
+        wants = wait.request.wants
+        ops = [
+            Op("join", f"{self._tree.resource(want.resource)}/"
+               + place_name(wait.request, want.mode, wait.mark, wait.session.id, None))
+            for want in wants
+        ]  # fmt: skip
+        results = wait.session.change(multi(ops))[0]
+        if isinstance(results, Exception) or first_error(results) is not None:
+            self._transitions.make_resources([want.resource for want in wants])
+            return None
+        wait.nodes = {want.resource: str(node) for want, node in zip(wants, results, strict=True)}
+        return self._number_and_views(wait)
+
+    def _find_places(self, wait: Wait) -> tuple[int, list[View]] | None:
+        """The answer was lost: they are ours if they bear our mark."""
+        wait.session.ask(catch_up(self._tree.root))
+        for want, view in zip(wait.request.wants, self._look(wait), strict=True):
+            names = [name for name in view.children if (place := read_place(name)) and place.mark == wait.mark]
+            if not names:
+                return None
+            wait.nodes[want.resource] = f"{view.path}/{names[0]}"
+        return self._number_and_views(wait)
+
+    def _number_and_views(self, wait: Wait) -> tuple[int, list[View]] | None:
+        node = next(iter(wait.nodes.values()))
+        stat = wait.session.ask(look(node))[0]
+        return None if stat is None else (int(stat.czxid), self._look(wait))
+
+    def _look(self, wait: Wait) -> list[View]:
+        return [view for view in self._transitions.look(self.paths(wait.request), wait.session) if view]
+
+    def paths(self, request: Request) -> list[str]:
+        """The nodes of the resources that are wanted."""
+        return [self._tree.resource(want.resource) for want in request.wants]
+
+    def _clean_up(self, wait: Wait) -> None:
+        """Places that may have been taken while the answer was lost, and that nobody waits at."""
+        if self.place_of(wait.request):
+            return
+
+        def work(scene: Scene) -> None:
+            if any(place.mark == wait.mark for place in scene.own_places(wait.request).values()):
+                scene.leave_queue(wait.request)
+                scene.hand_over()
+
+        try:
+            self._transitions.act(self.paths(wait.request), work, wait.session)
+        except StoreUnavailable:
+            wait.session.on_return(lambda: self._clean_up(wait))
+
+    def later(self, session: Session, work: Callable[[], None]) -> None:
+        """The store is away: do it as soon as it is back, so that nothing is left behind."""
+
+        def run() -> None:
+            with suppress(HeadgateError):
+                work()
+
+        session.on_return(run)
+
+    # ------------------------------------------------------------------ sleeping
+
+    def sleep(self, ticket: Ticket, seconds: float) -> None:
+        """Until the turn may have come, or for that long."""
+        wait = self._waits.get(ticket.number)
+        if wait is None:
+            time.sleep(min(seconds, LOST_SECONDS))
+            return
+        until = time.monotonic() + seconds
+        if self._arm(wait) or wait.woken.wait(min(seconds, HAND_OVER_SECONDS)):
+            return
+        most = self._watch_obstacles(wait)
+        wait.woken.wait(max(min(until - time.monotonic(), most), 0))
+
+    def wake_all(self) -> None:
+        """Whoever sleeps looks again."""
+        for wait in list(self._waits.values()):
+            wait.wake()
+
+    def handed(self, ticket: Ticket) -> Grant:
+        """The grant that was handed over, or nothing."""
+        wait = self._waits.get(ticket.number)
+        if wait is None:
+            return ()
+        wait.woken.clear()
+        if len(wait.nodes) != 1:
+            return ()
+        ((resource, node),) = wait.nodes.items()
+        path = self._tree.resource(resource)
+        wait.armed = True
+        got, names = wait.session.ask(read(node, wait.changed), children(path))
+        if isinstance(got, Exception) or isinstance(names, Exception):
+            wait.armed = False
+            return ()
+        wait.seen[node] = got[1].version
+        handed = read_handed(got[0], node)
+        return self._granted(path, name_of(node), handed, names, got[1].mtime) if handed else ()
+
+    def _granted(self, path: str, node: str, handed: tuple[int, State], names: Sequence[str], at: int) -> Grant:
+        version, state = handed
+        self._transitions.remember(View(path, state, version, frozenset(names)))
+        holder = next(each for each in state.holders if each.node == node)
+        return (holder.lock(state.uri, since=moment(at)),)
+
+    def _arm(self, wait: Wait) -> bool:
+        """Watch our own nodes. True: something happened to one already."""
+        if wait.armed:
+            return False
+        wait.armed = True
+        nodes = list(wait.nodes.values())
+        watched = wait.session.ask(*(read(node, wait.changed) for node in nodes))
+        happened = False
+        for node, answer in zip(nodes, watched, strict=True):
+            if isinstance(answer, Exception):
+                wait.armed = False
+                return True
+            happened |= answer[1].version != wait.seen.get(node, 0)
+            wait.seen[node] = answer[1].version
+        return happened
+
+    def _watch_obstacles(self, wait: Wait) -> float:
+        """Watch what is in the way. Gives the most seconds to sleep then; 0: nothing is in the way now."""
+        views = self._transitions.with_delays(self._look(wait), wait.session)
+        scene = Scene(views, self._tag, wait.mark)
+        if len(views) < len(wait.request.wants) or scene.ops or scene.told or scene.decide(wait.request).granted:
+            return 0.0
+        for each in scene.resources.values():
+            if self._watch_queue_or_holders(wait, each):
+                return 0.0
+        delays = [left for view in views for left in view.delays.values() if left > 0]
+        return min(delays) + 0.001 if delays else float("inf")
+
+    def _watch_queue_or_holders(self, wait: Wait, each: Resource) -> bool:
+        """Watch the nearest waiter that is in the way, or, as the first in the queue, the holders. True: one is gone."""
+        mode = next(want.mode for want in wait.request.wants if want.resource == each.uri)
+        path = each.view.path
+        own = next((n for n, place in enumerate(each.places) if place.is_of(wait.request)), 0)
+        earlier = [place for place in each.places[:own] if not COMPATIBLE[mode, place.mode]]
+        if earlier:
+            return wait.session.ask(look(f"{path}/{earlier[-1].name}", wait.wake))[0] is None
+        nodes = [h.node for h in each.holders if h.session and not h.dead and not COMPATIBLE[mode, h.mode]]
+        now, *lives = wait.session.ask(read(path, wait.wake), *(look(f"{path}/{node}", wait.wake) for node in nodes))
+        return isinstance(now, Exception) or now[1].version != each.view.version or None in lives
+
+
+def _lease(wait: Wait) -> float | None:
+    return None if wait.request.lease is None else wait.session.lease

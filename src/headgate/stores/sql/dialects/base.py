@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from headgate.core.errors import BadValue
+from headgate.settings import mask
 from headgate.stores.sql.statement import Row, Statement, spread
 
 Parameters = Mapping[str, object]
@@ -54,8 +56,11 @@ class Freed(NamedTuple):
 class Runner(Protocol):
     """What the one-trip operations are given to run on."""
 
-    def single(self, statement: Statement, *, once: bool = False, **params: object) -> list[Row]:
-        """One statement, one trip, one commit; `once`: never sent again when the answer was lost."""
+    def single(self, statement: Statement, **params: object) -> list[Row]:
+        """One statement, one trip, one commit."""
+
+    def single_once(self, statement: Statement, **params: object) -> list[Row]:
+        """The same, but never sent again when the answer was lost."""
 
     def write(self, work: Any) -> Any:
         """Several statements in one transaction."""
@@ -99,12 +104,9 @@ class Dialect(ABC):
 
     def __init__(self, url: str) -> None:
         self.url = url
+        #: The URL without its password, for people.
+        self.name = mask(url)
         self._plain: dict[Statement, str] = {}
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The URL without its password, for people."""
 
     @abstractmethod
     def connect(self) -> Connection:
@@ -168,8 +170,9 @@ class Dialect(ABC):
     def changed(self, connection: Connection) -> object:
         """Something that differs when another process wrote since; None where that cannot be told."""
         del connection
+        return None
 
-    def begin(self, cursor: Any, write: bool) -> None:
+    def begin(self, cursor: Any, *, write: bool) -> None:
         """Start a transaction."""
         cursor.execute(self.begin_write if write else self.begin_read)
 
@@ -198,3 +201,10 @@ class Dialect(ABC):
     @abstractmethod
     def spell(self, text: str) -> str:
         """`:name` as the driver spells parameters."""
+
+
+def check_server_url(url: str) -> None:
+    """Refuse what a driver would read otherwise than it was meant, and then tell parts of the password."""
+    authority, _, path = url.partition("://")[2].partition("?")[0].partition("/")
+    if authority.count("@") > 1 or "@" in path:
+        raise BadValue("url", mask(url), "has an @ or a / in its password; write %40 for @ and %2F for /")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue, MissingExtra
-from headgate.stores.sql.dialects.base import Connection, Dialect, Freed, Granted, Parameters, Runner, Trouble
+from headgate.stores.sql.dialects.base import (
+    Connection,
+    Dialect,
+    Freed,
+    Granted,
+    Parameters,
+    Runner,
+    Trouble,
+    check_server_url,
+)
 from headgate.stores.sql.statement import Statement, to_pyformat
 
 try:
@@ -137,13 +145,14 @@ class Mysql(Dialect):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
+        check_server_url(url)
         parts = urlsplit(url)
         if not parts.path.strip("/"):
             raise BadValue("url", self.name, "names no database; write mysql://user:password@host/database")
         options = dict(parse_qsl(parts.query))
         self._arguments: dict[str, Any] = {
             "host": parts.hostname or "127.0.0.1",
-            "port": parts.port or 3306,
+            "port": self._port(parts),
             "user": unquote(parts.username or ""),
             "password": unquote(parts.password or ""),
             "database": unquote(parts.path.strip("/")),
@@ -154,9 +163,11 @@ class Mysql(Dialect):
         if options:
             raise BadValue("url option", next(iter(options)), "is unknown; MariaDB takes unix_socket and tls")
 
-    @property
-    def name(self) -> str:
-        return re.sub(r"//([^:/@]*):[^@]*@", r"//\1@", self.url)
+    def _port(self, parts: SplitResult) -> int:
+        try:
+            return parts.port or 3306
+        except ValueError:
+            raise BadValue("url", self.name, "has a port that is no number up to 65535") from None
 
     def connect(self) -> Connection:
         connection: Connection = pymysql.connect(
@@ -195,13 +206,13 @@ class Mysql(Dialect):
 
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
         row = runner.single(GRANT, **params)[0]
-        return None if row[0] is None else Granted(*row)  # type: ignore[arg-type]
+        return None if row[0] is None else Granted(*row)
 
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
         if contended:
             return None
-        waiting, rkey = runner.single(RELEASE, **params)[0]
-        return None if rkey is None else Freed(waiting, rkey, handed=False)  # type: ignore[arg-type]
+        waiting, rkey = runner.single_once(RELEASE, **params)[0]
+        return None if rkey is None else Freed(waiting, rkey, handed=False)
 
     def schema_lock(self, execute: Any) -> None:
         execute("select get_lock('headgate-schema', 60)")

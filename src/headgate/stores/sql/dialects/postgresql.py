@@ -8,13 +8,23 @@ from collections.abc import Callable, Iterable
 from threading import Event
 from typing import Any
 
-from headgate.core.errors import MissingExtra
-from headgate.stores.sql.dialects.base import Connection, Dialect, Freed, Granted, Parameters, Runner, Trouble
+from headgate.core.errors import BadValue, MissingExtra
+from headgate.stores.sql.dialects.base import (
+    Connection,
+    Dialect,
+    Freed,
+    Granted,
+    Parameters,
+    Runner,
+    Trouble,
+    check_server_url,
+)
 from headgate.stores.sql.statement import Statement, to_pyformat
 
 try:
     import psycopg
     from psycopg import errors as pg
+    from psycopg.conninfo import conninfo_to_dict
 except ImportError as missing:  # pragma: no cover - the extra is installed in tests
     raise MissingExtra("postgresql", "PostgreSQL needs the library psycopg") from missing
 
@@ -67,7 +77,8 @@ ENQUEUE = Statement(
          where rkey = :rkey and (waiting > 0 or (holders > 0 and not (mode = 'shared' and :mode = 'shared')))
          returning 1),
        numbered as (
-         insert into hg_ticket (request_id, client, owner, since, alive_until, channel, lock_id, lease, lock_delay, note)
+         insert into hg_ticket (request_id, client, owner, since, alive_until, channel, lock_id, lease,
+                                lock_delay, note)
          select :request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease, :lock_delay, :note
          from busy
          returning number),
@@ -154,14 +165,18 @@ class Postgresql(Dialect):
            where table_schema = any(current_schemas(false)) and table_name = :table""",
     )
 
-    @property
-    def name(self) -> str:
-        return re.sub(r"//([^:/@]*):[^@]*@", r"//\1@", self.url)
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        check_server_url(url)
+        self._target = re.sub(r"^[^:]+://", "postgresql://", url)
+        try:
+            conninfo_to_dict(self._target)
+        except psycopg.Error as error:
+            raise BadValue("url", self.name, f"cannot be read: {error}") from None
 
     def connect(self) -> Connection:
-        target = re.sub(r"^[^:]+://", "postgresql://", self.url)
         connection = psycopg.connect(
-            target,
+            self._target,
             autocommit=True,
             connect_timeout=10,
             application_name="headgate",
@@ -192,15 +207,15 @@ class Postgresql(Dialect):
 
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
         row = next(iter(runner.single(GRANT, **params)), None)
-        return None if row is None else Granted(*row)  # type: ignore[arg-type]
+        return None if row is None else Granted(*row)
 
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
-        row = next(iter(runner.single(HAND_OVER if contended else RELEASE, **params)), None)
-        return None if row is None else Freed(*row)  # type: ignore[arg-type]
+        row = next(iter(runner.single_once(HAND_OVER if contended else RELEASE, **params)), None)
+        return None if row is None else Freed(*row)
 
     def enqueue(self, runner: Runner, params: Parameters) -> int | None:
-        row = next(iter(runner.single(ENQUEUE, once=True, **params)), None)
-        return None if row is None else int(row[0])  # type: ignore[arg-type]
+        row = next(iter(runner.single_once(ENQUEUE, **params)), None)
+        return None if row is None else int(row[0])
 
     def install_routines(self, execute: Any) -> None:
         execute(HAND_OVER_ROUTINE)
@@ -214,7 +229,7 @@ class Postgresql(Dialect):
             runner.single(NOTIFY, channels=json.dumps(listed))
 
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> bool:
-        connection = psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+        connection = psycopg.connect(self._target, autocommit=True, connect_timeout=10)
         with connection:
             connection.execute(f'listen "{channel}"')
             heard(0)

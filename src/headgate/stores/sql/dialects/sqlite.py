@@ -106,10 +106,6 @@ class Sqlite(Dialect):
         else:
             _warn_of_network_filesystem(self.path)
 
-    @property
-    def name(self) -> str:
-        return self.url
-
     def connect(self) -> Connection:
         if self.path is not None and not self.path.parent.is_dir():
             raise StoreUnavailable(self.name, f"the folder {self.path.parent} does not exist")

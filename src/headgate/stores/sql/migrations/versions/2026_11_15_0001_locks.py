@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
@@ -11,7 +13,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-MYSQL = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_nopad_bin"}
+MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_nopad_bin"}
 KEY = sa.LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
 NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 MODES = "mode in ('shared', 'exclusive')"

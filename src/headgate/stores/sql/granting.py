@@ -1,0 +1,55 @@
+"""Granting at once: in one trip when the resource is free, else the careful way, which may refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.core.errors import LockRefused
+from headgate.core.locks import Lock, Request, resource_digest
+from headgate.stores.base import Grant
+from headgate.stores.sql.engine import Database, Duplicate, Transaction
+from headgate.stores.sql.scene import Scene, moment, to_micro
+
+Wakes = Iterable[tuple[str, int]]
+
+
+def scene_of(tx: Transaction, request: Request, tag: str) -> Scene:
+    """Everything about the resources that are wanted."""
+    return Scene(tx, [want.resource for want in request.wants], tag)
+
+
+def grant_quickly(database: Database, tag: str, request: Request) -> Grant:
+    """A lock on one free resource, in one trip; nothing where the careful way must decide."""
+    if len(request.wants) > 1 or request.reentrant:
+        return ()
+    want = request.wants[0]
+    lock_id = request.lock_id(tag, want.resource)
+    params = {
+        "rkey": resource_digest(want.resource), "uri": want.resource, "mode": want.mode.value, "id": lock_id,
+        "client": request.client, "lease": to_micro(request.lease), "lock_delay": to_micro(request.delay_of(want.mode)),
+        "request_id": request.id, "owner": request.owner, "note": request.note,
+    }  # fmt: skip
+    try:
+        granted = database.dialect.grant(database, params)
+    except Duplicate:  # The same request was granted before: the careful way finds it.
+        return ()
+    if granted is None:
+        return ()
+    return (
+        Lock(
+            lock_id, want.resource, request.client, want.mode, int(granted.token), moment(granted.since),
+            request.lease, request.lease, 1, request.owner, request.note, request.id,
+        ),
+    )  # fmt: skip
+
+
+def grant_or_refuse(tx: Transaction, tag: str, request: Request) -> tuple[Grant | LockRefused, Wakes]:
+    """The careful way: granted, or refused with every blocker and counted. And whom to wake."""
+    scene = scene_of(tx, request, tag)
+    if repeated := scene.repeated(request):
+        return repeated, scene.settle()
+    decision = scene.decide(request)
+    if decision.granted:
+        return scene.grant(request, decision), scene.settle()
+    scene.refuse(request, decision.blockers)
+    return LockRefused(request, decision.blockers), scene.settle()

@@ -1,0 +1,253 @@
+"""Waiting in turn: joining a queue, sleeping until the turn may have come, taking it, giving up."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headgate.core.errors import LockRefused, StoreUnavailable
+from headgate.core.locks import Blocker, Lock, Request, decide, find_cycle, resource_digest, resource_key
+from headgate.stores.base import Grant, Ticket
+from headgate.stores.sql import lock_statements as sql
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.granting import Wakes, grant_quickly, scene_of
+from headgate.stores.sql.scene import (
+    MICROSECONDS,
+    TRIAL,
+    WAITER_LEASE,
+    Place,
+    read_lock,
+    read_places,
+    ticket_columns,
+    to_seconds,
+)
+from headgate.stores.sql.statement import Row
+from headgate.stores.sql.waiting import Wakeups
+
+#: How many resources are remembered as contended.
+MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Outlook:
+    """How it stands for a waiter."""
+
+    #: It may be its turn, or it was handed its lock already.
+    ready: bool
+    #: How many stand before it.
+    position: int = 0
+    #: Seconds until a lease in its way runs out.
+    soonest: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """How many stand before a waiter, and since when it is so many (monotonic)."""
+
+    position: int
+    since: float
+
+
+class Queueing:
+    """The queues of one store, as this process sees them."""
+
+    def __init__(self, database: Database, tag: str, wakeups: Wakeups) -> None:
+        self._database = database
+        self._tag = tag
+        self._wakeups = wakeups
+        #: Keys of resources that somebody had to wait for lately: a hint for which way to go first.
+        self._contended: set[str] = set()
+
+    def contended(self, key: str) -> bool:
+        """Whether somebody is likely to wait for the resource."""
+        return key in self._contended
+
+    def calm(self, key: str) -> None:
+        """Nobody waits for the resource any more."""
+        self._contended.discard(key)
+
+    def queue_up(self, request: Request) -> Grant | Ticket:
+        """A grant, or a place at the end of the queue."""
+        quick = self._queue_up_quickly(request)
+        if quick:
+            return quick
+        channel = self._wakeups.channel
+        result, wakes = self._database.write(lambda tx: self._grant_or_queue(tx, request, channel))
+        self._wakeups.wake(wakes)
+        return result if isinstance(result, tuple) else Ticket(result, request)
+
+    def await_turn(self, ticket: Ticket, seconds: float) -> None:
+        """Sleep until the turn may have come."""
+        event = self._wakeups.event(ticket.number)
+        until = time.monotonic() + seconds
+        place = _Standing(0, time.monotonic())
+        seen = self._database.changed()
+        while not event.is_set() and (left := until - time.monotonic()) > 0:
+            outlook = self._look(ticket)
+            if outlook.ready:
+                break
+            if outlook.position != place.position:
+                place = _Standing(outlook.position, time.monotonic())
+            seen = self._sleep(event, seen, place, min(left, outlook.soonest))
+        event.clear()
+
+    def take_turn(self, ticket: Ticket) -> Grant | None:
+        """The grant, handed over or taken; None when it is not the turn."""
+        grant = self._take_up_hand_over(ticket) or self._take_turn_myself(ticket)
+        if grant:
+            self._wakeups.forget(ticket.number)
+        return grant
+
+    def give_up(self, ticket: Ticket) -> tuple[Grant | LockRefused, Wakes]:
+        """Out of the queue: granted at the last moment, or refused and counted."""
+        self._wakeups.forget(ticket.number)
+        return self._database.write(lambda tx: self._grant_or_give_up(tx, ticket))
+
+    def withdraw(self, ticket: Ticket) -> Wakes:
+        """Out of the queue, and what was granted meanwhile is given back."""
+        self._wakeups.forget(ticket.number)
+        return self._database.write(lambda tx: self._withdraw(tx, ticket))
+
+    def _queue_up_quickly(self, request: Request) -> Grant | Ticket | None:
+        if len(request.wants) > 1 or request.reentrant or not request.fresh:
+            return None
+        key = resource_key(request.wants[0].resource)
+        if not self.contended(key):
+            grant = grant_quickly(self._database, self._tag, request)
+            if grant:
+                return grant
+            self._remember_contended(key)
+        number = self._enqueue_quickly(request)
+        return None if number is None else Ticket(number, request)
+
+    def _enqueue_quickly(self, request: Request) -> int | None:
+        want = request.wants[0]
+        columns = ticket_columns(request, self._tag, self._wakeups.channel)
+        try:
+            return self._database.dialect.enqueue(
+                self._database, {"rkey": resource_digest(want.resource), "mode": want.mode.value, **columns}
+            )
+        except StoreUnavailable:  # The answer may have been lost: the careful way looks for a number that was taken.
+            return None
+
+    def _remember_contended(self, key: str) -> None:
+        if len(self._contended) > MOST_REMEMBERED:
+            self._contended.clear()
+        self._contended.add(key)
+
+    def _grant_or_queue(self, tx: Transaction, request: Request, channel: str) -> tuple[Grant | int, Wakes]:
+        scene = scene_of(tx, request, self._tag)
+        scene.leave_queue([row[0] for row in tx.all(sql.READ_TICKETS, request_id=request.id)])
+        if repeated := scene.repeated(request):
+            return repeated, scene.settle()
+        decision = scene.decide(request)
+        if decision.granted:
+            return scene.grant(request, decision), scene.settle()
+        return scene.join_queue(request, channel), scene.settle()
+
+    def _take_up_hand_over(self, ticket: Ticket) -> Grant | None:
+        """The grant, if whoever released the resource handed it over."""
+        if len(ticket.request.wants) > 1:
+            return None
+        lock_id = ticket.request.lock_id(self._tag, ticket.request.wants[0].resource)
+        row = next(iter(self._database.single(sql.READ_LOCK, id=lock_id)), None)
+        lock = None if row is None else read_lock(row)
+        if lock is None or not lock.alive or lock.request_id != ticket.request.id:
+            return None
+        return self._confirmed(lock)
+
+    def _confirmed(self, lock: Lock) -> Grant | None:
+        """A lock that was handed over on trial, for as long as it was asked for."""
+        if lock.expires_in is None or (lock.lease is not None and lock.lease * MICROSECONDS <= TRIAL):
+            return (lock,)
+        confirmed = self._database.write(lambda tx: tx.count(sql.CONFIRM_LOCK, id=lock.id, token=lock.token))
+        return (replace(lock, expires_in=lock.lease),) if confirmed else None
+
+    def _take_turn_myself(self, ticket: Ticket) -> Grant | None:
+        if not self._look(ticket).ready and self._touch(ticket):
+            return None
+        channel = self._wakeups.channel
+        grant, wakes = self._database.write(lambda tx: self._grant_or_stay(tx, ticket, channel))
+        self._wakeups.wake(wakes)
+        return grant or None
+
+    def _grant_or_stay(self, tx: Transaction, ticket: Ticket, channel: str) -> tuple[Grant, Wakes]:
+        request = ticket.request
+        scene = scene_of(tx, request, self._tag)
+        if repeated := scene.repeated(request):
+            scene.leave_queue([ticket.number])
+            return repeated, scene.settle()
+        decision = scene.decide(request, ticket.number)
+        if decision.granted:
+            scene.leave_queue([ticket.number])
+            return scene.grant(request, decision), scene.settle()
+        if not scene.stands_in_queue(request, ticket.number):
+            scene.leave_queue([ticket.number])
+            scene.rejoin_queue(request, ticket.number, channel)
+        return (), scene.settle()
+
+    def _grant_or_give_up(self, tx: Transaction, ticket: Ticket) -> tuple[Grant | LockRefused, Wakes]:
+        request = ticket.request
+        scene = scene_of(tx, request, self._tag)
+        scene.leave_queue([ticket.number])
+        if repeated := scene.repeated(request):
+            return repeated, scene.settle()
+        decision = scene.decide(request, ticket.number)
+        if decision.granted:
+            return scene.grant(request, decision), scene.settle()
+        scene.refuse(request, decision.blockers)
+        cycle = _cycle(tx, request.client, decision.blockers)
+        return LockRefused(request, decision.blockers, cycle), scene.settle()
+
+    def _withdraw(self, tx: Transaction, ticket: Ticket) -> Wakes:
+        scene = scene_of(tx, ticket.request, self._tag)
+        scene.leave_queue([ticket.number])
+        for lock in scene.repeated(ticket.request):
+            scene.end(lock, "release")
+        return scene.settle()
+
+    def _look(self, ticket: Ticket) -> _Outlook:
+        """How it stands for a ticket, as far as can be told without writing."""
+        keys = [resource_digest(want.resource) for want in ticket.request.wants]
+
+        def read(tx: Transaction) -> tuple[Sequence[Row], Sequence[Place]]:
+            return tx.all(sql.READ_LOCKS, keys=keys), read_places(tx, keys)
+
+        rows, places = self._database.read(read)
+        locks = [(read_lock(row), to_seconds(row[12])) for row in rows]
+        if any(lock.request_id == ticket.request.id for lock, _ in locks):
+            return _Outlook(ready=True)
+        earlier = [p.waiter for p in places if p.alive and p.waiter.ticket < ticket.number]
+        held = [lock for lock, left in locks if left is None or left > 0]
+        if decide(ticket.request, held, earlier).granted:
+            return _Outlook(ready=True)
+        ends = [left for _, left in locks if left is not None and left > 0]
+        return _Outlook(ready=False, position=len(earlier), soonest=min(ends, default=math.inf) + 0.001)
+
+    def _sleep(self, event: threading.Event, seen: object, place: _Standing, seconds: float) -> object:
+        """Sleep until woken, or until another process wrote something, where that can be seen at small cost."""
+        until = time.monotonic() + seconds
+        while not event.wait(min(self._pause(place), max(until - time.monotonic(), 0))):
+            now = self._database.changed()
+            if now is None or now != seen or time.monotonic() >= until:
+                return now
+        return seen
+
+    def _pause(self, place: _Standing) -> float:
+        return self._wakeups.pause(time.monotonic() - place.since, place.position)
+
+    def _touch(self, ticket: Ticket) -> bool:
+        return bool(
+            self._database.write(lambda tx: tx.count(sql.TOUCH_TICKET, ticket=ticket.number, alive=WAITER_LEASE))
+        )
+
+
+def _cycle(tx: Transaction, client: str, blockers: Sequence[Blocker]) -> tuple[str, ...]:
+    """Clients that wait for each other in a ring that this one closed."""
+    waits_for: dict[str, list[str]] = {client: [blocker.client for blocker in blockers]}
+    for waiter, holder in tx.all(sql.READ_WAITS_FOR):
+        waits_for.setdefault(waiter, []).append(holder)
+    return find_cycle(client, waits_for)

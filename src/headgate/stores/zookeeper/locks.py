@@ -1,0 +1,405 @@
+"""Locks in ZooKeeper: the port's methods. The quick way is one multi out of memory; all else is read first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from headgate.core.errors import LockLost, LockRefused, MissingExtra, Refused, UnknownName
+from headgate.core.history import Entry
+from headgate.core.locks import (
+    ENDINGS,
+    Lock,
+    Mode,
+    Request,
+    Waiter,
+    Want,
+    check_lock_id,
+    decide_upgrade,
+    find_cycle,
+)
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+
+try:
+    import kazoo as _kazoo  # noqa: F401
+except ImportError as error:
+    raise MissingExtra("zookeeper", "the library kazoo, which talks to ZooKeeper, is not installed") from error
+
+from headgate.stores.zookeeper.address import Address, parse
+from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
+from headgate.stores.zookeeper.history import History
+from headgate.stores.zookeeper.losses import LossWatch
+from headgate.stores.zookeeper.opening import open_tree
+from headgate.stores.zookeeper.questions import Questions
+from headgate.stores.zookeeper.records import moment
+from headgate.stores.zookeeper.refusals import Refusals
+from headgate.stores.zookeeper.scene import NO_SUCH, RUN_OUT, Held, Scene, Seat, Stale
+from headgate.stores.zookeeper.session import Session, Sessions
+from headgate.stores.zookeeper.transitions import Done, Transitions
+from headgate.stores.zookeeper.tree import client_name, key_of_lock
+from headgate.stores.zookeeper.waiting import Queue
+
+Outcome = tuple[Held, ...] | LockRefused
+T = TypeVar("T")
+
+
+def open_zookeeper_locks(url: str) -> ZookeeperLocks:
+    """The store of that URL, made if it is not there."""
+    address = parse(url)
+    sessions = Sessions(address)
+    try:
+        return ZookeeperLocks(address, sessions, open_tree(sessions, address))
+    except BaseException:
+        sessions.close()
+        raise
+
+
+class ZookeeperLocks:
+    """Locks, queues, clients, resources and history in one ZooKeeper ensemble."""
+
+    def __init__(self, address: Address, sessions: Sessions, tag: str) -> None:
+        self.name = address.name
+        self.tag = tag
+        self._sessions = sessions
+        self._tree = tree = address.tree
+        self._history = History(sessions, tree, tag)
+        self._transitions = Transitions(sessions, tree, self._history, tag, self.name)
+        self._refusals = Refusals(sessions, tree, self._history)
+        self._questions = Questions(sessions, tree, self._transitions)
+        self._queue = Queue(sessions, tree, self._transitions, tag)
+
+    # ------------------------------------------------------------------ asking
+
+    def acquire(self, request: Request) -> Grant:
+        return self._outcome(self._ask_for(request, self._or_refuse))
+
+    def queue_up(self, request: Request) -> Grant | Ticket:
+        if ticket := self._queue.place_of(request):
+            return ticket
+        if not self._seems_busy(request):
+            done = self._ask_for(request, lambda _scene, _request: ())
+            if grant := self._outcome(done):
+                return grant
+        ticket, blocked = self._queue.join(request)
+        return ticket if blocked else self.take_turn(ticket) or ticket
+
+    def await_turn(self, ticket: Ticket, seconds: float) -> None:
+        self._queue.sleep(ticket, seconds)
+
+    def take_turn(self, ticket: Ticket) -> Grant | None:
+        grant = self._queue.handed(ticket) or self._take_turn(ticket)
+        if grant:
+            self._queue.forget(ticket)
+        return grant or None
+
+    def give_up(self, ticket: Ticket) -> Grant:
+        request = ticket.request
+        done = self._ask_for(request, self._or_leave, waited=True)
+        self._queue.forget(ticket)
+        if isinstance(done.result, LockRefused):
+            blockers = done.result.blockers
+            waits_for = self._questions.waits_for()
+            waits_for.setdefault(request.client, []).extend(blocker.client for blocker in blockers)
+            raise LockRefused(request, blockers, find_cycle(request.client, waits_for))
+        return self._outcome(done)
+
+    def withdraw(self, ticket: Ticket) -> None:
+        def work(scene: Scene) -> None:
+            for held in scene.repeated(ticket.request):
+                scene.end(held, "release")
+            scene.leave_queue(ticket.request)
+            scene.hand_over()
+
+        session = self._queue.forget(ticket)
+        try:
+            self._transitions.act(self._queue.paths(ticket.request), work)
+        except BaseException:
+            self._queue.later(session, lambda: self.withdraw(ticket))
+            raise
+
+    # ------------------------------------------------------------------ holding
+
+    def release(self, lock_id: str, token: int) -> None:
+        def work(scene: Scene) -> None:
+            held = scene.held(lock_id, token)
+            if scene.cached and any(e.view.state.waiting and not e.places for e in scene.resources.values()):
+                raise Stale
+            if held.holder.count > 1:
+                scene.change(held, "leave", count=-1)
+            else:
+                scene.end(held, "release")
+            scene.hand_over()
+
+        self._change(lock_id, work, quick=True)
+
+    def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
+        """Held and alive: heard of through its own session, if that is this process's, so that its time begins anew.
+
+        Another length moves it to a session of that length; only the process that it lives by can do so.
+        """
+        held, session = self._held(lock_id, token)
+        if lease is not None and session and held.holder.lease is not None:
+            other = self._sessions.leasing(lease)
+            if other.lease != held.holder.lease:
+                return self._rehouse(lock_id, token, other)
+        return self._told(held, session)
+
+    def check(self, lock_id: str, token: int) -> Lock:
+        return self._told(*self._held(lock_id, token))
+
+    def upgrade(self, lock_id: str, token: int) -> Lock:
+        def work(scene: Scene) -> Outcome:
+            held = scene.held(lock_id, token)
+            lock = held.holder.lock(held.resource)
+            if not decide_upgrade(lock, scene.locks()):
+                return (scene.change(held, "upgrade"),)
+            # Refused by the table before it is refused by others, as everywhere.
+            blockers = decide_upgrade(lock, scene.locks(times=True))
+            request = Request(lock.request_id, lock.client, (Want(lock.resource, Mode.EXCLUSIVE),), lock.lease)
+            self._refusals.add(scene, request, blockers)
+            return LockRefused(request, blockers)
+
+        return self._outcome(self._change(lock_id, work))[0]
+
+    def downgrade(self, lock_id: str, token: int) -> Lock:
+        def work(scene: Scene) -> Outcome:
+            held = scene.change(scene.held(lock_id, token), "downgrade")
+            scene.hand_over()
+            return (held,)
+
+        return self._outcome(self._change(lock_id, work))[0]
+
+    def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
+        watch = LossWatch(self._sessions, self._tree, self._transitions, lock, lost, self.check)
+        watch.begin()
+        return watch.end
+
+    def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
+        def work(scene: Scene) -> Lock:
+            held = scene.find(lock_id)
+            if held is None or held.holder.dead:
+                raise _unknown(lock_id)
+            lock = next(each for each in scene.locks(times=True) if each.id == lock_id)
+            scene.end(held, "break", reason, by)
+            scene.hand_over()
+            return lock
+
+        check_lock_id(lock_id, self.tag, self.name)
+        return self._transitions.act([self._path(lock_id)], work).result
+
+    # ------------------------------------------------------------------ looking
+
+    def get(self, lock_id: str) -> Lock:
+        check_lock_id(lock_id, self.tag, self.name)
+        for sync in (False, True):
+            found = self._find(lock_id, sync=sync)
+            if found:
+                return self._told(found, None)
+        raise _unknown(lock_id)
+
+    def list(self, which: LockFilter) -> Sequence[Lock]:
+        return self._questions.locks(which)
+
+    def summary(self) -> Sequence[tuple[str, Mode, int]]:
+        return self._questions.summary()
+
+    def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
+        return self._questions.waiters(resource)
+
+    def expire(self, limit: int = 1000) -> int:
+        def work(scene: Scene) -> int:
+            scene.hand_over()
+            return len(scene.expired)
+
+        return sum(self._transitions.act([path], work).result for path in self._questions.expired(limit))
+
+    def history(self, which: HistoryFilter) -> Sequence[Entry]:
+        return self._history.ask(which)
+
+    # ------------------------------------------------------------------ names
+
+    def register_client(self, client: str) -> datetime:
+        path = self._tree.client(client)
+        _, stat = self._sessions.base.ask(make(path), look(path))
+        return moment(stat.ctime) if stat else self.register_client(client)
+
+    def clients(self) -> Sequence[tuple[str, datetime]]:
+        nodes = self._sessions.base.ask(children(self._tree.clients))[0]
+        names = [client_name(node) for node in nodes]
+        stats = self._sessions.base.ask(*(look(self._tree.client(name)) for name in names))
+        return sorted((name, moment(stat.ctime)) for name, stat in zip(names, stats, strict=True) if stat)
+
+    def forget_client(self, client: str) -> None:
+        held = self._questions.holds(client)
+        if held:
+            raise Refused(f"client {client!r} holds {held} lock(s); release them first")
+        if isinstance(self._sessions.base.ask(remove(self._tree.client(client)))[0], Exception):
+            raise UnknownName("client", client)
+
+    def register_resource(self, resource: str) -> None:
+        def work(scene: Scene) -> None:
+            self._need(scene, (resource,))
+            scene.know(resource, known=True)
+
+        self._transitions.act([self._tree.resource(resource)], work)
+
+    def resources(self) -> Sequence[str]:
+        return self._questions.resources()
+
+    def forget_resource(self, resource: str) -> None:
+        def work(scene: Scene) -> None:
+            each = scene.resources.get(resource)
+            if each is None or not each.view.state.known:
+                raise UnknownName("resource", resource)
+            if any(not holder.dead for holder in each.holders) or each.places:
+                raise Refused(f"resource {resource!r} is held or waited for; release it first")
+            scene.know(resource, known=False)
+
+        self._transitions.act([self._tree.resource(resource)], work)
+
+    def close(self) -> None:
+        self._sessions.close()
+
+    # ------------------------------------------------------------------ within
+
+    def _ask_for(
+        self, request: Request, otherwise: Callable[[Scene, Request], Outcome], *, waited: bool = False
+    ) -> Done[Outcome]:
+        """Grant it, or do otherwise."""
+        session = self._sessions.leasing(request.lease)
+
+        def work(scene: Scene) -> Outcome:
+            self._need(scene, [want.resource for want in request.wants])
+            if scene.cached and any(each.view.state.waiting for each in scene.resources.values()):
+                raise Stale
+            if repeated := scene.repeated(request):
+                scene.leave_queue(request)
+                return repeated
+            decision = scene.decide(request)
+            if not decision.granted and scene.cached:
+                raise Stale
+            result = (
+                scene.grant(request, decision, _seat(session, request), waited=waited)
+                if decision.granted
+                else otherwise(scene, request)
+            )
+            scene.hand_over()
+            return result
+
+        quick = not waited and not request.reentrant
+        return self._transitions.act(self._queue.paths(request), work, session, quick=quick)
+
+    def _or_refuse(self, scene: Scene, request: Request) -> Outcome:
+        blockers = scene.decide(request, times=True).blockers
+        self._refusals.add(scene, request, blockers)
+        return LockRefused(request, blockers)
+
+    def _or_leave(self, scene: Scene, request: Request) -> Outcome:
+        refused = self._or_refuse(scene, request)
+        scene.leave_queue(request)
+        return refused
+
+    def _take_turn(self, ticket: Ticket) -> Grant:
+        lost = False
+
+        def or_wait(scene: Scene, request: Request) -> Outcome:
+            nonlocal lost
+            lost = len(scene.own_places(request)) < len(request.wants)
+            if lost:
+                scene.leave_queue(request)
+            else:
+                scene.flag_waiting()
+            return ()
+
+        done = self._ask_for(ticket.request, or_wait, waited=True)
+        if lost and not done.result:
+            self._queue.rejoin(ticket)
+        return self._outcome(done)
+
+    def _seems_busy(self, request: Request) -> bool:
+        """As far as this process remembers: a single resource that others hold or wait for."""
+        if len(request.wants) > 1 or request.reentrant:
+            return False
+        view = self._transitions.recall(self._queue.paths(request)[0])
+        return view is not None and view.state.waiting
+
+    def _need(self, scene: Scene, resources: Sequence[str]) -> None:
+        missing = [resource for resource in resources if resource not in scene.resources]
+        if missing:
+            self._transitions.make_resources(missing)
+            raise Stale
+
+    def _change(self, lock_id: str, work: Callable[[Scene], T], *, quick: bool = False) -> Done[T]:
+        check_lock_id(lock_id, self.tag, self.name)
+        try:
+            return self._transitions.act([self._path(lock_id)], work, quick=quick)
+        except LockLost as error:
+            raise self._explained(error) from None
+
+    def _held(self, lock_id: str, token: int) -> tuple[Held, Session | None]:
+        """The live grant, and its session if it is this process's."""
+        check_lock_id(lock_id, self.tag, self.name)
+        for sync in (False, True):
+            found = self._find(lock_id, sync=sync)
+            if found and found.holder.token == token:
+                return found, self._sessions.by_id(found.holder.session)
+        views = self._questions.views([self._path(lock_id)])
+        try:
+            Scene(views, self.tag, "").held(lock_id, token)
+        except LockLost as error:
+            raise self._explained(error) from None
+        return self._held(lock_id, token)
+
+    def _find(self, lock_id: str, *, sync: bool) -> Held | None:
+        if sync:
+            self._sessions.base.ask(catch_up(self._tree.root))
+        views = self._questions.views([self._path(lock_id)])
+        found = Scene(views, self.tag, "").find(lock_id)
+        return None if found is None or found.holder.dead else found
+
+    def _told(self, held: Held, session: Session | None) -> Lock:
+        """With its time; LockLost when its node is another session's, or gone."""
+        holder = held.holder
+        path = f"{self._path(holder.id)}/{holder.node}"
+        stat = (session or self._sessions.base).ask(look(path))[0]
+        if stat is None:
+            raise LockLost(holder.id, holder.token, RUN_OUT)
+        if stat.ephemeralOwner != holder.session:
+            raise LockLost(holder.id, holder.token, "its node is another session's")
+        return holder.lock(held.resource, since=moment(stat.mtime))
+
+    def _rehouse(self, lock_id: str, token: int, session: Session) -> Lock:
+        def work(scene: Scene) -> Outcome:
+            return (scene.rehouse(scene.held(lock_id, token), Seat(session.id, session.lease)),)
+
+        try:
+            done = self._transitions.act([self._path(lock_id)], work, session)
+        except LockLost as error:
+            raise self._explained(error) from None
+        return self._outcome(done)[0]
+
+    def _outcome(self, done: Done[Outcome]) -> Grant:
+        if isinstance(done.result, LockRefused):
+            raise done.result
+        return self._transitions.tell_locks(done, done.result)
+
+    def _explained(self, error: LockLost) -> LockLost:
+        """With how it ended, if the history has it."""
+        ends = self._history.endings(error.lock_id, tuple(ENDINGS)) if error.why == NO_SUCH else []
+        if not ends:
+            return error
+        why = f": {ends[0].reason}" if ends[0].reason else ""
+        text = f"{ENDINGS[ends[0].event]} {ends[0].at:%Y-%m-%d %H:%M:%S} UTC{why}"
+        return LockLost(error.lock_id, error.token, text)
+
+    def _path(self, lock_id: str) -> str:
+        return self._tree.of_key(key_of_lock(lock_id))
+
+
+def _seat(session: Session, request: Request) -> Seat:
+    return Seat() if request.lease is None else Seat(session.id, session.lease)
+
+
+def _unknown(lock_id: str) -> UnknownName:
+    return UnknownName("lock", lock_id, "It may have been released; see: headgate lock list")

@@ -1,0 +1,19 @@
+"""The example that `make run` shows does what it says."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.cli.commands import PROGRAM
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "locks" / "run.sh"
+
+
+def test_the_locks_example_ends_well(tmp_path: Path) -> None:
+    environment = {**os.environ, "HEADGATE": str(PROGRAM), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    done = subprocess.run(["sh", EXAMPLE], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("\nall well\n")
+    assert "waits" in done.stdout
+    assert "expire" in done.stdout
+    assert not list(tmp_path.glob("tmp.*"))

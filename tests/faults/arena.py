@@ -1,0 +1,229 @@
+"""The fight: workers that fight for a few resources, a nemesis that kills and stops them, and the witness.
+
+All in one loop, so that what the workers say and what is done to them has one order.
+"""
+
+import random
+import selectors
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+from tests.faults.fighter import Rules
+from tests.faults.processes import Child, ChildFailed, Zygote
+from tests.faults.witness import DeadHold, Witness
+
+WORKERS = 8
+RESOURCES = ["fight:red", "fight:green", "fight:blue"]
+#: How long the nemesis looks for a victim in the state that it wants before it takes anybody.
+LOOK_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much there is to be."""
+
+    grants: int
+    kills: int
+    stops: int
+    #: The mean time between two acts of the nemesis.
+    pace: float
+    #: The longest that it may take.
+    seconds: float
+
+
+@dataclass(slots=True)
+class Worker:
+    name: str
+    child: Child
+    ready: bool = False
+    done: bool = False
+    #: When it is to be woken; 0: it runs.
+    resume_at: float = 0.0
+    stopped_at: float = 0.0
+    #: What it held when it was stopped.
+    held: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Toll:
+    """What the nemesis did, and what it hit."""
+
+    kills: int = 0
+    kills_of_holders: int = 0
+    kills_of_waiters: int = 0
+    stops: int = 0
+    stops_of_holders: int = 0
+    #: When each waiter was killed or stopped, and on what.
+    dead_waiters: list[tuple[float, str]] = field(default_factory=list)
+    #: When each stop began and ended.
+    pauses: list[tuple[float, float]] = field(default_factory=list)
+    dead_holds: list[DeadHold] = field(default_factory=list)
+
+
+class Arena:
+    """One fight on one store."""
+
+    def __init__(self, zygote: Zygote, url: str, rules: Rules, plan: Plan, seed: int) -> None:
+        self.witness = Witness()
+        self.toll = Toll()
+        self._zygote = zygote
+        self._url = url
+        self._rules = rules
+        self._plan = plan
+        self._chance = random.Random(seed)
+        self._selector = selectors.DefaultSelector()
+        self._workers: dict[str, Worker] = {}
+        self._lives = 0
+        self._over = False
+
+    def run(self) -> None:
+        """Until everything that is planned has happened, and every worker has left."""
+        deadline = time.monotonic() + self._plan.seconds
+        for place in range(WORKERS):
+            self._start(place)
+        acts = self._acts()
+        due, wanted_since = self._next_due(), 0.0
+        while self._workers:
+            self._listen(0.01)
+            self._wake_due()
+            now = time.monotonic()
+            if now > deadline:
+                raise ChildFailed(f"the fight did not end in {self._plan.seconds:g} s: {self.progress()}")
+            if acts and now >= due:
+                wanted_since = wanted_since or now
+                if acts[-1](now - wanted_since > LOOK_SECONDS):
+                    acts.pop()
+                    due, wanted_since = self._next_due(), 0.0
+            self._over = not acts and self.witness.counts.grants >= self._plan.grants
+        self._selector.close()
+
+    def progress(self) -> str:
+        workers = {name: (worker.ready, worker.done, worker.child.alive) for name, worker in self._workers.items()}
+        return f"{asdict(self.witness.counts)}, {self.toll.kills} kills, {self.toll.stops} stops, {workers}"
+
+    def _next_due(self) -> float:
+        return time.monotonic() + self._chance.uniform(0.5, 1.5) * self._plan.pace
+
+    def _acts(self) -> list[Callable[[bool], bool]]:
+        """In random order: most kills hit holders, some waiters, some anybody. Waiters early: their places outlive them."""
+        late: list[Callable[[bool], bool]] = [self._kill_holder] * round(self._plan.kills * 0.7)
+        late += [self._stop_holder] * self._plan.stops
+        early: list[Callable[[bool], bool]] = [self._kill_waiter] * max(round(self._plan.kills * 0.15), 1)
+        early += [self._kill_anybody] * (self._plan.kills - len(early) - round(self._plan.kills * 0.7))
+        mixed = late[len(early) :] + early
+        rest = late[: len(early)]
+        self._chance.shuffle(mixed)
+        self._chance.shuffle(rest)
+        return rest + mixed
+
+    # ------------------------------------------------------------------ workers
+
+    def _start(self, place: int) -> None:
+        self._lives += 1
+        name = f"worker{place}.{self._lives}"
+        child = self._zygote.spawn(
+            "tests.faults.fighter:fight",
+            url=self._url, name=name, resources=RESOURCES, seed=self._chance.getrandbits(32), rules=asdict(self._rules),
+        )  # fmt: skip
+        self._workers[name] = Worker(name, child)
+        self._selector.register(child.channel.fileno(), selectors.EVENT_READ, self._workers[name])
+
+    def _listen(self, seconds: float) -> None:
+        for key, _ in self._selector.select(seconds):
+            worker: Worker = key.data
+            if worker.name in self._workers:
+                self._hear(worker)
+
+    def _hear(self, worker: Worker) -> None:
+        messages, gone = worker.child.channel.read_all()
+        for message in messages:
+            match message["kind"]:
+                case "ready":
+                    worker.ready = True
+                case "next":
+                    worker.child.channel.send("answer", go=not self._over)
+                case kind:
+                    worker.done |= kind in ("done", "crash")
+                    answer = self.witness.hear(worker.name, message)
+                    if answer is not None:
+                        worker.child.channel.send("answer", **answer)
+        if gone:
+            self._bury(worker)
+
+    def _bury(self, worker: Worker) -> None:
+        """It ended by itself."""
+        self._selector.unregister(worker.child.channel.fileno())
+        del self._workers[worker.name]
+        if not worker.done:
+            self.witness.violations.append(f"error: {worker.name} ended without a word")
+
+    # ------------------------------------------------------------------ the nemesis
+
+    def _pick(self, names: set[str]) -> Worker | None:
+        able = [w for w in self._workers.values() if w.name in names and w.ready and not w.done and not w.resume_at]
+        return self._chance.choice(able) if able else None
+
+    def _anybody(self) -> set[str]:
+        return set(self._workers)
+
+    def _kill_holder(self, desperate: bool) -> bool:
+        holders = self.witness.live_holders(time.monotonic())
+        return self._kill(self._pick(holders or (self._anybody() if desperate else set())))
+
+    def _kill_waiter(self, desperate: bool) -> bool:
+        return self._kill(self._pick(set(self.witness.waiting) or (self._anybody() if desperate else set())))
+
+    def _kill_anybody(self, _desperate: bool) -> bool:
+        return self._kill(self._pick(self._anybody()))
+
+    def _kill(self, victim: Worker | None) -> bool:
+        if victim is None:
+            return False
+        victim.child.kill()
+        at = time.monotonic()
+        self._selector.unregister(victim.child.channel.fileno())
+        self._hear_last_words(victim)
+        left = self.witness.killed(victim.name, at)
+        self.toll.kills += 1
+        self.toll.kills_of_holders += bool(left)
+        self.toll.dead_holds += left
+        self._note_dead_waiter(victim, at)
+        del self._workers[victim.name]
+        self._start(int(victim.name.removeprefix("worker").partition(".")[0]))
+        return True
+
+    def _hear_last_words(self, victim: Worker) -> None:
+        """What it had said before it died; nobody waits for an answer."""
+        messages, _ = victim.child.channel.read_all()
+        for message in messages:
+            if message["kind"] not in ("ready", "next"):
+                self.witness.hear(victim.name, message)
+
+    def _note_dead_waiter(self, victim: Worker, at: float) -> None:
+        resources = self.witness.waiting.pop(victim.name, [])
+        self.toll.kills_of_waiters += bool(resources)
+        self.toll.dead_waiters += [(at, resource) for resource in resources]
+
+    def _stop_holder(self, desperate: bool) -> bool:
+        """Stop a holder for longer than its lease, so that the store gives its lock to somebody else."""
+        holders = self.witness.live_holders(time.monotonic())
+        victim = self._pick(holders or (self._anybody() if desperate else set()))
+        if victim is None:
+            return False
+        victim.stopped_at = time.monotonic()
+        self.witness.stopped(victim.name, victim.stopped_at)
+        victim.child.stop()
+        victim.resume_at = time.monotonic() + self._rules.lease * self._chance.uniform(1.3, 1.9)
+        self._hear(victim)
+        self.toll.stops += 1
+        self.toll.stops_of_holders += any(s.until > time.monotonic() for s in self.witness.held_by(victim.name))
+        return True
+
+    def _wake_due(self) -> None:
+        for worker in self._workers.values():
+            if worker.resume_at and time.monotonic() >= worker.resume_at:
+                worker.resume_at = 0.0
+                worker.child.resume()
+                self.witness.resumed(worker.name, time.monotonic())
+                self.toll.pauses.append((worker.stopped_at, time.monotonic()))

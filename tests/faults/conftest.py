@@ -1,0 +1,62 @@
+"""Fixtures of the fault tests: processes to kill, how much of it, and where the figures go."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.processes import Zygote, zygote
+from tests.fresh import scheme
+from tests.shared_servers import Servers
+
+FULL = os.environ.get("HEADGATE_TORTURE") == "full"
+
+Report = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def shared_zygote() -> Iterator[Zygote]:
+    with zygote() as running:
+        yield running
+
+
+@pytest.fixture
+def processes(shared_zygote: Zygote) -> Iterator[Zygote]:
+    """Forks processes that the test may kill and stop; none is left at the end."""
+    yield shared_zygote
+    shared_zygote.discard_children()
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither the environment nor a file in the working folder has a say."""
+    for name in ("URL", "COORDINATION_URL", "CLIENT", "LOCK_DELAY", "GUARDS"):
+        monkeypatch.delenv(f"HEADGATE_{name}", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def report(record_property: Callable[[str, Any], None], request: pytest.FixtureRequest) -> Report:
+    """Tell figures: they are printed at the end of the run, one line for each test."""
+
+    def tell(**figures: Any) -> None:
+        record_property("figures", figures)
+
+    return tell
+
+
+@pytest.fixture
+def fresh_url(store_url: str, servers: Servers, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Makes more empty stores on the engine of `store_url`."""
+    kind = {"mysql": "mariadb"}.get(scheme(store_url), scheme(store_url))
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(f"sqlite:///{tmp_path}/more{len(made)}.sqlite" if kind == "sqlite" else servers.fresh(kind))
+        return made[-1]
+
+    yield make
+    for url in made if kind != "sqlite" else ():
+        servers.drop(kind, url)

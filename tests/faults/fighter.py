@@ -1,0 +1,183 @@
+"""A worker of the fight: takes locks in every way there is, and tells the witness what it believes to hold."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import headgate
+from headgate import Gate, LockLost, LockRefused
+from headgate.service.renewal import Hold
+from tests.faults.processes import Channel
+
+#: How long a worker waits in a queue; nothing: it does not.
+WAITS = (0.0, 0.0, 0.3, 1.0)
+#: Steps within one hold, and the longest pause between two: many short holds, and some longer than a lease.
+STEPS = (1, 1, 2, 2, 3)
+PAUSE_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a worker behaves."""
+
+    lease: float
+    #: Of the holds, this many last longer than a lease, so that renewal matters.
+    long_holds: float = 0.015
+    #: A planted bug: believes that it holds its locks for ever.
+    ignores_lease: bool = False
+
+
+def fight(channel: Channel, url: str, name: str, resources: list[str], seed: int, rules: dict[str, object]) -> None:
+    """Fight until told to stop."""
+    gate = headgate.connect(url)
+    fighter = Fighter(channel, gate, name, resources, random.Random(seed), Rules(**rules))  # type: ignore[arg-type]
+    channel.send("ready")
+    while channel.ask("next")["go"]:
+        fighter.bout()
+    gate.close()
+    channel.send("done", upgrades=fighter.upgrades, downgrades=fighter.downgrades, pairs=fighter.pairs)
+
+
+class Fighter:
+    def __init__(
+        self, channel: Channel, gate: Gate, name: str, resources: list[str], chance: random.Random, rules: Rules
+    ) -> None:
+        self._channel = channel
+        self._locks = gate.locks
+        self._name = name
+        self._resources = resources
+        self._chance = chance
+        self._rules = rules
+        self.upgrades = self.downgrades = self.pairs = 0
+
+    def bout(self) -> None:
+        """One try of one kind. LockRefused and LockLost are a part of life; any other error ends the worker."""
+        work = self._chance.choices([self._alone, self._pair, self._climb], [6, 2, 2])[0]
+        try:
+            work()
+        except LockRefused:
+            self._channel.send("refused")
+            time.sleep(self._chance.uniform(0.002, 0.02))
+
+    def write_until_refused(self, resource: str) -> None:
+        """Hold one resource for as long as writes are accepted."""
+
+        def inside(holds: Sequence[Hold]) -> None:
+            while self._write(holds[0]):
+                time.sleep(PAUSE_SECONDS)
+
+        self._hold({resource: "exclusive"}, inside, wait=30.0)
+
+    def _alone(self) -> None:
+        self._hold({self._chance.choice(self._resources): self._mode()}, self._inside)
+
+    def _pair(self) -> None:
+        self._hold({resource: self._mode() for resource in self._chance.sample(self._resources, 2)}, self._inside)
+        self.pairs += 1
+
+    def _climb(self) -> None:
+        self._hold({self._chance.choice(self._resources): "shared"}, self._up_and_down)
+
+    def _mode(self) -> str:
+        return self._chance.choice(["shared", "exclusive", "exclusive"])
+
+    def _hold(
+        self, wants: dict[str, str], inside: Callable[[Sequence[Hold]], None], wait: float | None = None
+    ) -> None:
+        wait = self._chance.choice(WAITS) if wait is None else wait
+        self._channel.send("want", resources=sorted(wants), waits=wait > 0)
+        holds: Sequence[Hold] = ()
+        asked = time.monotonic()
+        try:
+            with self._locks.held_all(self._name, wants, wait=wait, lease=self._rules.lease) as holds:
+                self._visit(holds, asked, inside)
+        except LockLost as error:
+            self._tell_lost(holds, error)
+
+    def _visit(self, holds: Sequence[Hold], asked: float, inside: Callable[[Sequence[Hold]], None]) -> None:
+        began = time.monotonic()
+        try:
+            if all([self._enter(hold, asked, began) for hold in holds]):
+                inside(holds)
+        finally:
+            self._leave(holds)
+
+    # ------------------------------------------------------------------ inside
+
+    def _inside(self, holds: Sequence[Hold]) -> None:
+        for _ in range(self._steps()):
+            time.sleep(self._chance.uniform(0, PAUSE_SECONDS))
+            if not all([self._step(hold) for hold in holds]):
+                return
+
+    def _steps(self) -> int:
+        if self._chance.random() < self._rules.long_holds:
+            return round(1.3 * self._rules.lease / (PAUSE_SECONDS / 2))
+        return self._chance.choice(STEPS)
+
+    def _step(self, hold: Hold) -> bool:
+        """Half of the time as careful as can be, half of it without looking. False: told that it is too late."""
+        if self._chance.random() < 0.5 and not self._rules.ignores_lease:
+            hold.check()
+        if hold.mode == "shared":
+            self._channel.send("claim", resource=hold.resource, until=self._until(hold))
+            return True
+        return self._write(hold)
+
+    def _write(self, hold: Hold) -> bool:
+        answer = self._channel.ask("write", resource=hold.resource, token=hold.token, until=self._until(hold))
+        return bool(answer["accepted"])
+
+    def _up_and_down(self, holds: Sequence[Hold]) -> None:
+        (hold,) = holds
+        self._inside(holds)
+        if self._change(hold, self._locks.upgrade):
+            self.upgrades += 1
+            self._inside(holds)
+            if self._change(hold, self._locks.downgrade):
+                self.downgrades += 1
+                self._inside(holds)
+
+    def _change(self, hold: Hold, act: Callable[[Hold], object]) -> bool:
+        """Upgrade or downgrade: the one span ends before it is asked for, the next begins when the answer is there."""
+        self._leave([hold])
+        token, asked = hold.token, time.monotonic()
+        try:
+            act(hold)
+        except LockRefused:
+            changed = False
+        else:
+            changed = True
+        return self._enter(hold, asked, time.monotonic(), fresh=hold.token != token) and changed
+
+    # ------------------------------------------------------------------ telling
+
+    def _enter(self, hold: Hold, asked: float, began: float, *, fresh: bool = True) -> bool:
+        answer = self._channel.ask(
+            "enter", resource=hold.resource, mode=hold.mode, token=hold.token, lock_id=hold.id,
+            asked=asked, began=began, until=self._until(hold), fresh=fresh,
+        )  # fmt: skip
+        return bool(answer["accepted"])
+
+    def _leave(self, holds: Sequence[Hold]) -> None:
+        for hold in holds:
+            self._channel.send("leave", resource=hold.resource, at=time.monotonic(), until=self._until(hold))
+
+    def _tell_lost(self, holds: Sequence[Hold], error: LockLost) -> None:
+        for hold in holds:
+            if hold.lost or hold.id == error.lock_id:
+                self._channel.send(
+                    "lost", resource=hold.resource, at=time.monotonic(), until=self._until(hold), why=error.why
+                )
+
+    def _until(self, hold: Hold) -> float | None:
+        return None if self._rules.ignores_lease else hold.deadline
+
+
+def write_until_refused(channel: Channel, url: str, name: str, resource: str, rules: dict[str, object]) -> None:
+    """Take a lock, then write without looking, until the register refuses or says that it is enough."""
+    with headgate.connect(url) as gate:
+        fighter = Fighter(channel, gate, name, [resource], random.Random(1), Rules(**rules))  # type: ignore[arg-type]
+        fighter.write_until_refused(resource)
+    channel.send("done", upgrades=0, downgrades=0, pairs=0)

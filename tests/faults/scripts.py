@@ -1,0 +1,99 @@
+"""What single processes do in the fault tests; each tells the test over its channel."""
+
+import time
+from typing import Any
+
+import headgate
+from headgate import Gate, LockLost, LockRefused
+from headgate.service.renewal import Hold
+from tests.faults.processes import Channel, Message
+
+
+def hold_and_learn(channel: Channel, url: str, resource: str, lease: float) -> None:
+    """Hold a lock; tell when it is lost without having asked; then try everything with it that a holder may."""
+    with headgate.connect(url) as gate:
+        told: list[float] = []
+        try:
+            with gate.locks.held("first", resource, lease=lease, on_lost=lambda _: told.append(time.monotonic())) as hold:
+                channel.send("held", token=hold.token, id=hold.id)
+                while not told:
+                    time.sleep(0.005)
+                channel.send("lost", at=told[0], seen=hold.lost is not None)
+                channel.receive()
+                channel.send("refusals", errors=late_acts(gate, hold))
+        except LockLost:
+            channel.send("left", error="LockLost")
+        else:
+            channel.send("left", error="none")
+        channel.receive()
+
+
+def late_acts(gate: Gate, hold: Hold) -> dict[str, str]:
+    """What each act of a holder gives: the name of its error."""
+    acts: dict[str, Any] = {
+        "check": gate.locks.check, "renew": gate.locks.renew, "release": gate.locks.release,
+        "upgrade": gate.locks.upgrade, "downgrade": gate.locks.downgrade, "own check": lambda each: each.check(),
+    }  # fmt: skip
+    errors = {}
+    for name, act in acts.items():
+        try:
+            act(hold)
+        except Exception as error:  # noqa: BLE001 - the test says which it must be
+            errors[name] = type(error).__name__
+        else:
+            errors[name] = "none"
+    return errors
+
+
+def use_first(channel: Channel, url: str, name: str, rounds: int) -> None:
+    """At a sign from the test: connect, then read and write a resource that nobody has used before."""
+    for _ in range(rounds):
+        channel.send("ready")
+        order = channel.receive()
+        assert order is not None
+        channel.send("served", **first_use(order.get("url", url), name, order["resource"]))
+    channel.receive()
+
+
+def first_use(url: str, name: str, resource: str) -> Message:
+    with headgate.connect(url) as gate:
+        with gate.locks.held(name, resource, "shared", wait=30, lease=30) as hold:
+            tokens = [hold.token]
+        with gate.locks.held(name, resource, "exclusive", wait=30, lease=30) as hold:
+            tokens.append(hold.token)
+    return {"tokens": tokens}
+
+
+def obey(channel: Channel, url: str) -> None:
+    """Do to a store what the test says, one act after another, and give back what came of it."""
+    gate = headgate.connect(url)
+    channel.send("ready")
+    while order := channel.receive(600):
+        try:
+            answer = act(gate, order)
+        except (LockRefused, LockLost) as error:
+            answer = {"error": type(error).__name__, "text": str(error)}
+        channel.send("answer", at=time.monotonic(), wall=time.time(), **answer)
+
+
+def act(gate: Gate, order: Message) -> Message:
+    match order["kind"]:
+        case "acquire":
+            lock = gate.locks.acquire(
+                order["client"], order["resource"], order.get("mode", "exclusive"), wait=order.get("wait", 0),
+                lease=order.get("lease"), request_id=order.get("request_id"),
+            )  # fmt: skip
+            return {"id": lock.id, "token": lock.token, "expires_in": lock.expires_in}
+        case "release":
+            gate.locks.release(order["id"], order["token"])
+            return {}
+        case "renew":
+            return {"expires_in": gate.locks.renew(order["id"], order["token"]).expires_in}
+        case "check":
+            return {"expires_in": gate.locks.check(order["id"], order["token"]).expires_in}
+        case "expire":
+            return {"count": gate.locks.expire()}
+        case "clock":
+            return {}
+        case other:
+            raise ValueError(other)

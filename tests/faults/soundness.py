@@ -1,0 +1,135 @@
+"""Whether a store agrees with itself: its history with its locks, and on SQL its tables with each other.
+
+Each function gives sentences about what is wrong; nothing, if all is well.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from headgate import Gate
+from headgate.core.history import Entry
+from headgate.core.states import LOCK
+from headgate.stores.sql.dialects import dialect_for
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.statement import Row, Statement
+from tests.fresh import scheme
+
+#: How a lock ends.
+ENDS = ("release", "expire", "break")
+#: Events with a token of their own.
+NEW_TOKENS = ("grant", "upgrade")
+ALL = 1_000_000
+
+
+def check_store(gate: Gate, url: str) -> list[str]:
+    """Everything that can be checked, on whatever store."""
+    found = list(check_history(gate))
+    return found if scheme(url) == "zookeeper" else found + check_tables(url)
+
+
+# ------------------------------------------------------------------ history
+
+
+def check_history(gate: Gate) -> Iterator[str]:
+    """Each grant ends exactly once or is held; each event fits to the one before; tokens grow on every resource."""
+    held = {lock.id: lock for lock in gate.locks.list()}
+    lives: dict[str, list[Entry]] = defaultdict(list)
+    tokens: dict[str, list[Entry]] = defaultdict(list)
+    for entry in whole_history(gate):
+        if entry.event != "refuse":
+            lives[entry.lock_id].append(entry)
+        if entry.event in NEW_TOKENS:
+            tokens[entry.resource].append(entry)
+    for lock_id, entries in lives.items():
+        yield from check_life(entries, held.get(lock_id))
+    for resource, entries in tokens.items():
+        for one, other in pairwise(entries):
+            if one.token >= other.token:
+                yield f"{resource}: token {other.token} of {other} came after {one.token} of {one}"
+    yield from (f"{lock} is held, and its grant is not told" for lock_id, lock in held.items() if lock_id not in lives)
+
+
+def whole_history(gate: Gate) -> list[Entry]:
+    """Oldest first."""
+    return list(reversed(gate.history(limit=ALL)))
+
+
+def check_life(entries: Sequence[Entry], held: Any) -> Iterator[str]:
+    """One lock id: grant, changes, end; possibly granted again after its end."""
+    state, token = "", 0
+    for entry in entries:
+        before = entry.before if state == "" and entry.before in ("new", "waiting") else state
+        if entry.before != before or not any(row.target == entry.after for row in LOCK.find(before, entry.event)):
+            yield f"{entry.event} in state {state or 'none'!r} (told: {entry.before}): {entry}"
+        if entry.event in NEW_TOKENS:
+            token = entry.token
+        elif entry.token != token:
+            yield f"{entry.event} with token {entry.token} and not {token}: {entry}"
+        state = "" if entry.event in ENDS else entry.after
+    if state and (held is None or (held.mode, held.token) != (state, token)):
+        yield f"the history leaves it {state} with token {token}, the store has {held}: {entries[-1]}"
+    if not state and held is not None:
+        yield f"the history says it has ended, the store holds {held}"
+
+
+# ------------------------------------------------------------------ tables
+
+DISAGREEMENTS = {
+    "holders is not the number of locks": """
+        select r.uri, r.holders, count(l.id) from hg_resource r left join hg_lock l on l.rkey = r.rkey
+        group by r.rkey, r.uri, r.holders having r.holders <> count(l.id)""",
+    "waiting is not the number of places": """
+        select r.uri, r.waiting, count(w.ticket) from hg_resource r left join hg_wait w on w.rkey = r.rkey
+        group by r.rkey, r.uri, r.waiting having r.waiting <> count(w.ticket)""",
+    "the mode is not that of the locks": """
+        select r.uri, r.mode, l.mode from hg_resource r join hg_lock l on l.rkey = r.rkey where l.mode <> r.mode""",
+    "a writer is not alone": """
+        select l.rkey, count(*) from hg_lock l group by l.rkey
+        having count(*) > 1 and sum(case when l.mode = 'exclusive' then 1 else 0 end) > 0""",
+    "a lock has a token that was never given": """
+        select r.uri, r.token, l.token from hg_resource r join hg_lock l on l.rkey = r.rkey where l.token > r.token""",
+    "the newest token is not that of the newest grant": """
+        select r.uri, r.token, max(h.token) from hg_resource r
+        left join hg_history h on h.rkey = r.rkey and h.event in ('grant', 'upgrade')
+        group by r.rkey, r.uri, r.token having r.token <> coalesce(max(h.token), 0)""",
+    "a lock stands on no resource": """
+        select l.id from hg_lock l left join hg_resource r on r.rkey = l.rkey where r.rkey is null""",
+    "a place has no ticket": """
+        select w.rkey, w.ticket from hg_wait w left join hg_ticket t on t.number = w.ticket where t.number is null""",
+    "a ticket has no place": """
+        select t.number, t.client from hg_ticket t left join hg_wait w on w.ticket = t.number where w.ticket is null""",
+    "a request waits twice": """
+        select t.request_id, count(*) from hg_ticket t group by t.request_id having count(*) > 1""",
+    "a granted request still waits": """
+        select t.number, l.id from hg_ticket t join hg_lock l on l.request_id = t.request_id and l.client = t.client""",
+    "an event is of no resource": """
+        select h.id, h.event from hg_history h left join hg_resource r on r.rkey = h.rkey where r.rkey is null""",
+}
+
+
+def check_tables(url: str) -> list[str]:
+    """The tables of a SQL store against each other, as of one moment."""
+    database = Database(dialect_for(url))
+    try:
+        found = database.read(disagreements)
+    finally:
+        database.close()
+    return found + (check_file(url) if scheme(url) == "sqlite" else [])
+
+
+def disagreements(tx: Transaction) -> list[str]:
+    rows: list[tuple[str, Row]] = [
+        (name, row) for name, question in DISAGREEMENTS.items() for row in tx.all(Statement(name, question))
+    ]
+    return [f"{name}: {row}" for name, row in rows]
+
+
+def check_file(url: str) -> list[str]:
+    """SQLite's own opinion of its file."""
+    with sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30) as connection:
+        answer = [str(row[0]) for row in connection.execute("pragma integrity_check")]
+    connection.close()
+    return [] if answer == ["ok"] else answer

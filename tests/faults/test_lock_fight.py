@@ -1,0 +1,134 @@
+"""Eight processes fight for three resources while they are killed and stopped, before an independent witness."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pytest
+
+import headgate
+from headgate import Gate
+from headgate.core.history import Entry
+from headgate.stores.sql.scene import WAITER_LEASE
+from tests.conftest import STORES
+from tests.faults.arena import Arena, Plan, Toll
+from tests.faults.conftest import FULL, Report
+from tests.faults.fighter import Rules
+from tests.faults.processes import Zygote
+from tests.faults.soundness import check_store, whole_history
+from tests.faults.witness import DeadHold, Witness
+from tests.fresh import scheme
+from tests.private_server import wait_until
+
+PLAN = (
+    Plan(grants=2000, kills=110, stops=45, pace=0.45, seconds=400)
+    if FULL
+    else Plan(grants=250, kills=10, stops=4, pace=0.45, seconds=75)
+)
+#: The shortest that makes sense with this load on two cores; on ZooKeeper the shortest session of its server.
+LEASES = dict.fromkeys(STORES, 0.8) | {"zookeeper": 1.0}
+#: Time for whoever is next to be scheduled and to get its answer, with eight workers, a server and possibly
+#: another test on two cores. It widens the bounds on time only, never a check of safety.
+SLACK_SECONDS = 2.0
+#: A dead waiter for several resources keeps its place for so long.
+WAITER_SECONDS = WAITER_LEASE / 1e6
+
+
+@pytest.fixture
+def kind(store_url: str) -> str:
+    return {"mysql": "mariadb"}.get(scheme(store_url), scheme(store_url))
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(500)
+def test_eight_processes_fight(store_url: str, kind: str, processes: Zygote, report: Report) -> None:
+    """No overlap, no stale write, no error, every dead holder's lock free within two leases, the history whole."""
+    lease = LEASES[kind]
+    seed = time.time_ns() % 2**32
+    headgate.connect(store_url).close()  # The race for the schema is another test.
+    arena = Arena(processes, store_url, Rules(lease), PLAN, seed)
+    began = time.monotonic()
+    offset = time.time() - time.monotonic()
+    arena.run()
+    witness, toll = arena.witness, arena.toll
+    assert witness.verdict() == [], f"seed {seed}"
+    with headgate.connect(store_url) as gate:
+        await_silence(gate, lease)
+        history = whole_history(gate)
+        frees = freed_within(toll, history, offset)
+        assert check_store(gate, store_url) == []
+    assert_all_told(witness, history)
+    nexts = next_grants(witness, toll, lease)
+    report(
+        store=kind, seconds=round(time.monotonic() - began, 1), **asdict(witness.counts), kills=toll.kills,
+        kills_of_holders=toll.kills_of_holders, kills_of_waiters=toll.kills_of_waiters, stops=toll.stops,
+        stops_of_holders=toll.stops_of_holders, overlaps=0, stale_writes=0, lease=lease,
+        worst_free=round(max(frees), 2), worst_next_grant=round(max(nexts), 2), seed=seed,
+    )  # fmt: skip
+    assert_faults_hit(witness, toll)
+    assert max(frees) < 2 * lease + SLACK_SECONDS
+
+
+def await_silence(gate: Gate, lease: float) -> None:
+    """All that dead workers left goes by itself: locks within two leases, waiters when they were not heard of."""
+    wait_until(lambda: not gate.locks.list(), "the locks of the dead to go", 2 * lease + SLACK_SECONDS)
+    wait_until(lambda: not gate.locks.waiters(), "dead waiters to leave", WAITER_SECONDS + SLACK_SECONDS)
+    gate.locks.expire()
+
+
+def assert_all_told(witness: Witness, history: Sequence[Entry]) -> None:
+    """Whatever a worker was granted is in the history, by its token."""
+    told = {(entry.resource, entry.token): entry.lock_id for entry in history if entry.event in ("grant", "upgrade")}
+    for span in witness.spans:
+        assert told.get((span.resource, span.token)) == span.lock_id
+
+
+def assert_faults_hit(witness: Witness, toll: Toll) -> None:
+    """A run whose faults hit nothing proves nothing."""
+    assert witness.counts.grants >= PLAN.grants
+    assert (toll.kills, toll.stops) == (PLAN.kills, PLAN.stops)
+    assert toll.kills_of_holders >= PLAN.kills // 2
+    assert toll.kills_of_waiters >= 1
+    assert toll.stops_of_holders >= PLAN.stops // 2
+    assert witness.counts.late_refused + witness.counts.losses >= PLAN.stops // 2
+    assert witness.counts.upgrades
+    assert witness.counts.downgrades
+    assert witness.counts.pairs
+
+
+def freed_within(toll: Toll, history: Sequence[Entry], offset: float) -> list[float]:
+    """For each lock whose holder was killed: seconds from the kill until the store freed it, by the store's own clock."""
+    ends = {(entry.lock_id, entry.token): entry for entry in history if entry.event == "expire"}
+    frees = []
+    for dead in toll.dead_holds:
+        # No entry: it was killed after it had asked for the release or the upgrade, which was done.
+        end = ends.get((dead.span.lock_id, dead.span.token))
+        if end:
+            frees.append(end.at.timestamp() - offset - dead.killed)
+    assert len(frees) >= toll.kills_of_holders // 2, "the kills hit no holders"
+    return frees
+
+
+def next_grants(witness: Witness, toll: Toll, lease: float) -> list[float]:
+    """For each dead writer: seconds until somebody else was granted the resource. Bounded by two leases, and more:
+
+    by the pauses of stopped processes (one that is stopped within a transaction keeps everybody from writing), and
+    by dead waiters that stand before the living: one that is handed the resource has it for one more lease, one
+    that waits for several resources keeps its place until it was not heard of for WAITER_SECONDS.
+    """
+    found = []
+    for dead in toll.dead_holds:
+        seconds = witness.next_grant(dead)
+        if seconds is None or dead.span.mode == "shared":
+            continue
+        found.append(seconds)
+        allowed = 2 * lease + SLACK_SECONDS + paused_meanwhile(toll, dead, seconds)
+        if any(at > dead.killed - WAITER_SECONDS for at, resource in toll.dead_waiters if resource == dead.span.resource):
+            allowed += WAITER_SECONDS + lease
+        assert seconds < allowed, f"{dead} was free after {seconds:.2f} s, {allowed:.2f} s are allowed"
+    return found
+
+
+def paused_meanwhile(toll: Toll, dead: DeadHold, seconds: float) -> float:
+    until = dead.killed + seconds
+    return sum(min(end, until) - max(begin, dead.killed) for begin, end in toll.pauses if begin < until and end > dead.killed)

@@ -1,0 +1,72 @@
+"""The process that others are forked from: everything is imported, nothing is connected, no thread runs."""
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+
+from tests.faults.processes import Channel
+
+#: What a first use would import, in each child again.
+PRELOADED = (
+    "alembic.command",
+    "headgate",
+    "headgate.stores.sql.dialects.mysql",
+    "headgate.stores.sql.dialects.postgresql",
+    "headgate.stores.sql.dialects.sqlite",
+    "headgate.stores.sql.locks",
+    "headgate.stores.sql.migrations.runner",
+    "headgate.stores.sql.questions",
+    "headgate.wiring",
+    "kazoo.client",
+    "sqlalchemy.dialects.mysql.pymysql",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "tests.faults.fighter",
+)
+
+
+def main() -> None:
+    desk = socket.socket(fileno=int(sys.argv[1]))
+    for name in PRELOADED:
+        importlib.import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The system buries the children.
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(desk, 65536, 1)
+        if not order:
+            return
+        pid = os.fork()
+        if pid == 0:
+            desk.close()
+            run(json.loads(order), descriptors[0])
+        os.close(descriptors[0])
+        desk.send(str(pid).encode())
+
+
+def run(order: dict[str, object], descriptor: int) -> None:
+    """Do the work in the child, and end it, whatever happens."""
+    die_with_parent()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    channel = Channel(socket.socket(fileno=descriptor))
+    try:
+        module, _, function = str(order["work"]).partition(":")
+        getattr(importlib.import_module(module), function)(channel, **order["arguments"])  # type: ignore[arg-type]
+    except BaseException:  # noqa: BLE001 - the test is told, whatever it is
+        channel.send("crash", text=traceback.format_exc())
+        os._exit(1)
+    os._exit(0)
+
+
+def die_with_parent() -> None:
+    set_parent_death_signal = 1
+    if ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() == 1:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

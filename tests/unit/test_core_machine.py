@@ -1,0 +1,98 @@
+"""A table is checked when it is made; everything else is derived from its rows."""
+
+import pytest
+
+from headgate.core.errors import TransitionRefused
+from headgate.core.machine import Also, By, Machine, Transition
+from headgate.core.states import LOCK, MACHINES
+
+
+def row(source: str, event: str, target: str, when: str = "", also: Also = Also.NOTHING) -> Transition:
+    return Transition(source, event, target, By.CLIENT, also, f"{source} becomes {target}.", when)
+
+
+def table(*rows: Transition, start: str = "new") -> Machine:
+    return Machine("thing", start, rows)
+
+
+def test_two_rows_for_one_event_in_one_state_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"thing: two rows for \('new', 'go', ''\)"):
+        table(row("new", "go", "here"), row("new", "go", "there"))
+
+
+def test_several_targets_must_each_say_when() -> None:
+    with pytest.raises(ValueError, match="new go has several targets, and not each says when"):
+        table(row("new", "go", "here"), row("new", "go", "there", when="it rains"))
+    table(row("new", "go", "here", when="it is dry"), row("new", "go", "there", when="it rains"))
+
+
+def test_the_same_condition_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="two rows"):
+        table(row("new", "go", "here", when="it rains"), row("new", "go", "there", when="it rains"))
+
+
+def test_a_state_that_nothing_leads_to_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing leads to island, shore"):
+        table(row("new", "go", "here"), row("island", "swim", "shore"))
+
+
+def test_a_ring_that_is_not_entered_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing leads to"):
+        table(row("new", "go", "here"), row("a", "on", "b"), row("b", "on", "a"))
+
+
+def test_states_events_and_ends_are_in_reading_order() -> None:
+    machine = table(
+        row("new", "go", "here", also=Also.TELL_HISTORY),
+        row("here", "stay", "here"),
+        row("here", "leave", "gone", also=Also.TELL_HISTORY),
+    )
+    assert machine.states == ("new", "here", "gone")
+    assert machine.events == ("go", "stay", "leave")
+    assert machine.ends == ("gone",)
+    assert machine.told == ("go", "leave")
+    assert machine.allowed("here") == ("stay", "leave")
+    assert machine.allowed("gone") == ()
+
+
+def test_an_event_that_is_not_possible_says_what_is() -> None:
+    machine = table(row("new", "go", "here"), row("here", "leave", "gone"), row("here", "stay", "here"))
+    with pytest.raises(TransitionRefused) as refusal:
+        machine.find("here", "go")
+    assert str(refusal.value) == "thing is here: go is not possible. Possible from here: leave, stay"
+    assert (refusal.value.machine, refusal.value.state, refusal.value.event) == ("thing", "here", "go")
+    assert refusal.value.allowed == ("leave", "stay")
+    with pytest.raises(TransitionRefused, match="Possible from here: none"):
+        machine.find("gone", "go")
+
+
+def test_effects_are_words_for_people() -> None:
+    assert (Also.NEW_TOKEN | Also.TELL_HISTORY).words() == "new token, tell history"
+    assert Also.NOTHING.words() == "nothing"
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_each_row_is_a_sentence_and_each_end_an_end(machine: Machine) -> None:
+    assert all(each.meaning.endswith(".") and each.meaning[0].isupper() for each in machine.rows)
+    assert machine.ends
+    assert machine.start not in {each.target for each in machine.rows}
+
+
+def test_a_lock_that_frees_its_resource_is_told_of() -> None:
+    """What a holder loses or gives up is never without a trace."""
+    freeing = [each for each in LOCK.rows if Also.FREE_RESOURCE in each.also]
+    assert all(Also.TELL_HISTORY in each.also for each in freeing)
+    assert {each.target for each in freeing} == {"released", "expired", "broken"}
+
+
+def test_whatever_becomes_held_anew_has_a_new_token() -> None:
+    for each in LOCK.rows:
+        becomes_held = each.target in ("shared", "exclusive") and each.source not in ("shared", "exclusive")
+        assert not becomes_held or Also.NEW_TOKEN in each.also
+    assert Also.NEW_TOKEN in LOCK.find("shared", "upgrade")[0].also
+
+
+def test_a_place_in_the_queue_is_always_left() -> None:
+    for each in LOCK.rows:
+        assert (Also.LEAVE_QUEUE in each.also) is (each.source == "waiting")
+        assert (Also.JOIN_QUEUE in each.also) is (each.target == "waiting")

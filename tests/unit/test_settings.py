@@ -1,0 +1,136 @@
+"""Settings: defaults, files, environment, flags; each says where it came from."""
+
+from pathlib import Path
+
+import pytest
+
+from headgate import BadValue
+from headgate.settings import KNOWN, Known, Setting, config_files, default_client, load, mask
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "home" / ".config" / "headgate").mkdir(parents=True)
+    return tmp_path
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    return {"HOME": str(home / "home"), **more}
+
+
+def write(home: Path, where: str, text: str) -> Path:
+    path = home / ("work" if where == "work" else "home/.config/headgate") / "headgate.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def found(home: Path, flags: dict[str, str | None] | None = None, **more: str) -> dict[str, tuple[str, str]]:
+    settings = load(flags, environment(home, **more), home / "work")
+    return {setting.known.name: (setting.value, setting.origin) for setting in settings.all()}
+
+
+def test_without_anything_the_defaults_count(home: Path) -> None:
+    assert found(home) == {known.name: (known.default, "default") for known in KNOWN}
+
+
+def test_each_source_is_stronger_than_the_one_before(home: Path) -> None:
+    user = write(home, "user", 'url = "sqlite:///user.db"\nclient = "user"\nlock_delay = 5\nguards = "file"')
+    assert found(home)["url"] == ("sqlite:///user.db", str(user))
+    work = write(home, "work", 'url = "sqlite:///work.db"\nclient = "work"\nlock_delay = 6')
+    assert found(home)["url"] == ("sqlite:///work.db", str(work))
+    given = found(home, {"url": "sqlite:///flag.db"}, HEADGATE_URL="sqlite:///env.db", HEADGATE_CLIENT="env")
+    assert given == {
+        "url": ("sqlite:///flag.db", "--url"),
+        "coordination_url": ("", "default"),
+        "client": ("env", "HEADGATE_CLIENT"),
+        "lock_delay": ("6", str(work)),
+        "guards": ("file", str(user)),
+    }
+
+
+def test_an_empty_variable_and_a_flag_that_is_not_given_say_nothing(home: Path) -> None:
+    assert found(home, {"url": None}, HEADGATE_URL="")["url"] == ("sqlite:///headgate.db", "default")
+
+
+def test_the_file_of_the_working_folder_is_the_strongest(home: Path) -> None:
+    files = config_files(environment(home), home / "work")
+    assert files[0] == home / "work" / "headgate.toml"
+    assert files[1] == home / "home" / ".config" / "headgate" / "headgate.toml"
+    assert files[2] == Path("/etc/headgate/headgate.toml")
+    elsewhere = config_files({"XDG_CONFIG_HOME": "/else"}, home)
+    assert elsewhere[1] == Path("/else/headgate/headgate.toml")
+
+
+def test_a_misspelt_setting_is_refused_with_a_hint(home: Path) -> None:
+    path = write(home, "work", 'ulr = "sqlite:///x.db"')
+    with pytest.raises(BadValue, match=r"setting 'ulr' in .* is unknown; did you mean 'url'\?") as error:
+        found(home)
+    assert str(path) in str(error.value)
+
+
+def test_a_setting_that_is_like_no_other_is_refused_with_the_list(home: Path) -> None:
+    write(home, "work", 'zzzzzz = "1"')
+    with pytest.raises(BadValue, match="there are: url, coordination_url, client, lock_delay, guards"):
+        found(home)
+
+
+@pytest.mark.parametrize("text", ["url = [1, 2]", "[url]\nx = 1"])
+def test_a_setting_is_a_single_value(home: Path, text: str) -> None:
+    write(home, "work", text)
+    with pytest.raises(BadValue, match="is not a single value"):
+        found(home)
+
+
+def test_a_file_that_is_not_toml_is_named(home: Path) -> None:
+    path = write(home, "work", "url = sqlite:///x.db")
+    with pytest.raises(BadValue, match="cannot be read") as error:
+        found(home)
+    assert str(path.parent) in str(error.value)
+
+
+def test_a_number_that_is_none_says_where_it_came_from(home: Path) -> None:
+    settings = load({}, environment(home, HEADGATE_LOCK_DELAY="soon"), home / "work")
+    with pytest.raises(BadValue, match=r"lock_delay 'soon' is no number \(it comes from HEADGATE_LOCK_DELAY\)"):
+        settings.number("lock_delay")
+    assert load({"lock_delay": "2.5"}, environment(home), home / "work").number("lock_delay") == 2.5
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://me:s:e@c/r?e#t@host/db", "postgresql://me:***@host/db"),
+        ("mysql://:secret@host/db", "mysql://:***@host/db"),
+        ("postgresql://host/db?password=secret&x=1", "postgresql://host/db?password=***&x=1"),
+        ("postgresql://host/db?sslpassword=secret", "postgresql://host/db?sslpassword=***"),
+        ("postgresql://me@host/db", "postgresql://me@host/db"),
+        ("sqlite:///headgate.db", "sqlite:///headgate.db"),
+        ("zookeeper://a:1,b:2/chroot", "zookeeper://a:1,b:2/chroot"),
+        ("no url", "no url"),
+        ("", ""),
+    ],
+)
+def test_a_password_is_masked(url: str, shown: str) -> None:
+    assert mask(url) == shown
+
+
+def test_a_setting_is_shown_masked_and_a_secret_not_at_all() -> None:
+    known = Known("url", "", "The store.")
+    assert Setting(known, "mysql://me:secret@h/d", "default").shown == "mysql://me:***@h/d"
+    secret = Known("api_token", "", "Opens the service.", secret=True)
+    assert Setting(secret, "hg_123", "default").shown == "(hidden)"
+    assert Setting(secret, "", "default").shown == ""
+    assert secret.variable == "HEADGATE_API_TOKEN"
+
+
+def test_whoever_has_no_name_is_the_user_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "DOMAIN/me")
+    monkeypatch.setattr("socket.gethostname", lambda: "node7")
+    assert default_client() == "DOMAIN_me@node7"
+
+    def nobody() -> str:
+        raise KeyError("uid")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert default_client().endswith("@node7")

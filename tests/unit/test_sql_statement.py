@@ -1,0 +1,75 @@
+"""Statements: parameters by name, lists written out, and each with its sentence."""
+
+import inspect
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.stores.sql import lock_statements
+from headgate.stores.sql.dialects import dialect_for, mysql, postgresql, sqlite
+from headgate.stores.sql.statement import Statement, spread, to_pyformat
+
+URLS = ["sqlite://", "postgresql://host/db", "mysql://me@host/db"]
+STATEMENTS = [
+    pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}")
+    for module in (lock_statements, sqlite, postgresql, mysql)
+    for name, value in inspect.getmembers(module)
+    if isinstance(value, Statement)
+]
+
+
+def test_a_list_is_written_out_as_single_parameters() -> None:
+    text, flat = spread("select * from t where k in (:keys*) and n = :n", {"keys": [b"a", b"b"], "n": 5})
+    assert text == "select * from t where k in (:keys_0, :keys_1) and n = :n"
+    assert flat == {"keys_0": b"a", "keys_1": b"b", "n": 5}
+
+
+def test_a_cast_is_not_a_parameter() -> None:
+    text, flat = spread("select :a::json, x::bigint", {"a": 1})
+    assert text == "select :a::json, x::bigint"
+    assert flat == {"a": 1}
+    assert to_pyformat("select :a::json, x::bigint") == "select %(a)s::json, x::bigint"
+
+
+@given(st.lists(st.integers(), max_size=20), st.lists(st.integers(), max_size=5))
+def test_no_value_is_lost_or_mixed_up(many: list[int], others: list[int]) -> None:
+    text, flat = spread("(:many*) (:others*) :one", {"many": many, "others": others, "one": "x"})
+    assert [flat[f"many_{n}"] for n in range(len(many))] == many
+    assert [flat[f"others_{n}"] for n in range(len(others))] == others
+    assert len(flat) == len(many) + len(others) + 1
+    assert text.count(":") == len(flat)
+
+
+def test_a_parameter_that_is_missing_is_an_error() -> None:
+    with pytest.raises(KeyError, match="keys"):
+        spread("in (:keys*)", {})
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_statement_is_prepared_once_for_each_number_of_values(url: str) -> None:
+    dialect = dialect_for(url)
+    statement = Statement("Some.", "select {now} from t where k in (:keys*)")
+    for size in (1, 3, 1):
+        text, params = dialect.prepare(statement, {"keys": list(range(size))})
+        assert params == {f"keys_{n}": n for n in range(size)}
+        assert text.count("keys_") == size
+        assert "{" not in text
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_each_statement_has_a_sentence_and_only_words_that_the_dialects_know(statement: Statement) -> None:
+    assert statement.sentence[0].isupper()
+    assert statement.sentence.endswith(".")
+    for url in URLS:
+        assert "{" not in statement.text.format(**dialect_for(url).words())
+
+
+def test_no_value_is_ever_written_into_a_statement() -> None:
+    """Text between quotes is a word of ours, never a placeholder for somebody's value."""
+    for parameter in STATEMENTS:
+        (statement,) = parameter.values
+        assert isinstance(statement, Statement)
+        assert "%s" not in statement.text
+        assert ":'" not in statement.text
+        assert "':" not in statement.text

@@ -1,0 +1,138 @@
+"""From a URL to a gate: what is not known is refused before anything is made."""
+
+from pathlib import Path
+
+import pytest
+
+import headgate
+from headgate import BadValue, ForeignStore, StoreUnavailable
+from headgate.wiring import open_lock_store
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("URL", "COORDINATION_URL", "CLIENT", "LOCK_DELAY", "GUARDS"):
+        monkeypatch.delenv(f"HEADGATE_{name}", raising=False)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", " ", "headgate.db", "oracle://host/db", "redis://host", "file:///x.db", "sqlite", "sqlite:/x.db", "://x", "SQLITE:///x"],
+)
+def test_a_url_of_an_unknown_kind_is_named_and_the_kinds_are_listed(url: str, tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="is of no kind that Headgate knows") as error:
+        headgate.connect(url)
+    assert error.value.what == "url"
+    assert repr(url) in str(error.value)
+    assert "sqlite:///file" in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", [7, b"sqlite:///x.db", ["sqlite:///x.db"]])
+def test_a_url_that_is_not_text_is_refused(url: object) -> None:
+    with pytest.raises(BadValue, match="url"):
+        open_lock_store(url)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("sqlite://host/x.db", "has a host"),
+        ("sqlite:///x.db?journal_mode=off", "journal_mode"),
+        ("sqlite:///x.db?mode=ro", "'mode' is unknown"),
+        ("mysql://me@host/", "names no database"),
+        ("mysql://me@host", "names no database"),
+        ("mysql://me@host/db?charset=latin1", "'charset' is unknown"),
+        ("mysql://me@host:port/db", "port"),
+        ("mysql://me@host:99999/db", "port"),
+        ("zookeeper://", "zookeeper"),
+    ],
+)
+def test_a_url_that_cannot_be_used_says_why(url: str, word: str, tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match=word):
+        headgate.connect(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "oracle://me:s3cret@host/db",
+        "mysql://me:s3cret@host:port/db",
+        "mysql://me:s3cret/x@127.0.0.1:1/none",
+        "mysql://me:s3cret@host",
+        "mysql://me:p@s3cret@127.0.0.1:1/none",
+        "postgresql://me:p@s3cret@127.0.0.1:1/none",
+        "postgresql://me:s3cret@host:port/none",
+        "postgresql://127.0.0.1:1/none?password=s3cret",
+        "postgresql://127.0.0.1:1/none?password=s3cret&nonsense=1",
+    ],
+)
+def test_no_error_about_a_url_tells_its_password(url: str) -> None:
+    with pytest.raises((BadValue, StoreUnavailable)) as error:
+        headgate.connect(url)
+    assert "s3cret" not in str(error.value)
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(BadValue, match="setting 'lock_delayed' is unknown"):
+        headgate.connect("sqlite:///x.db", lock_delayed="5")
+
+
+def test_an_unknown_guard_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="guard 's3' is unknown; there are: file"):
+        headgate.connect("sqlite:///x.db", guards="file, s3")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_typo_in_the_settings_file_opens_nothing(tmp_path: Path) -> None:
+    (tmp_path / "headgate.toml").write_text('lock_dely = "5"')
+    with pytest.raises(BadValue, match="did you mean 'lock_delay'"):
+        headgate.connect("sqlite:///x.db")
+    assert not (tmp_path / "x.db").exists()
+
+
+def test_locks_live_in_the_coordination_url_if_there_is_one(tmp_path: Path) -> None:
+    with headgate.connect("sqlite:///main.db", coordination_url="sqlite:///locks.db") as gate:
+        gate.locks.acquire("a", "r", "write")
+    assert not (tmp_path / "main.db").exists()
+    with headgate.connect("sqlite:///locks.db") as gate:
+        assert len(gate.locks.list()) == 1
+
+
+def test_settings_name_the_store_when_nobody_else_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEADGATE_URL", "sqlite:///named.db")
+    with headgate.connect() as gate:
+        gate.locks.acquire("a", "r", "write")
+    assert (tmp_path / "named.db").exists()
+
+
+def test_a_database_in_memory_is_gone_with_its_gate() -> None:
+    with headgate.connect("sqlite://") as gate:
+        gate.locks.acquire("a", "r", "write")
+        assert len(gate.locks.list()) == 1
+    with headgate.connect("sqlite://") as gate:
+        assert gate.locks.list() == []
+
+
+def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
+    letter = tmp_path / "letter.txt"
+    letter.write_text("Dear colleagues, " * 100)
+    before = letter.read_bytes()
+    with pytest.raises(ForeignStore, match="is no database of Headgate's"):
+        headgate.connect(f"sqlite:///{letter}")
+    assert letter.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["letter.txt"]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="the folder .*nowhere does not exist"):
+        headgate.connect(f"sqlite:///{tmp_path}/nowhere/headgate.db")
+
+
+def test_the_package_starts_without_its_heavy_parts() -> None:
+    assert headgate.__version__
+    with pytest.raises(AttributeError, match="conect"):
+        _ = headgate.conect  # type: ignore[attr-defined]

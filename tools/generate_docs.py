@@ -1,0 +1,104 @@
+"""Write the pages of docs/reference that are made from code, or check (`--check`) that they are current."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from headgate import settings
+from headgate.core import describe, errors
+from headgate.core.states import MACHINES
+from headgate.stores.sql import schema
+
+ROOT = Path(__file__).parent.parent
+NOTICE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
+
+
+def states_page() -> str:
+    """Every state table, with its diagram."""
+    parts = ["# States\n", NOTICE, "Rules are tables. These are the tables that the code obeys.\n"]
+    parts += ["## Who may hold a resource beside whom\n", describe.compatibility_table() + "\n"]
+    for machine in MACHINES:
+        parts += [f"## {machine.name.capitalize()}\n", "```mermaid", describe.machine_diagram(machine), "```\n"]
+        parts += [describe.machine_table(machine) + "\n"]
+        parts += [f"The history tells of: {', '.join(machine.told)}.\n"]
+    return "\n".join(parts)
+
+
+def errors_page() -> str:
+    """The error tree, and each error's attributes."""
+    tree = (errors.__doc__ or "").partition("\n\n")[2].rstrip()
+    parts = ["# Errors\n", NOTICE, "All are exported from `headgate`.\n", "```text", tree, "```\n"]
+    for name, kind in vars(errors).items():
+        if inspect.isclass(kind) and issubclass(kind, errors.HeadgateError):
+            parts.append(f"## {name}\n\n{inspect.getdoc(kind)}\n")
+    return "\n".join(parts)
+
+
+def settings_page() -> str:
+    """Every setting."""
+    rows = [(f"`{known.name}`", f"`{known.variable}`", f"`{known.default}`", known.meaning) for known in settings.KNOWN]
+    lead = (
+        "A setting is looked for in this order, the first that has it wins: a flag, the environment,\n"
+        "`headgate.toml` in the working folder, `~/.config/headgate/headgate.toml`, `/etc/headgate/headgate.toml`.\n"
+        "`headgate settings` shows each value and where it came from.\n"
+    )
+    return "\n".join(["# Settings\n", NOTICE, lead, describe.table(("setting", "environment", "default", "meaning"), rows) + "\n"])
+
+
+def schema_page() -> str:
+    """The SQL tables."""
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    parts = ["# Schema\n", NOTICE, "As PostgreSQL has it; the others differ only in the names of types.\n"]
+    for table in schema.metadata.sorted_tables:
+        ddl = [str(CreateTable(table).compile(dialect=dialect)).strip() + ";"]
+        ddl += [str(CreateIndex(index).compile(dialect=dialect)).strip() + ";" for index in sorted(table.indexes, key=lambda i: str(i.name))]
+        text = "\n".join(line.rstrip() for line in "\n".join(ddl).replace("\t", "    ").splitlines())
+        parts += [f"## {table.name}\n", "```sql", text, "```\n"]
+    return "\n".join(parts)
+
+
+def commands_page() -> str:
+    """Every command's help."""
+    from headgate.cli.main import command_help
+
+    parts = ["# Commands\n", NOTICE]
+    for name, text in command_help():
+        parts += [f"## {name}\n", "```text", text.rstrip(), "```\n"]
+    return "\n".join(parts)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/states.md": states_page,
+    "docs/reference/errors.md": errors_page,
+    "docs/reference/settings.md": settings_page,
+    "docs/reference/schema.md": schema_page,
+    "docs/reference/commands.md": commands_page,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Write, or check."""
+    stale = []
+    for name, make in PAGES.items():
+        path = ROOT / name
+        text = make().rstrip() + "\n"
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in arguments:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    if stale and "--check" in arguments:
+        sys.stderr.write(f"not current, run `make docs`: {', '.join(stale)}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
