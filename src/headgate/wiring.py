@@ -15,6 +15,7 @@ from headgate.core.names import check_name, check_resource
 from headgate.core.states import MACHINES
 from headgate.service.guards import FileGuard, GuardKeeper
 from headgate.service.locks import Locks, check_limit, check_span
+from headgate.service.routing import RoutedLocks
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LockStore
 
@@ -27,7 +28,7 @@ class Gate:
 
     def __init__(self, settings: Settings) -> None:
         guards, lock_delay = _guards(settings["guards"]), check_span("lock_delay", settings.number("lock_delay"))
-        self._store = open_lock_store(settings["coordination_url"] or settings["url"])
+        self._store = open_lock_stores(settings["url"], settings["coordination_url"])
         #: Shared and exclusive locks.
         self.locks = Locks(self._store, guards, lock_delay)
 
@@ -106,6 +107,18 @@ def migrate(url: str, *, beside: bool = False, dry_run: bool = False) -> Migrati
     if not dry_run:  # Opening makes the root, if it is not there.
         open_lock_store(url).close()
     return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it makes what it needs"])
+
+
+def open_lock_stores(url: str, coordination_url: str) -> LockStore:
+    """One store, or two that act as one when locks are coordinated elsewhere."""
+    if not coordination_url or coordination_url == url:
+        return open_lock_store(url)
+    beside_ledger = open_lock_store(url)
+    try:
+        return RoutedLocks(beside_ledger, open_lock_store(coordination_url))
+    except BaseException:
+        beside_ledger.close()
+        raise
 
 
 def open_lock_store(url: str) -> LockStore:

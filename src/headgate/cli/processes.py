@@ -43,12 +43,12 @@ class Processes:
         parent = os.getpid()
         self._ended = False
         start, self._start = os.pipe()
-        moments, self._moments = os.pipe()
         #: The command's process; also the number of its session and group.
         self.group = os.fork()
         if self.group == 0:
             os.close(self._start)
             _become(command, start, parent)
+        moments, self._moments = os.pipe()
         self._guardian = os.fork()
         if self._guardian == 0:
             os.close(self._start)

@@ -271,7 +271,7 @@ class ZookeeperLocks:
 
         def work(scene: Scene) -> Outcome:
             self._need(scene, [want.resource for want in request.wants])
-            if scene.cached and any(each.view.state.waiting for each in scene.resources.values()):
+            if scene.cached and not waited and any(each.view.state.waiting for each in scene.resources.values()):
                 raise Stale
             if repeated := scene.repeated(request):
                 scene.leave_queue(request)
@@ -287,8 +287,7 @@ class ZookeeperLocks:
             scene.hand_over()
             return result
 
-        quick = not waited and not request.reentrant
-        return self._transitions.act(self._queue.paths(request), work, session, quick=quick)
+        return self._transitions.act(self._queue.paths(request), work, session, quick=not request.reentrant)
 
     def _or_refuse(self, scene: Scene, request: Request) -> Outcome:
         blockers = scene.decide(request, times=True).blockers

@@ -17,6 +17,8 @@ from headgate.stores.zookeeper.tree import letters_of_lock, sequence_of
 NEVER = datetime.fromtimestamp(0, UTC)
 #: A place whose name would be longer is not handed a grant: its waiter takes it by itself.
 LONGEST_NAME = 1000
+#: Waiters that a grant is handed over with the names of, so that the next release need not look.
+MOST_PASSED_ON = 16
 WAIT, LOCK, DELAY = "wait:", "lock-", "delay-"
 
 
@@ -225,12 +227,15 @@ def lock_node(lock_id: str, token: int) -> str:
     return f"{LOCK}{token}-{letters_of_lock(lock_id)}"
 
 
-def handed_data(version: int, state: bytes) -> bytes:
-    """What the node of a waiter holds once it was granted: the resource's version and state by that grant."""
-    return b"%d\n%s" % (version, state)
+def handed_data(version: int, state: bytes, queue: Sequence[Place]) -> bytes:
+    """What the node of a waiter holds once its turn has come: the resource as it is then, and who is next."""
+    names = "".join(f"\n{place.name}" for place in queue[:MOST_PASSED_ON])
+    return b"%d\n%s%s" % (version, state, names.encode())
 
 
-def read_handed(data: bytes, path: str) -> tuple[int, State] | None:
-    """The version and state that a grant was handed over with; None: not granted."""
-    version, mark, state = data.partition(b"\n")
-    return (int(version), decode_state(state, path)) if mark and version.isdigit() else None
+def read_handed(data: bytes, path: str) -> tuple[int, State, list[str]] | None:
+    """The version, state and queue that a turn was handed over with; None: it has not come."""
+    if not data:
+        return None
+    version, state, *names = data.split(b"\n")
+    return int(version), decode_state(state, path), [name.decode() for name in names]

@@ -83,7 +83,9 @@ class Resource:
     children: set[str]
     known: bool
     freed: bool = False
+    #: Nodes of waiters that were granted it, and of those who are told that they may take it.
     handed: list[str] = field(default_factory=list)
+    poked: list[str] = field(default_factory=list)
     flagged: bool = False
     settled: State | None = None
 
@@ -277,11 +279,12 @@ class Scene:
 
     def _state_ops(self, each: Resource) -> list[Op]:
         state = each.state()
-        if state == each.view.state:
+        if state == each.view.state and not each.poked:
             return []
         data = state.encode()
-        handed = handed_data(each.view.version + 1, data)
-        sets = [Op("set", f"{each.view.path}/{node}", handed) for node in each.handed]
+        nodes = [*each.handed, *each.poked]
+        handed = handed_data(each.view.version + 1, data, each.places) if nodes else b""
+        sets = [Op("set", f"{each.view.path}/{node}", handed) for node in nodes]
         return [Op("set", each.view.path, data, each.view.version), *sets]
 
     def _lock(self, each: Resource, holder: Holder, times: bool) -> Lock:
@@ -372,9 +375,14 @@ class Scene:
             else:
                 earlier.append(place.waiter(each.uri))
                 if decision.granted:
-                    self.ops.append(Op("set", f"{each.view.path}/{place.name}"))
+                    each.poked.append(place.name)
             if place.mode is Mode.EXCLUSIVE:
                 break
+
+
+def supposed_view(path: str, state: State, version: int, names: Sequence[str]) -> View:
+    """A view that supposes that every holder lives, and that knows only some of the queue."""
+    return View(path, state, version, frozenset([*(holder.node for holder in state.holders), *names]))
 
 
 def _resource(view: View) -> Resource:

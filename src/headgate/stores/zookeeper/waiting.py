@@ -5,19 +5,19 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import COMPATIBLE, Request
 from headgate.stores.base import Grant, Ticket
-from headgate.stores.zookeeper.asking import catch_up, children, join, look, read
+from headgate.stores.zookeeper.asking import catch_up, join, look, read
 from headgate.stores.zookeeper.multi import Op, first_error, multi
-from headgate.stores.zookeeper.records import State, moment, place_name, read_handed, read_place
-from headgate.stores.zookeeper.scene import Resource, Scene, View
+from headgate.stores.zookeeper.records import State, decode_state, moment, place_name, read_handed, read_place
+from headgate.stores.zookeeper.scene import Resource, Scene, View, supposed_view
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
-from headgate.stores.zookeeper.transitions import Transitions, read_view
+from headgate.stores.zookeeper.transitions import Transitions
 from headgate.stores.zookeeper.tree import Tree, name_of
 
 #: Seconds to wait for a grant to be handed over before it is looked what is in the way.
@@ -109,14 +109,13 @@ class Queue:
         want = wait.request.wants[0]
         path = self._tree.resource(want.resource)
         name = place_name(wait.request, want.mode, wait.mark, wait.session.id, _lease(wait))
-        made, got, names = wait.session.change(join(f"{path}/{name}"), read(path), children(path))
+        made, got = wait.session.change(join(f"{path}/{name}"), read(path))
         if isinstance(made, Exception):
             self._transitions.make_resources([want.resource])
             return None
         node, stat = made
         wait.nodes = {want.resource: node}
-        view = read_view(path, got, names)
-        return (int(stat.czxid), [view]) if view else None
+        return (int(stat.czxid), [supposed_view(path, decode_state(got[0], path), got[1].version, [name_of(node)])])
 
     def _join_all(self, wait: Wait) -> tuple[int, list[View]] | None:
         """All places at once, so that the order is the same in every queue."""
@@ -207,21 +206,19 @@ class Queue:
         if len(wait.nodes) != 1:
             return ()
         ((resource, node),) = wait.nodes.items()
-        path = self._tree.resource(resource)
         wait.armed = True
-        got, names = wait.session.ask(read(node, wait.changed), children(path))
-        if isinstance(got, Exception) or isinstance(names, Exception):
+        got = wait.session.ask(read(node, wait.changed))[0]
+        if isinstance(got, Exception):
             wait.armed = False
             return ()
         wait.seen[node] = got[1].version
         handed = read_handed(got[0], node)
-        return self._granted(path, name_of(node), handed, names, got[1].mtime) if handed else ()
+        return self._granted(self._tree.resource(resource), name_of(node), handed, got[1].mtime) if handed else ()
 
-    def _granted(self, path: str, node: str, handed: tuple[int, State], names: Sequence[str], at: int) -> Grant:
-        version, state = handed
-        self._transitions.remember(View(path, state, version, frozenset(names)))
-        holder = next(each for each in state.holders if each.node == node)
-        return (holder.lock(state.uri, since=moment(at)),)
+    def _granted(self, path: str, node: str, handed: tuple[int, State, list[str]], at: int) -> Grant:
+        version, state, names = handed
+        self._transitions.remember(supposed_view(path, state, version, names))
+        return tuple(holder.lock(state.uri, since=moment(at)) for holder in state.holders if holder.node == node)
 
     def _arm(self, wait: Wait) -> bool:
         """Watch our own nodes. True: something happened to one already."""

@@ -1,0 +1,131 @@
+"""Two lock stores as one: locks on `data:` chunks live beside the ledger, all others in the coordination store."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import islice
+
+from headgate.core.errors import BadValue
+from headgate.core.history import Entry
+from headgate.core.locks import Lock, Mode, Request, Waiter
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, Ticket
+
+#: Resources of this scheme are the ledger's chunks.
+LEDGER_SCHEME = "data:"
+
+
+class RoutedLocks:
+    """Sends each request to the store that its resource lives in."""
+
+    def __init__(self, ledger_side: LockStore, coordination: LockStore) -> None:
+        self.name = f"{coordination.name} (data: in {ledger_side.name})"
+        self.tag = coordination.tag
+        self._ledger_side = ledger_side
+        self._coordination = coordination
+        self._stores = (ledger_side, coordination)
+
+    def acquire(self, request: Request) -> Grant:
+        return self._for_request(request).acquire(request)
+
+    def queue_up(self, request: Request) -> Grant | Ticket:
+        return self._for_request(request).queue_up(request)
+
+    def await_turn(self, ticket: Ticket, seconds: float) -> None:
+        self._for_request(ticket.request).await_turn(ticket, seconds)
+
+    def take_turn(self, ticket: Ticket) -> Grant | None:
+        return self._for_request(ticket.request).take_turn(ticket)
+
+    def give_up(self, ticket: Ticket) -> Grant:
+        return self._for_request(ticket.request).give_up(ticket)
+
+    def withdraw(self, ticket: Ticket) -> None:
+        self._for_request(ticket.request).withdraw(ticket)
+
+    def release(self, lock_id: str, token: int) -> None:
+        self._for_id(lock_id).release(lock_id, token)
+
+    def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
+        return self._for_id(lock_id).renew(lock_id, token, lease)
+
+    def check(self, lock_id: str, token: int) -> Lock:
+        return self._for_id(lock_id).check(lock_id, token)
+
+    def upgrade(self, lock_id: str, token: int) -> Lock:
+        return self._for_id(lock_id).upgrade(lock_id, token)
+
+    def downgrade(self, lock_id: str, token: int) -> Lock:
+        return self._for_id(lock_id).downgrade(lock_id, token)
+
+    def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
+        return self._for_id(lock.id).watch_loss(lock, lost)
+
+    def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
+        return self._for_id(lock_id).break_lock(lock_id, reason, by)
+
+    def get(self, lock_id: str) -> Lock:
+        return self._for_id(lock_id).get(lock_id)
+
+    def list(self, which: LockFilter) -> Sequence[Lock]:
+        found = heapq.merge(*(store.list(which) for store in self._stores), key=lambda lock: lock.id)
+        return list(islice(found, which.limit))
+
+    def summary(self) -> Sequence[tuple[str, Mode, int]]:
+        return sorted(row for store in self._stores for row in store.summary())
+
+    def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
+        found = [waiter for store in self._stores for waiter in store.waiters(resource)]
+        return sorted(found, key=lambda waiter: waiter.since)
+
+    def expire(self, limit: int = 1000) -> int:
+        return sum(store.expire(limit) for store in self._stores)
+
+    def history(self, which: HistoryFilter) -> Sequence[Entry]:
+        if which.resource is not None:
+            return self._for_resource(which.resource).history(which)
+        if which.before is not None:
+            raise BadValue("before", which.before, "needs a resource where two stores are joined; page by `since`")
+        found = [entry for store in self._stores for entry in store.history(which)]
+        return sorted(found, key=lambda entry: entry.at, reverse=True)[: which.limit]
+
+    def register_client(self, client: str) -> datetime:
+        return self._coordination.register_client(client)
+
+    def clients(self) -> Sequence[tuple[str, datetime]]:
+        return self._coordination.clients()
+
+    def forget_client(self, client: str) -> None:
+        self._coordination.forget_client(client)
+
+    def register_resource(self, resource: str) -> None:
+        self._for_resource(resource).register_resource(resource)
+
+    def resources(self) -> Sequence[str]:
+        return sorted(resource for store in self._stores for resource in store.resources())
+
+    def forget_resource(self, resource: str) -> None:
+        self._for_resource(resource).forget_resource(resource)
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+
+    def _for_resource(self, resource: str) -> LockStore:
+        return self._ledger_side if resource.startswith(LEDGER_SCHEME) else self._coordination
+
+    def _for_request(self, request: Request) -> LockStore:
+        stores = {id(store): store for want in request.wants for store in [self._for_resource(want.resource)]}
+        if len(stores) > 1:
+            raise BadValue(
+                "resources",
+                [want.resource for want in request.wants],
+                "live in two stores (data: beside the ledger, the others in coordination_url), "
+                "which cannot be changed in one step; ask for them one after the other",
+            )
+        return next(iter(stores.values()))
+
+    def _for_id(self, lock_id: str) -> LockStore:
+        ours = str(lock_id).startswith(f"{self._ledger_side.tag}-")
+        return self._ledger_side if ours else self._coordination

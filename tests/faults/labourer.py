@@ -1,0 +1,127 @@
+"""A worker that goes on while its store dies and comes back, and tells what the store has acknowledged.
+
+It uses one gate from first to last. After StoreUnavailable it asks again, with the same request id, until there is
+an answer: so at its end it knows for certain what it holds, and whatever else the store holds is a phantom.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import headgate
+from headgate import Gate, Lock, LockLost, LockRefused, StoreUnavailable
+from headgate.core.locks import lock_id
+from headgate.service.identity import new_request_id
+from tests.faults.processes import Channel
+
+T = TypeVar("T")
+
+#: The longest that a store may be away.
+PATIENCE = 90.0
+PAUSE_SECONDS = 0.02
+#: An answer that took longer than this was held up by the store's death.
+STALLED_SECONDS = 0.3
+
+
+def labour(channel: Channel, url: str, name: str, resources: list[str], seed: int) -> None:
+    """Take and give back persistent locks, one at a time, until told to stop; the last one is kept."""
+    labourer = Labourer(channel, headgate.connect(url), name, random.Random(seed))
+    while not labourer.told_to_stop():
+        labourer.labour(resources)
+    labourer.keep("kept:" + name)
+    labourer.finish()
+
+
+def keep(channel: Channel, url: str, name: str, resources: list[str], seed: int) -> None:
+    """Take one persistent lock, keep it to the end, and look after it all the while."""
+    labourer = Labourer(channel, headgate.connect(url), name, random.Random(seed))
+    lock = labourer.keep(resources[0])
+    while not labourer.told_to_stop():
+        labourer.look_after(lock)
+    labourer.finish()
+
+
+class Labourer:
+    def __init__(self, channel: Channel, gate: Gate, name: str, chance: random.Random) -> None:
+        self._channel = channel
+        self._gate = gate
+        self._name = name
+        self._chance = chance
+        #: True when the answer to the present act was lost, so that it may have happened.
+        self._doubtful = False
+
+    def told_to_stop(self) -> bool:
+        messages, gone = self._channel.read_all()
+        return gone or bool(messages)
+
+    def finish(self) -> None:
+        """Nothing is in doubt any more. The gate stays open: closing it would prove nothing."""
+        self._channel.send("finished")
+        self._channel.receive(600)
+
+    def labour(self, resources: list[str]) -> None:
+        lock = self._acquire(self._chance.choice(resources))
+        if lock is None:
+            time.sleep(PAUSE_SECONDS)
+            return
+        time.sleep(self._chance.choice((0.0, 0.005, 0.02)))
+        if self._chance.random() < 0.3:
+            self.look_after(lock)
+        self._release(lock)
+
+    def keep(self, resource: str) -> Lock:
+        """A lock that is not given back."""
+        while (lock := self._acquire(resource)) is None:
+            time.sleep(PAUSE_SECONDS)
+        return lock
+
+    def look_after(self, lock: Lock) -> None:
+        """It is still ours, with the token that was acknowledged."""
+        seen = self._stubbornly(lambda: self._gate.locks.check(lock))
+        assert (seen.id, seen.token, seen.client) == (lock.id, lock.token, self._name)
+        self._channel.send("checked", id=lock.id, token=lock.token)
+        time.sleep(PAUSE_SECONDS)
+
+    def _acquire(self, resource: str) -> Lock | None:
+        mode, wait = self._chance.choice(["shared", "exclusive"]), self._chance.choice([0, 0, 0.5])
+        request_id = new_request_id()
+        ours = lock_id(self._gate._store.tag, resource, request_id)
+
+        def acquire() -> Lock:
+            return self._gate.locks.acquire(self._name, resource, mode, wait=wait, request_id=request_id)
+
+        try:
+            lock = self._stubbornly(acquire)
+        except LockRefused as error:
+            assert ours not in [blocker.lock_id for blocker in error.blockers], "refused because of its own grant"
+            return None
+        assert lock.id == ours
+        self._channel.send("granted", id=lock.id, token=lock.token, resource=resource)
+        return lock
+
+    def _release(self, lock: Lock) -> None:
+        self._channel.send("releasing", id=lock.id, token=lock.token)
+        try:
+            self._stubbornly(lambda: self._gate.locks.release(lock))
+        except LockLost:
+            if not self._doubtful:
+                raise
+        self._channel.send("released", id=lock.id, token=lock.token)
+
+    def _stubbornly(self, act: Callable[[], T]) -> T:
+        deadline = time.monotonic() + PATIENCE
+        self._doubtful = False
+        while True:
+            began = time.monotonic()
+            try:
+                return act()
+            except StoreUnavailable as error:
+                self._doubtful = True
+                self._channel.send("unavailable", seconds=time.monotonic() - began, why=str(error))
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+            finally:
+                if time.monotonic() - began > STALLED_SECONDS:
+                    self._channel.send("stalled", seconds=time.monotonic() - began)

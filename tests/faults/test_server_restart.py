@@ -1,0 +1,233 @@
+"""The store dies under load and comes back: nothing that it acknowledged is lost, and nothing is there that nobody has."""
+
+import os
+import random
+import selectors
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import headgate
+from headgate import Gate
+from tests.faults.conftest import FULL, Report
+from tests.faults.processes import Child, ChildFailed, Message, Zygote
+from tests.faults.soundness import check_file, check_store
+from tests.private_server import PrivateServer
+
+KILLS = 10 if FULL else 2
+POWER_CUTS = 200 if FULL else 20
+RESOURCES = [f"busy:{number}" for number in range(4)]
+LABOURERS, KEEPERS = 4, 2
+#: To be seen working again after the server answers; reconnecting may back off for a few seconds.
+BACK_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the store has acknowledged, as the workers tell it."""
+
+    held: dict[str, int] = field(default_factory=dict)
+    #: A release that was asked for, and whose answer is not there: it may be held or not.
+    releasing: dict[str, int] = field(default_factory=dict)
+    tokens: dict[str, list[int]] = field(default_factory=dict)
+    grants: int = 0
+    unavailable: int = 0
+    stalled: int = 0
+    longest: float = 0.0
+
+    def hear(self, message: Message) -> None:
+        match message["kind"]:
+            case "granted":
+                self.grants += 1
+                self.held[message["id"]] = message["token"]
+                self.tokens.setdefault(message["resource"], []).append(message["token"])
+            case "releasing":
+                self.releasing[message["id"]] = self.held.pop(message["id"])
+            case "released":
+                del self.releasing[message["id"]]
+            case "unavailable":
+                self.unavailable += 1
+            case "stalled":
+                self.stalled += 1
+                self.longest = max(self.longest, message["seconds"])
+            case "checked" | "finished":
+                pass
+            case _:
+                raise ChildFailed(str(message.get("text", message)))
+
+
+class Crew:
+    """Several workers, and the ledger of what they were told."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self._selector = selectors.DefaultSelector()
+        self._children: list[Child] = []
+        #: Who has said something good since it was last asked.
+        self._active: set[int] = set()
+        self._finished: set[int] = set()
+
+    def add(self, child: Child) -> None:
+        self._children.append(child)
+        self._selector.register(child.channel.fileno(), selectors.EVENT_READ, child)
+
+    def listen_until(self, condition: Callable[[], bool], what: str, seconds: float = BACK_SECONDS) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                raise ChildFailed(f"waited {seconds:g} s for {what}: {self._idle()}")
+            for key, _ in self._selector.select(0.05):
+                self._hear(key.data)
+
+    def see_all_work(self) -> None:
+        """Each of them gets an acknowledgement from now on."""
+        self._active.clear()
+        self.listen_until(lambda: len(self._active) == len(self._children), "every worker to work")
+
+    def finish(self) -> None:
+        for child in self._children:
+            child.channel.send("stop")
+        self.listen_until(lambda: len(self._finished) == len(self._children), "every worker to finish", 120)
+
+    def _idle(self) -> str:
+        return f"{[child.pid for child in self._children if child.pid not in self._active]} were not heard"
+
+    def _hear(self, child: Child) -> None:
+        messages, gone = child.channel.read_all()
+        for message in messages:
+            self.ledger.hear(message)
+            if message["kind"] in ("granted", "checked", "released"):
+                self._active.add(child.pid)
+            if message["kind"] == "finished":
+                self._finished.add(child.pid)
+        if gone:
+            raise ChildFailed(f"process {child.pid} has ended")
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(600 if FULL else 120)
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "zookeeper"])
+def test_a_server_killed_under_load(
+    kind: str, private_server: Callable[[str], PrivateServer], processes: Zygote, report: Report
+) -> None:
+    server = private_server(kind)
+    url = server.fresh()
+    headgate.connect(url).close()
+    crew = start_crew(processes, url)
+    chance = random.Random(time.time_ns())
+    began, away = time.monotonic(), 0.0
+    for _ in range(KILLS):
+        crew.see_all_work()
+        crew.listen_until(patience(chance.uniform(0.1, 0.4)), "a random moment")
+        down = time.monotonic()
+        server.kill()
+        server.restart()
+        away = max(away, time.monotonic() - down)
+    crew.see_all_work()
+    crew.finish()
+    with headgate.connect(url) as gate:
+        assert_store_agrees(gate, crew.ledger)
+        assert check_store(gate, url) == []
+    ledger = crew.ledger
+    report(
+        store=kind, kills=KILLS, grants=ledger.grants, lost=0, phantoms=0, unavailable=ledger.unavailable,
+        stalled=ledger.stalled, longest_stall=round(ledger.longest, 1), longest_away=round(away, 1),
+        seconds=round(time.monotonic() - began, 1),
+    )  # fmt: skip
+    assert ledger.unavailable + ledger.stalled >= KILLS, "nobody noticed that the server was killed"
+
+
+def start_crew(processes: Zygote, url: str) -> Crew:
+    crew = Crew()
+    for number in range(LABOURERS + KEEPERS):
+        work = "labour" if number < LABOURERS else "keep"
+        resources = RESOURCES if number < LABOURERS else [f"kept:{number}"]
+        crew.add(
+            processes.spawn(
+                f"tests.faults.labourer:{work}", url=url, name=f"worker{number}", resources=resources, seed=number
+            )
+        )
+    return crew
+
+
+def patience(seconds: float) -> Callable[[], bool]:
+    """True after some time."""
+    until = time.monotonic() + seconds
+    return lambda: time.monotonic() >= until
+
+
+def assert_store_agrees(gate: Gate, ledger: Ledger) -> None:
+    """What the workers hold is there with its token, and nothing else is; no token was given twice."""
+    assert ledger.releasing == {}
+    assert {lock.id: lock.token for lock in gate.locks.list()} == ledger.held
+    assert list(gate.locks.waiters()) == []
+    for tokens in ledger.tokens.values():
+        assert len(set(tokens)) == len(tokens)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(600 if FULL else 120)
+def test_writers_of_a_file_killed_in_their_transactions(tmp_path: Path, processes: Zygote, report: Report) -> None:
+    """SQLite has no server: all its writers at once are killed. The file stays sound, with every acknowledged grant."""
+    path = tmp_path / "headgate.sqlite"
+    url = f"sqlite:///{path}"
+    headgate.connect(url).close()
+    chance = random.Random(time.time_ns())
+    hot, grants, began = 0, 0, time.monotonic()
+    for _ in range(POWER_CUTS):
+        ledgers = cut_power(processes, url, chance.uniform(0, 0.05))
+        hot += has_hot_journal(path)
+        assert check_file(url) == []
+        with headgate.connect(url) as gate:
+            for ledger in ledgers:
+                grants += ledger.grants
+                assert_acknowledged(gate, ledger)
+            assert check_store(gate, url) == []
+            for lock in gate.locks.list():
+                gate.locks.break_lock(lock.id, reason="its holder was killed")
+    report(
+        store="sqlite", power_cuts=POWER_CUTS, writers_killed=4 * POWER_CUTS, in_a_transaction=hot, grants=grants,
+        seconds=round(time.monotonic() - began, 1),
+    )  # fmt: skip
+    assert hot >= POWER_CUTS // 4, "the kills did not hit transactions"
+
+
+def cut_power(processes: Zygote, url: str, seconds: float) -> list[Ledger]:
+    """Four writers, all killed at once after a while; what each of them had been told."""
+    crew = Crew()
+    children = [
+        processes.spawn(
+            "tests.faults.labourer:labour", url=url, name=f"worker{number}", resources=RESOURCES, seed=time.time_ns()
+        )
+        for number in range(4)
+    ]
+    for child in children:
+        crew.add(child)
+    crew.listen_until(lambda: crew.ledger.grants >= 4, "writers to write")
+    crew.listen_until(patience(seconds), "a random moment")
+    for child in children:
+        os.kill(child.pid, 9)
+    for child in children:
+        child.wait()
+        for message in child.channel.read_all()[0]:
+            crew.ledger.hear(message)
+    processes.discard_children()
+    return [crew.ledger]
+
+
+def has_hot_journal(path: Path) -> bool:
+    """A transaction was cut off: SQLite's journal is not empty, or its write-ahead log."""
+    return any(
+        side.exists() and side.stat().st_size > 0 for side in (Path(f"{path}-journal"), Path(f"{path}-wal"))
+    )
+
+
+def assert_acknowledged(gate: Gate, ledger: Ledger) -> None:
+    """All that was acknowledged is there; beyond it, at most what each writer was about to be told."""
+    there = {lock.id: lock.token for lock in gate.locks.list()}
+    assert ledger.held.items() <= there.items()
+    unknown = there.keys() - ledger.held.keys() - ledger.releasing.keys()
+    assert len(unknown) <= 4
