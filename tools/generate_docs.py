@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from headgate import settings
+from headgate.cli.tree import root
 from headgate.core import describe, errors
 from headgate.core.states import MACHINES
 from headgate.stores.sql import schema
@@ -48,7 +50,9 @@ def settings_page() -> str:
         "`headgate.toml` in the working folder, `~/.config/headgate/headgate.toml`, `/etc/headgate/headgate.toml`.\n"
         "`headgate settings` shows each value and where it came from.\n"
     )
-    return "\n".join(["# Settings\n", NOTICE, lead, describe.table(("setting", "environment", "default", "meaning"), rows) + "\n"])
+    return "\n".join(
+        ["# Settings\n", NOTICE, lead, describe.table(("setting", "environment", "default", "meaning"), rows) + "\n"]
+    )
 
 
 def schema_page() -> str:
@@ -57,7 +61,10 @@ def schema_page() -> str:
     parts = ["# Schema\n", NOTICE, "As PostgreSQL has it; the others differ only in the names of types.\n"]
     for table in schema.metadata.sorted_tables:
         ddl = [str(CreateTable(table).compile(dialect=dialect)).strip() + ";"]
-        ddl += [str(CreateIndex(index).compile(dialect=dialect)).strip() + ";" for index in sorted(table.indexes, key=lambda i: str(i.name))]
+        ddl += [
+            str(CreateIndex(index).compile(dialect=dialect)).strip() + ";"
+            for index in sorted(table.indexes, key=lambda i: str(i.name))
+        ]
         text = "\n".join(line.rstrip() for line in "\n".join(ddl).replace("\t", "    ").splitlines())
         parts += [f"## {table.name}\n", "```sql", text, "```\n"]
     return "\n".join(parts)
@@ -65,12 +72,22 @@ def schema_page() -> str:
 
 def commands_page() -> str:
     """Every command's help."""
-    from headgate.cli.main import command_help
-
-    parts = ["# Commands\n", NOTICE]
-    for name, text in command_help():
+    parts = ["# Commands\n", NOTICE, "Every command takes `--json`, and `--help` says what is written here.\n"]
+    for name, text in _help_of(root, "headgate"):
         parts += [f"## {name}\n", "```text", text.rstrip(), "```\n"]
     return "\n".join(parts)
+
+
+def _help_of(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    context = click.Context(
+        command, info_name=name.rsplit(maxsplit=1)[-1], parent=parent, terminal_width=100, max_content_width=100
+    )
+    yield name, command.get_help(context)
+    if isinstance(command, click.Group):
+        for child in command.list_commands(context):
+            found = command.get_command(context, child)
+            if found is not None:
+                yield from _help_of(found, f"{name} {child}", context)
 
 
 PAGES: dict[str, Callable[[], str]] = {

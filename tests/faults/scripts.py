@@ -84,6 +84,13 @@ def act(gate: Gate, order: Message) -> Message:
                 lease=order.get("lease"), request_id=order.get("request_id"),
             )  # fmt: skip
             return {"id": lock.id, "token": lock.token, "expires_in": lock.expires_in}
+        case "acquire all":
+            locks = gate.locks.acquire_all(order["client"], order["wants"], request_id=order["request_id"])
+            return {"tokens": [lock.token for lock in locks]}
+        case "upgrade":
+            return {"token": gate.locks.upgrade(order["id"], order["token"]).token}
+        case "downgrade":
+            return {"token": gate.locks.downgrade(order["id"], order["token"]).token}
         case "release":
             gate.locks.release(order["id"], order["token"])
             return {}

@@ -57,7 +57,7 @@ CHANGE_LOCK = Statement(
     "update hg_lock set mode = :mode, token = :token, count = :count, request_id = :request_id where id = :id",
 )
 LENGTHEN_LOCK = Statement(
-    "A lock that is entered again lives as long as the longer of the two leases.",
+    "A lock that is entered again lives by the longer of the two leases, which begins anew.",
     "update hg_lock set lease = :lease, lease_until = {now} + :lease where id = :id",
 )
 CONFIRM_LOCK = Statement(
@@ -148,7 +148,10 @@ WRITE_CLIENT = Statement(
 READ_CLIENTS = Statement("Registered clients.", "select name, since from hg_client order by name")
 READ_CLIENT = Statement("One client.", "select since from hg_client where name = :name")
 DELETE_CLIENT = Statement("A client goes.", "delete from hg_client where name = :name")
-COUNT_CLIENT_LOCKS = Statement("How many locks a client has.", "select count(*) from hg_lock where client = :name")
+COUNT_CLIENT_LOCKS = Statement(
+    "How many live locks a client has.",
+    "select count(*) from hg_lock where client = :name and (lease_until is null or lease_until > {now})",
+)
 READ_RESOURCES = Statement("Known resources.", "select uri from hg_resource where known = :known order by rkey")
 FORGET_RESOURCE = Statement(
     "A resource that nobody holds or waits for is forgotten; its token stays.",

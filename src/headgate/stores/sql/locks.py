@@ -160,17 +160,24 @@ class SqlLocks:
         return sorted(row[0] for row in self._database.read(lambda tx: tx.all(sql.READ_RESOURCES, known=True)))
 
     def forget_resource(self, resource: str) -> None:
-        key = resource_digest(resource)
-        gone = self._database.write(lambda tx: tx.count(sql.FORGET_RESOURCE, rkey=key, known=True, unknown=False))
-        if gone:
+        if self._forget(resource):
             return
         if resource not in self.resources():
             raise UnknownName("resource", resource)
-        raise Refused(f"resource {resource!r} is held or waited for; release it first")
+        # What the dead left counts only until somebody looks.
+        self._wake(self._database.write(lambda tx: self._expire(tx, resource)))
+        if not self._forget(resource):
+            raise Refused(f"resource {resource!r} is held or waited for; release it first")
 
     def close(self) -> None:
         self._wakeups.close()
         self._database.close()
+
+    def _forget(self, resource: str) -> bool:
+        key = resource_digest(resource)
+        return bool(
+            self._database.write(lambda tx: tx.count(sql.FORGET_RESOURCE, rkey=key, known=True, unknown=False))
+        )
 
     def _release_carefully(self, lock_id: str, token: int, *, cut_off: bool) -> None:
         wakes = list(self._database.write(lambda tx: holding.release(tx, self.tag, lock_id, token), again=cut_off))

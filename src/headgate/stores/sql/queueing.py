@@ -140,13 +140,18 @@ class Queueing:
 
     def _grant_or_queue(self, tx: Transaction, request: Request, channel: str) -> tuple[Grant | int, Wakes]:
         scene = scene_of(tx, request, self._tag)
-        scene.leave_queue([row[0] for row in tx.all(sql.READ_TICKETS, request_id=request.id)])
+        numbers = [row[0] for row in tx.all(sql.READ_TICKETS, request_id=request.id)]
         if repeated := scene.repeated(request):
+            scene.leave_queue(numbers)
             return repeated, scene.settle()
-        decision = scene.decide(request)
+        # Where the answer was lost, the place that was taken then is kept.
+        kept = next((number for number in numbers if scene.stands_in_queue(request, number)), None)
+        decision = scene.decide(request, kept)
         if decision.granted:
-            return scene.grant(request, decision), scene.settle()
-        return scene.join_queue(request, channel), scene.settle()
+            scene.leave_queue(numbers)
+            return scene.grant(request, decision, waited=kept is not None), scene.settle()
+        scene.leave_queue([number for number in numbers if number != kept])
+        return kept or scene.join_queue(request, channel), scene.settle()
 
     def _take_up_hand_over(self, ticket: Ticket) -> Grant | None:
         """The grant, if whoever released the resource handed it over."""
@@ -183,7 +188,7 @@ class Queueing:
         decision = scene.decide(request, ticket.number)
         if decision.granted:
             scene.leave_queue([ticket.number])
-            return scene.grant(request, decision), scene.settle()
+            return scene.grant(request, decision, waited=True), scene.settle()
         if not scene.stands_in_queue(request, ticket.number):
             scene.leave_queue([ticket.number])
             scene.rejoin_queue(request, ticket.number, channel)
@@ -197,7 +202,7 @@ class Queueing:
             return repeated, scene.settle()
         decision = scene.decide(request, ticket.number)
         if decision.granted:
-            return scene.grant(request, decision), scene.settle()
+            return scene.grant(request, decision, waited=True), scene.settle()
         scene.refuse(request, decision.blockers)
         cycle = _cycle(tx, request.client, decision.blockers)
         return LockRefused(request, decision.blockers, cycle), scene.settle()

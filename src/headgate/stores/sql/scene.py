@@ -151,12 +151,12 @@ class Scene:
             self._tx.run(sql.CONFIRM_LOCK, id=lock.id, token=lock.token)
         return replace(lock, expires_in=lock.lease)
 
-    def grant(self, request: Request, decision: Decision) -> tuple[Lock, ...]:
+    def grant(self, request: Request, decision: Decision, *, waited: bool = False) -> tuple[Lock, ...]:
         """Nothing is in the way: hold all of it."""
         return tuple(
             self._enter(request, decision.entered[want.resource], want.mode)
             if want.resource in decision.entered
-            else self._grant_one(request, want.resource, want.mode)
+            else self._grant_one(request, want.resource, want.mode, "waiting" if waited else "new")
             for want in request.wants
         )
 
@@ -321,7 +321,7 @@ class Scene:
             self.places.append(Place(waiter, channel, alive=True, lock_id="", lease=None))
         self.places.sort(key=lambda place: place.waiter.ticket)
 
-    def _grant_one(self, request: Request, resource: str, mode: Mode) -> Lock:
+    def _grant_one(self, request: Request, resource: str, mode: Mode, before: str) -> Lock:
         lock = Lock(
             id=request.lock_id(self._tag, resource),
             resource=resource,
@@ -343,7 +343,7 @@ class Scene:
             lock_delay=to_micro(request.delay_of(mode)), request_id=request.id, owner=request.owner, note=request.note,
         )  # fmt: skip
         self.locks.append(lock)
-        self._tell("grant", resource, lock.client, lock.id, lock.token, "new", mode, "")
+        self._tell("grant", resource, lock.client, lock.id, lock.token, before, mode, "")
         return lock
 
     def _enter(self, request: Request, own: Lock, wanted: Mode) -> Lock:
@@ -351,9 +351,10 @@ class Scene:
             return own
         if own.mode is Mode.SHARED and wanted is Mode.EXCLUSIVE:
             own = self.change(own, "upgrade")
-        if own.lease is not None and (request.lease is None or request.lease > own.lease):
-            self._tx.run(sql.LENGTHEN_LOCK, id=own.id, lease=to_micro(request.lease))
-            own = replace(own, lease=request.lease, expires_in=request.lease)
+        if own.lease is not None:
+            lease = None if request.lease is None else max(own.lease, request.lease)
+            self._tx.run(sql.LENGTHEN_LOCK, id=own.id, lease=to_micro(lease))
+            own = replace(own, lease=lease, expires_in=lease)
         return self.change(own, "enter", count=1, request_id=request.id)
 
     def _next_token(self, resource: str) -> int:

@@ -1,0 +1,127 @@
+"""Acts that are cut off at every step, and how to tell whether one has happened: all of it or none of it.
+
+What a whole act leads to is not written down but seen: it is done once on a resource of its own without a cut.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate import Gate, Lock
+from tests.contract.steps import queue_behind, wait_until
+from tests.faults.processes import Message
+from tests.faults.soundness import ALL
+
+State = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class Ready:
+    """Everything is prepared: this is to be asked."""
+
+    order: Message
+    #: Somebody else who waits meanwhile, and is to be served by the act.
+    waiting: list["Future[Lock]"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    prepare: Callable[[Gate, str], Ready]
+    #: The errors by which a repeat says that it has been done already.
+    done_already: tuple[str, ...] = ()
+
+
+def _acquire(mode: str, **more: Any) -> Callable[[Gate, str], Ready]:
+    def prepare(_gate: Gate, resource: str) -> Ready:
+        order = {"kind": "acquire", "client": "actor", "resource": resource, "mode": mode, "request_id": resource}
+        return Ready(order | more)
+
+    return prepare
+
+
+def _acquire_beside_a_reader(gate: Gate, resource: str) -> Ready:
+    gate.locks.acquire("reader", resource, "shared")
+    return _acquire("shared")(gate, resource)
+
+
+def _acquire_all(_gate: Gate, resource: str) -> Ready:
+    wants = {resource: "exclusive", resource + "/2": "shared", resource + "/3": "exclusive"}
+    return Ready({"kind": "acquire all", "client": "actor", "wants": wants, "request_id": resource})
+
+
+def _give_up_waiting(gate: Gate, resource: str) -> Ready:
+    gate.locks.acquire("holder", resource, "exclusive")
+    return _acquire("exclusive", wait=0.1)(gate, resource)
+
+
+def _with_lock(kind: str, mode: str) -> Callable[[Gate, str], Ready]:
+    def prepare(gate: Gate, resource: str) -> Ready:
+        lock = gate.locks.acquire("actor", resource, mode)
+        return Ready({"kind": kind, "id": lock.id, "token": lock.token})
+
+    return prepare
+
+
+def _release_beside_a_reader(gate: Gate, resource: str) -> Ready:
+    gate.locks.acquire("reader", resource, "shared")
+    return _with_lock("release", "shared")(gate, resource)
+
+
+def _release_to_waiters(gate: Gate, resource: str) -> Ready:
+    ready = _with_lock("release", "exclusive")(gate, resource)
+    ready.waiting = [queue_behind(gate, f"heir{number}", resource, "shared") for number in range(2)]
+    return ready
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("acquire", _acquire("exclusive")),
+        Case("acquire beside a reader", _acquire_beside_a_reader),
+        Case("acquire all", _acquire_all),
+        Case("release", _with_lock("release", "exclusive"), ("LockLost",)),
+        Case("release beside a reader", _release_beside_a_reader, ("LockLost",)),
+        Case("release to waiters", _release_to_waiters, ("LockLost",)),
+        Case("upgrade", _with_lock("upgrade", "shared"), ("LockLost", "TransitionRefused")),
+        Case("downgrade", _with_lock("downgrade", "exclusive"), ("TransitionRefused",)),
+        Case("give up waiting", _give_up_waiting, ("LockRefused",)),
+    )
+}
+
+
+def state_of(gate: Gate, resource: str) -> State:
+    """What is true of a case's resources, without names: who holds and waits, with which token, and what was told."""
+    holders = [
+        (lock.resource.removeprefix(resource), lock.client, lock.mode.value, lock.token)
+        for lock in gate.locks.list()
+        if is_of(lock.resource, resource)
+    ]
+    waiters = [(each.client, each.mode.value) for each in gate.locks.waiters() if is_of(each.resource, resource)]
+    told = [
+        (each.resource.removeprefix(resource), each.event, each.client, each.token)
+        for each in gate.history(limit=ALL)
+        if is_of(each.resource, resource) and each.event != "refuse"
+    ]
+    return tuple(sorted(holders)), tuple(sorted(waiters)), tuple(sorted(told))
+
+
+def is_of(resource: str, case: str) -> bool:
+    return resource == case or resource.startswith(case + "/")
+
+
+def await_waiters(ready: Ready) -> None:
+    """Whoever waited has been served."""
+    for each in ready.waiting:
+        wait_until(each.done, "a waiter to be served")
+        each.result()
+
+
+def whole(case: Case, gate: Gate, perform: Callable[[Message], object]) -> State:
+    """Do it without a cut, on a resource of its own: what it leads to."""
+    resource = f"whole:{case.name}"
+    ready = case.prepare(gate, resource)
+    perform(ready.order)
+    await_waiters(ready)
+    return state_of(gate, resource)

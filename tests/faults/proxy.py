@@ -1,0 +1,115 @@
+"""A TCP proxy before a server that cuts connections at a chosen message, before it arrives or after it had its effect."""
+
+import re
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from tests.private_server import free_port
+
+TO_SERVER, TO_CLIENT = "to server", "to client"
+
+
+@dataclass(slots=True)
+class Cut:
+    """Which message is not passed on. What follows it is cut too."""
+
+    #: To the server: the request never arrives. To the client: it was carried out, and the answer is lost.
+    direction: str
+    #: The first message from now on is 1.
+    number: int
+    #: True: all connections end, and new ones are refused, until `open` is called.
+    stays_away: bool = False
+
+
+class Proxy:
+    """Passes everything on, until told to cut."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self._target = (parts.hostname, parts.port)
+        self._port = free_port()
+        self.url = re.sub(rf":{parts.port}\b", f":{self._port}", url)
+        self._guard = threading.Lock()
+        self._cut: Cut | None = None
+        self._seen = 0
+        self._refusing = False
+        self._open: list[socket.socket] = []
+        #: Set when the cut has been made.
+        self.fired = threading.Event()
+        self._desk = socket.create_server(("127.0.0.1", self._port))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def arm(self, cut: Cut) -> None:
+        """Cut there, once."""
+        with self._guard:
+            self._cut, self._seen = cut, 0
+            self.fired.clear()
+
+    def disarm(self) -> None:
+        with self._guard:
+            self._cut = None
+
+    def open(self) -> None:
+        """Let connections in again."""
+        self._refusing = False
+
+    def close(self) -> None:
+        self._desk.close()
+        self._end(self._open)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._desk.accept()
+            except OSError:
+                return
+            if self._refusing:
+                client.close()
+                continue
+            self._connect(client)
+
+    def _connect(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self._target)
+        except OSError:
+            client.close()
+            return
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._open += [client, server]
+        for source, target, direction in ((client, server, TO_SERVER), (server, client, TO_CLIENT)):
+            threading.Thread(target=self._pump, args=(source, target, direction), daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket, direction: str) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 20):
+                if self._is_cut(direction):
+                    break
+                target.sendall(data)
+        self._end([source, target])
+
+    def _is_cut(self, direction: str) -> bool:
+        with self._guard:
+            cut = self._cut
+            if cut is None or cut.direction != direction:
+                return False
+            self._seen += 1
+            if self._seen < cut.number:
+                return False
+            self._cut = None
+            if cut.stays_away:
+                self._refusing = True
+                self._end(self._open)
+            self.fired.set()
+            return True
+
+    def _end(self, sockets: list[socket.socket]) -> None:
+        for each in list(sockets):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
