@@ -259,7 +259,7 @@ def test_ctrl_z_stops_the_command_and_fg_lets_it_go_on(headgate: Headgate) -> No
 
 
 def test_a_lock_is_renewed_for_as_long_as_the_command_runs(headgate: Headgate) -> None:
-    script = f"sleep 1.6; {PROGRAM} lock check $HEADGATE_LOCK_ID --token $HEADGATE_TOKEN"
-    done = headgate("lock", "run", "--lease", "0.5", DB, "--", "sh", "-c", script)
+    script = f"sleep 3; {PROGRAM} lock check $HEADGATE_LOCK_ID --token $HEADGATE_TOKEN"
+    done = headgate("lock", "run", "--lease", "2", DB, "--", "sh", "-c", script)
     assert done.code == 0, done.err
     assert done.out.startswith("held")

@@ -45,9 +45,9 @@ class Stubborn:
         until(lambda: all(self.last_alive()), "both to be alive")
 
     def last_alive(self) -> list[float]:
-        """The last sign of life of child and grandchild."""
-        found = [(self.folder / f"{name}.alive").read_text() for name in ("child", "grandchild")]
-        return [float(text or 0) for text in found]
+        """The last sign of life of child and grandchild; 0 before the first one."""
+        paths = [self.folder / f"{name}.alive" for name in ("child", "grandchild")]
+        return [float(path.read_text() or 0) if path.exists() else 0.0 for path in paths]
 
     def ended(self) -> bool:
         return all(gone(pid) for pid in self.pids)
@@ -163,13 +163,14 @@ def test_a_server_that_goes_away_ends_the_command_before_the_lease(
 ) -> None:
     server = shared_server(kind, module_private_server)
     headgate = Headgate(server.fresh(), tmp_path)
-    command = Stubborn(headgate)
-    getattr(server, fault)()
-    away = time.monotonic()
     try:
+        command = Stubborn(headgate)
+        getattr(server, fault)()
+        away = time.monotonic()
         code, err = command.finish()
     finally:
-        server.resume() if fault == "pause" else server.start()
+        headgate.end_all()
+        server.resume() if server.running else server.start()
     assert code == 76, err
     assert "the command was ended" in err
     assert max(command.last_alive()) < away + LEASE

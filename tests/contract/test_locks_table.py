@@ -168,7 +168,7 @@ def take_row(case: Case, state: str, event: str) -> None:
     assert state_of(case) == row.target
     check_token_and_count(row, old, case, before)
     check_history(row, case, before, after)
-    check_queue(row, before, after)
+    check_queue(row, case, before, after)
     if Also.FREE_RESOURCE in row.also:
         case.store.acquire(request_for("the next", (case.resource, EXCLUSIVE)))
 
@@ -210,9 +210,10 @@ def check_history(row: Transition, case: Case, before: Everything, after: Everyt
         assert "operator" in entry.reason
 
 
-def check_queue(row: Transition, before: Everything, after: Everything) -> None:
+def check_queue(row: Transition, case: Case, before: Everything, after: Everything) -> None:
     change = (Also.JOIN_QUEUE in row.also) - (Also.LEAVE_QUEUE in row.also)
-    assert len(after[WAITERS]) - len(before[WAITERS]) == change
+    queues = [[waiter for waiter in dump[WAITERS] if waiter.resource == case.resource] for dump in (before, after)]
+    assert len(queues[1]) - len(queues[0]) == change
 
 
 # ------------------------------------------------------------------ the wrong caller

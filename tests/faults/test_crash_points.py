@@ -29,7 +29,7 @@ SYSTEM_CALLS = ("openat", "pwrite64", "fdatasync", "ftruncate", "fcntl")
 #: Of the writes, every so manyth is enough for the short form; all other calls are cut each.
 STRIDE = {"pwrite64": 1 if FULL else 5}
 ON_FILES = [name for name in CASES if name != "give up waiting"]
-SHORT_ON_FILES = ["acquire", "acquire all", "release", "release to waiters"]
+SHORT_ON_FILES = ["acquire", "acquire all", "release", "release to a waiter"]
 #: No act takes more messages than this.
 MOST = 60
 

@@ -15,11 +15,12 @@ import select
 import signal
 import struct
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, Self
+
+from headgate.service.clock import steady
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 #: Of Linux's prctl.
@@ -70,7 +71,7 @@ class Processes:
             os.killpg(self.group, number)
 
     def kill_at(self, moment: float) -> None:
-        """The guardian is to kill the group at this moment of time.monotonic(), unless it hears a later one."""
+        """The guardian is to kill the group at this moment of steady(), unless it hears a later one."""
         with suppress(BrokenPipeError):
             os.write(self._moments, MOMENT.pack(moment))
 
@@ -170,8 +171,8 @@ def _guard(moments: int, group: int) -> NoReturn:
 
 def _sleep_until_needed(moments: int) -> None:
     moment: float | None = None
-    while moment is None or moment > time.monotonic():
-        left = None if moment is None else moment - time.monotonic()
+    while moment is None or moment > steady():
+        left = None if moment is None else moment - steady()
         if select.select([moments], [], [], left if left is None else max(left, 0))[0]:
             heard = os.read(moments, 512 * MOMENT.size)
             if not heard:

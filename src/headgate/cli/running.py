@@ -6,7 +6,6 @@ import math
 import os
 import select
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 from headgate.cli.processes import Processes
 from headgate.core.errors import BadValue, LockLost
+from headgate.service.clock import steady
 from headgate.service.renewal import Hold
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -76,11 +76,11 @@ class Following:
             self._processes.start(environment)
             while not self._over():
                 self._look_at_locks(holds)
-                if time.monotonic() >= self._kill_at:
+                if steady() >= self._kill_at:
                     self._processes.send(signal.SIGKILL)
                 self._sleep(_deadline(holds))
         code = os.waitstatus_to_exitcode(self._status or 0)
-        if code == -signal.SIGKILL and time.monotonic() >= self._guardian_kills_at and self.lost is None:
+        if code == -signal.SIGKILL and steady() >= self._guardian_kills_at and self.lost is None:
             self.lost = LockLost(holds[0].id, holds[0].token, "it could not be renewed in time")
         return code if code >= 0 else 128 - code
 
@@ -94,15 +94,15 @@ class Following:
             return True
         if self._kill_at == math.inf:
             self.left_something = True
-            self._end_by(time.monotonic() + self._limits.grace)
-        return time.monotonic() > self._kill_at + KILL_SECONDS
+            self._end_by(steady() + self._limits.grace)
+        return steady() > self._kill_at + KILL_SECONDS
 
     def _look_at_locks(self, holds: Sequence[Hold]) -> None:
         last_moment = _deadline(holds) - self._limits.reserve
         if self.lost is None:
             self.lost = self._loss(holds)
             if self.lost is not None:
-                self._end_by(min(time.monotonic() + self._limits.grace, last_moment))
+                self._end_by(min(steady() + self._limits.grace, last_moment))
         # Half of the reserve is the guardian's: it acts only when we did not.
         self._guardian_kills_at = min(last_moment, self._kill_at) + self._limits.reserve / 2
         self._processes.kill_at(self._guardian_kills_at)
@@ -113,7 +113,7 @@ class Following:
         for hold in holds:
             if hold.lost:
                 return hold.lost
-            if hold.deadline is not None and time.monotonic() >= hold.deadline - margin:
+            if hold.deadline is not None and steady() >= hold.deadline - margin:
                 return LockLost(hold.id, hold.token, "it could not be renewed in time")
         return None
 
@@ -126,7 +126,7 @@ class Following:
     def _sleep(self, deadline: float) -> None:
         pause = ENDING_SECONDS
         if self._kill_at == math.inf:
-            to_ask = deadline - self._limits.grace - self._limits.reserve - time.monotonic()
+            to_ask = deadline - self._limits.grace - self._limits.reserve - steady()
             pause = max(min(LOOK_SECONDS, self._limits.lease / 8, to_ask), 0)
         if select.select([self._alarm], [], [], pause)[0]:
             with suppress(BlockingIOError):

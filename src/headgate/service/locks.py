@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from typing import Any
 from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, parse_lock_id, parse_mode
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
+from headgate.service.clock import steady
 from headgate.service.guards import GuardBusy, GuardKeeper
 from headgate.service.identity import new_request_id, owner
 from headgate.service.obtaining import Obtained, Obtaining
@@ -266,7 +266,7 @@ class Locks:
             note=check_note("note", note),
             fresh=request_id is None,
         )
-        return self._obtaining.obtain(request, time.monotonic() + check_seconds("wait", wait))
+        return self._obtaining.obtain(request, steady() + check_seconds("wait", wait))
 
     def _end(self, holds: Sequence[Hold]) -> HeadgateError | None:
         """Stop renewing, then give back what is still ours. Gives the first error."""

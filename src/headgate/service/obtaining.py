@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from headgate.core.errors import LockRefused, StoreUnavailable
 from headgate.core.locks import Blocker, Lock, Request
+from headgate.service.clock import steady
 from headgate.service.guards import GuardBusy, GuardKeeper
 from headgate.stores.base import Grant, LockStore, Ticket
 from headgate.telemetry import event
@@ -42,12 +43,12 @@ class Obtaining:
                 _tell(obtained.grant)
                 return obtained
             self._give_back(obtained.grant)
-            if time.monotonic() + PAUSE_SECONDS > deadline:
+            if steady() + PAUSE_SECONDS > deadline:
                 raise LockRefused(request, busy)
             time.sleep(PAUSE_SECONDS)
 
     def _obtain_in_store(self, request: Request, deadline: float) -> Obtained:
-        sent = time.monotonic()
+        sent = steady()
         if deadline <= sent:
             return Obtained(self._store.acquire(request), sent)
         result = self._store.queue_up(request)
@@ -56,11 +57,11 @@ class Obtaining:
     def _wait_in_queue(self, ticket: Ticket, deadline: float) -> Obtained:
         event("lock.waiting", client=ticket.request.client, ticket=ticket.number)
         try:
-            while (left := deadline - time.monotonic()) > 0:
+            while (left := deadline - steady()) > 0:
                 obtained = self._wait_a_while(ticket, min(left, SIGN_OF_LIFE_SECONDS))
                 if obtained:
                     return obtained
-            sent = time.monotonic()
+            sent = steady()
             return Obtained(self._store.give_up(ticket), sent)
         except LockRefused:
             raise
@@ -72,7 +73,7 @@ class Obtaining:
     def _wait_a_while(self, ticket: Ticket, seconds: float) -> Obtained | None:
         try:
             self._store.await_turn(ticket, seconds)
-            sent = time.monotonic()
+            sent = steady()
             grant = self._store.take_turn(ticket)
         except StoreUnavailable as error:  # It may be back before the time to wait is over.
             event("lock.wait_interrupted", client=ticket.request.client, why=str(error))

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
 from headgate.core.errors import HeadgateError, LockLost, Lost, Unavailable
 from headgate.core.locks import Lock, Mode
+from headgate.service.clock import steady
 from headgate.telemetry import event
 
-#: Renew this often within one lease.
+#: Renew this often within one lease, and at least so often that a broken lock is noticed soon.
 RENEWALS = 4
+LONGEST_PAUSE_SECONDS = 5.0
 #: Pause after a renewal that did not reach the store.
 RETRY_SECONDS = 0.25
 
@@ -85,7 +86,7 @@ class Hold:
 
     @property
     def deadline(self) -> float | None:
-        """On time.monotonic(): when the lock may be gone if nothing is heard of the store; None: persistent."""
+        """On steady(): when the lock may be gone if nothing is heard of the store; None: persistent."""
         return self._until
 
     @property
@@ -116,13 +117,13 @@ class Hold:
         self._unwatch()
 
     def _renew_on(self, lease: float) -> None:
-        pause = lease / RENEWALS
+        pause = _pause(lease)
         while not self._done.wait(pause):
             pause = self._renew_once(lease)
 
     def _renew_once(self, lease: float) -> float:
         """Renew. Gives the pause until the next try."""
-        sent = time.monotonic()
+        sent = steady()
         try:
             renewed = self._service.renew(self.lock)
         except Lost as error:
@@ -136,13 +137,13 @@ class Hold:
         else:
             with self._changed:
                 self._until = _deadline(sent, renewed)
-        return lease / RENEWALS
+        return _pause(lease)
 
     def _watch_deadline(self) -> None:
         """Say that the lock is lost `margin` seconds before it can be, so that there is time to stop."""
         with self._changed:
             while not self._done.is_set() and self._lost is None:
-                left = (self.deadline or math.inf) - self._margin - time.monotonic()
+                left = (self.deadline or math.inf) - self._margin - steady()
                 if left <= 0:
                     break
                 self._changed.wait(min(left, threading.TIMEOUT_MAX))
@@ -150,7 +151,7 @@ class Hold:
             self._declare_lost("it could not be renewed in time")
 
     def _look_at_clock(self) -> None:
-        if self._lost is None and self.deadline is not None and time.monotonic() >= self.deadline:
+        if self._lost is None and self.deadline is not None and steady() >= self.deadline:
             self._declare_lost("it could not be renewed in time")
 
     def _declare_lost(self, why: str) -> None:
@@ -162,6 +163,10 @@ class Hold:
         event("lock.lost", lock=self.lock.id, resource=self.lock.resource, client=self.lock.client, why=why)
         if self._on_lost:
             self._on_lost(self._lost)
+
+
+def _pause(lease: float) -> float:
+    return min(lease / RENEWALS, LONGEST_PAUSE_SECONDS)
 
 
 def _deadline(sent: float, lock: Lock) -> float | None:

@@ -175,9 +175,7 @@ class SqlLocks:
 
     def _forget(self, resource: str) -> bool:
         key = resource_digest(resource)
-        return bool(
-            self._database.write(lambda tx: tx.count(sql.FORGET_RESOURCE, rkey=key, known=True, unknown=False))
-        )
+        return bool(self._database.write(lambda tx: tx.count(sql.FORGET_RESOURCE, rkey=key, known=True, unknown=False)))
 
     def _release_carefully(self, lock_id: str, token: int, *, cut_off: bool) -> None:
         wakes = list(self._database.write(lambda tx: holding.release(tx, self.tag, lock_id, token), again=cut_off))

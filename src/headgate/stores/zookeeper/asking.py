@@ -30,6 +30,11 @@ def make(path: str, data: bytes = b"") -> Question:
     return lambda client: client.create_async(path, data)
 
 
+def keep(path: str) -> Question:
+    """A node that lives by the session."""
+    return lambda client: client.create_async(path, ephemeral=True)
+
+
 def join(path: str) -> Question:
     """A numbered node that lives by the session; gives its path and its times."""
     return lambda client: client.create_async(path, ephemeral=True, sequence=True, include_data=True)

@@ -78,9 +78,17 @@ class ZookeeperLocks:
         if ticket := self._queue.place_of(request):
             return ticket
         if not self._seems_busy(request):
-            done = self._ask_for(request, lambda _scene, _request: ())
-            if grant := self._outcome(done):
+            adopted: Ticket | None = None
+
+            def or_adopt(scene: Scene, request: Request) -> Outcome:
+                nonlocal adopted
+                adopted = self._queue.adopt(request, scene)
+                return ()
+
+            if grant := self._outcome(self._ask_for(request, or_adopt)):
                 return grant
+            if adopted:
+                return adopted
         ticket, blocked = self._queue.join(request)
         return ticket if blocked else self.take_turn(ticket) or ticket
 

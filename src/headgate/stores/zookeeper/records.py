@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote
@@ -138,18 +138,37 @@ class Place:
     """A place in the queue of one resource: all of it is in the node's name, so that one listing tells the queue."""
 
     name: str
-    #: Tells two places of one request apart, and finds ours when an answer was lost.
-    mark: str
-    mode: Mode
-    #: The session that the node is of.
-    session: int
-    #: The lease of a grant that may be handed over; None: the waiter takes its turn by itself.
-    lease: float | None
-    delay: float
-    client: str
-    owner: str
-    request_id: str
-    note: str
+    _parts: Sequence[str] = field(repr=False, compare=False)
+
+    @property
+    def mark(self) -> str:
+        """Tells two places of one request apart, and finds ours when an answer was lost."""
+        return self._parts[1]
+
+    @property
+    def mode(self) -> Mode:
+        """How the resource is wanted."""
+        return Mode(self._parts[2])
+
+    @property
+    def session(self) -> int:
+        """The session that the node is of."""
+        return int(self._parts[3])
+
+    @property
+    def lease(self) -> float | None:
+        """The lease of a grant that may be handed over; None: the waiter takes its turn by itself."""
+        return float(self._parts[4]) if self._parts[4] else None
+
+    @property
+    def client(self) -> str:
+        """Who waits."""
+        return unquote(self._parts[6])
+
+    @property
+    def request_id(self) -> str:
+        """The request that waits."""
+        return unquote(self._parts[8])
 
     def is_of(self, request: Request) -> bool:
         """Whether it is a place of that very request."""
@@ -157,13 +176,13 @@ class Place:
 
     def waiter(self, resource: str, ticket: int = 0, since: datetime = NEVER) -> Waiter:
         """As the rest of the world sees it."""
-        return Waiter(ticket, resource, self.client, self.mode, since, self.owner)
+        return Waiter(ticket, resource, self.client, self.mode, since, unquote(self._parts[7]))
 
     def request(self, resource: str) -> Request:
         """What is waited for."""
         return Request(
-            self.request_id, self.client, (Want(resource, self.mode),), self.lease, self.delay,
-            owner=self.owner, note=self.note,
+            self.request_id, self.client, (Want(resource, self.mode),), self.lease, float(self._parts[5]),
+            owner=unquote(self._parts[7]), note=unquote(self._parts[9]),
         )  # fmt: skip
 
 
@@ -189,22 +208,7 @@ def read_place(name: str) -> Place | None:
     if not name.startswith(WAIT):
         return None
     parts = name.split(":")
-    if len(parts) != 11:
-        return None
-    mark, mode, session, lease, delay, *texts = parts[1:10]
-    client, owner, request_id, note = (unquote(text) for text in texts)
-    return Place(
-        name,
-        mark,
-        Mode(mode),
-        int(session),
-        float(lease) if lease else None,
-        float(delay),
-        client,
-        owner,
-        request_id,
-        note,
-    )
+    return Place(name, parts) if len(parts) == 11 else None
 
 
 def read_queue(children: Iterable[str], holders: Sequence[Holder]) -> list[Place]:
@@ -227,15 +231,27 @@ def lock_node(lock_id: str, token: int) -> str:
     return f"{LOCK}{token}-{letters_of_lock(lock_id)}"
 
 
-def handed_data(version: int, state: bytes, queue: Sequence[Place]) -> bytes:
-    """What the node of a waiter holds once its turn has come: the resource as it is then, and who is next."""
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a waiter is told when its turn has come: the resource as it is then, and who is next."""
+
+    #: Of the place that it is for.
+    mark: str
+    version: int
+    state: State
+    #: Nodes of those who wait after it.
+    names: tuple[str, ...]
+
+
+def write_message(mark: str, version: int, state: bytes, queue: Sequence[Place]) -> bytes:
+    """As the node holds it."""
     names = "".join(f"\n{place.name}" for place in queue[:MOST_PASSED_ON])
-    return b"%d\n%s%s" % (version, state, names.encode())
+    return b"%s\n%d\n%s%s" % (mark.encode(), version, state, names.encode())
 
 
-def read_handed(data: bytes, path: str) -> tuple[int, State, list[str]] | None:
-    """The version, state and queue that a turn was handed over with; None: it has not come."""
+def read_message(data: bytes, path: str) -> Message | None:
+    """What a node holds; None: nothing."""
     if not data:
         return None
-    version, state, *names = data.split(b"\n")
-    return int(version), decode_state(state, path), [name.decode() for name in names]
+    mark, version, state, *names = data.split(b"\n")
+    return Message(mark.decode(), int(version), decode_state(state, path), tuple(name.decode() for name in names))

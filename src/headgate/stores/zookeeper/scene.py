@@ -16,10 +16,10 @@ from headgate.stores.zookeeper.records import (
     Holder,
     Place,
     State,
-    handed_data,
     lock_node,
     moment,
     read_queue,
+    write_message,
 )
 
 RUN_OUT = "its lease has run out"
@@ -83,9 +83,9 @@ class Resource:
     children: set[str]
     known: bool
     freed: bool = False
-    #: Nodes of waiters that were granted it, and of those who are told that they may take it.
-    handed: list[str] = field(default_factory=list)
-    poked: list[str] = field(default_factory=list)
+    #: Waiters that were granted it and keep their node, and those who are told of their turn.
+    served: list[Place] = field(default_factory=list)
+    called: list[Place] = field(default_factory=list)
     flagged: bool = False
     settled: State | None = None
 
@@ -97,7 +97,7 @@ class Resource:
     def state(self) -> State:
         """What the node will hold. Waiters that may come while one is handed its grant need not flag it again."""
         if self.settled is None:
-            waiting = bool(self.places) or self.flagged or (self.view.state.waiting and bool(self.handed))
+            waiting = bool(self.places) or self.flagged or (self.view.state.waiting and bool(self.served))
             self.settled = State(self.uri, self.token, tuple(self.holders), waiting, self.known)
         return self.settled
 
@@ -114,8 +114,9 @@ class Held:
 class Scene:
     """What is true of some resources, and what becomes of it. Make it, act, then `settle`."""
 
-    def __init__(self, views: Sequence[View], tag: str, mark: str, *, cached: bool = False) -> None:
+    def __init__(self, views: Sequence[View], tag: str, mark: str, mail: str = "", *, cached: bool = False) -> None:
         self.tag = tag
+        self._mail = mail
         self.mark = mark
         #: True when it comes from memory: it may grant and free, but never refuse.
         self.cached = cached
@@ -164,6 +165,11 @@ class Scene:
     def own_places(self, request: Request) -> dict[str, Place]:
         """The places of this request, by resource."""
         return {each.uri: place for each in self.resources.values() for place in each.places if place.is_of(request)}
+
+    def number(self, places: Mapping[str, Place]) -> int:
+        """The ticket of these places, which were all taken at once."""
+        uri, place = next(iter(places.items()))
+        return _time(self.resources[uri], place.name)[0]
 
     # ------------------------------------------------------------------ acting
 
@@ -279,13 +285,17 @@ class Scene:
 
     def _state_ops(self, each: Resource) -> list[Op]:
         state = each.state()
-        if state == each.view.state and not each.poked:
+        if state == each.view.state and not each.called:
             return []
         data = state.encode()
-        nodes = [*each.handed, *each.poked]
-        handed = handed_data(each.view.version + 1, data, each.places) if nodes else b""
-        sets = [Op("set", f"{each.view.path}/{node}", handed) for node in nodes]
-        return [Op("set", each.view.path, data, each.view.version), *sets]
+        version = each.view.version
+        # The grant's time is that of its node.
+        marks = [Op("set", f"{each.view.path}/{place.name}") for place in each.served]
+        mail = [
+            Op("set", f"{self._mail}/{place.session}", write_message(place.mark, version + 1, data, each.places))
+            for place in each.called
+        ]
+        return [Op("set", each.view.path, data, version), *marks, *mail]
 
     def _lock(self, each: Resource, holder: Holder, times: bool) -> Lock:
         return holder.lock(
@@ -337,8 +347,8 @@ class Scene:
             request.note, request.id, request.lock_delay,
         )  # fmt: skip
         each.holders.append(holder)
-        if kept:
-            each.handed.append(node)
+        if place and kept:
+            each.served.append(place)
         else:
             self.make(each, node, ephemeral=bool(seat.session))
         if place:
@@ -374,8 +384,8 @@ class Scene:
                 self._grant_one(request, each.uri, place.mode, Seat(place.session, place.lease), place, waited=True)
             else:
                 earlier.append(place.waiter(each.uri))
-                if decision.granted:
-                    each.poked.append(place.name)
+            if decision.granted:
+                each.called.append(place)
             if place.mode is Mode.EXCLUSIVE:
                 break
 

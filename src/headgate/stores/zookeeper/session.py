@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 import os
+import select as poll
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import AsyncResult, KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import CloseInstance, Connect
 from kazoo.protocol.states import KazooState, KeeperState
@@ -23,6 +24,7 @@ from kazoo.retry import KazooRetry, RetryFailedError
 from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import Question
+from headgate.telemetry import logger
 
 #: The longest silence, in milliseconds, after which a connection counts as dead, however long its session is.
 SILENCE = 10_000
@@ -71,11 +73,47 @@ def translate(error: Exception, store: str) -> HeadgateError:
     return StoreUnavailable(store, text)
 
 
+def void(*_: object) -> None:
+    """Let a value go."""
+
+
+class _Answer(AsyncResult):  # type: ignore[misc]
+    """An answer to come, which tells whoever asked to be told on the connection's own thread."""
+
+    def _do_callbacks(self) -> None:
+        for callback in self._callbacks:
+            _call(callback, self)
+
+
+def _call(work: Callable[..., object], *args: object) -> None:
+    try:
+        work(*args)
+    except Exception:
+        logger.exception("zookeeper.callback_failed")
+
+
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Kazoo's threads, with a limit on how long one server is tried."""
+    """Kazoo's threads, which try one server only for so long, and wait at less cost."""
 
     def create_connection(self, *args: Any, timeout: float, **more: Any) -> Any:
         return super().create_connection(*args, timeout=min(timeout, CONNECT_SECONDS), **more)
+
+    def dispatch_callback(self, callback: Any) -> None:
+        # None of ours keeps the thread, so that the connection's own can call it, and need not wake another.
+        _call(callback.func, *callback.args)
+
+    def async_result(self) -> Any:
+        return _Answer(self)
+
+    def select(self, readers: Any, writers: Any, _broken: Any, timeout: float | None = None) -> Any:
+        # Kazoo's own makes and closes an epoll each time, twenty times for one lock: half of all its work.
+        waiting, sockets = poll.poll(), {}
+        for event, some in ((poll.POLLIN, readers), (poll.POLLOUT, writers)):
+            for each in some:
+                waiting.register(each, event)
+                sockets[each.fileno()] = each
+        ready = [sockets[number] for number, _ in waiting.poll(None if timeout is None else timeout * 1000)]
+        return ([], ready, []) if writers else (ready, [], [])
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
@@ -156,10 +194,9 @@ class Session:
         except INTERRUPTIONS as error:
             raise Interrupted(str(error) or type(error).__name__) from error
 
-    def fire(self, question: Question) -> None:
-        """Send it, and do not wait for the answer."""
-        with suppress(*INTERRUPTIONS):
-            question(self._client)
+    def fire(self, question: Question, answered: Callable[[Any], None] = void) -> None:
+        """Send it, and do not wait for the answer: a thread of kazoo's calls with it."""
+        question(self._client).rawlink(answered)
 
     def on_loss(self, lost: Callable[[str], None]) -> Callable[[], None]:
         """Call it when the present session ends. Gives a function that forgets it."""
@@ -296,10 +333,6 @@ def rounded(lease: float) -> float:
     lease = max(lease, SHORTEST)
     step: float = 10.0 ** (math.floor(math.log10(lease)) - 1)
     return round(math.ceil(round(lease / step, 6)) * step, 6)
-
-
-def void(*_: object) -> None:
-    """Let a value go."""
 
 
 def _in_thread(work: Callable[[], object]) -> None:

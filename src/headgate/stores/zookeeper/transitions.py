@@ -103,7 +103,7 @@ class Transitions:
     def _try(self, act: _Act[T]) -> Done[T] | None:
         """One try; None: look again."""
         act.tries += 1
-        scene = Scene(self._views(act), self._tag, f"{act.mark}{act.tries:x}", cached=act.cached)
+        scene = Scene(self._views(act), self._tag, f"{act.mark}{act.tries:x}", self._tree.mail, cached=act.cached)
         try:
             result = act.work(scene)
         except Unclear:

@@ -8,6 +8,7 @@
         /wait:…:<sequence>                     a place in the queue: ephemeral; ticket = czxid
         /delay-<token>                         a dead writer's lock-delay runs since its ctime
     /history/<number>/<names>:<sequence>       what happened; id = czxid, at = ctime
+    /mail/<session>                            tells a waiter that its turn has come: ephemeral
     /refusals/<2 letters>/<key>-<client>       path of this minute's history node
 """
 
@@ -30,11 +31,12 @@ class Tree:
         self.locks = f"{self.root}/locks"
         self.history = f"{self.root}/history"
         self.refusals = f"{self.root}/refusals"
+        self.mail = f"{self.root}/mail"
 
     @property
     def folders(self) -> tuple[str, ...]:
         """The nodes that are made together with the root."""
-        return (self.clock, self.clients, self.locks, self.history, self.refusals, self.history_folder(0))
+        return (self.clock, self.clients, self.locks, self.history, self.refusals, self.mail, self.history_folder(0))
 
     def of_key(self, key: str) -> str:
         """A resource's node, by its key."""

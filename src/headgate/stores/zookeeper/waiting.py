@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -13,11 +12,12 @@ from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import COMPATIBLE, Request
 from headgate.stores.base import Grant, Ticket
 from headgate.stores.zookeeper.asking import catch_up, join, look, read
+from headgate.stores.zookeeper.mailbox import Mailbox
 from headgate.stores.zookeeper.multi import Op, first_error, multi
-from headgate.stores.zookeeper.records import State, decode_state, moment, place_name, read_handed, read_place
+from headgate.stores.zookeeper.records import Message, decode_state, moment, place_name
 from headgate.stores.zookeeper.scene import Resource, Scene, View, supposed_view
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
-from headgate.stores.zookeeper.transitions import Transitions
+from headgate.stores.zookeeper.transitions import Transitions, new_mark
 from headgate.stores.zookeeper.tree import Tree, name_of
 
 #: Seconds to wait for a grant to be handed over before it is looked what is in the way.
@@ -33,20 +33,12 @@ class Wait:
     request: Request
     session: Session
     mark: str
-    #: The paths of its nodes, by resource.
-    nodes: dict[str, str] = field(default_factory=dict)
     woken: threading.Event = field(default_factory=threading.Event)
-    #: Versions of the nodes that were dealt with.
-    seen: dict[str, int] = field(default_factory=dict)
-    armed: bool = False
+    #: What it was told last, and when, in the server's milliseconds.
+    message: tuple[Message, int] | None = None
 
     def wake(self, _event: object = None) -> None:
-        """Something in the way has changed. Called by kazoo's own thread, which must not be kept."""
-        self.woken.set()
-
-    def changed(self, _event: object = None) -> None:
-        """A node of ours has changed. Called likewise."""
-        self.armed = False
+        """Something has changed. Called by kazoo's own thread, which must not be kept."""
         self.woken.set()
 
 
@@ -59,6 +51,8 @@ class Queue:
         self._transitions = transitions
         self._tag = tag
         self._waits: dict[int, Wait] = {}
+        self._by_mark: dict[str, Wait] = {}
+        self._boxes: dict[Session, Mailbox] = {}
 
     # ------------------------------------------------------------------ joining
 
@@ -71,10 +65,13 @@ class Queue:
 
     def join(self, request: Request) -> tuple[Ticket, bool]:
         """Take the last place in each queue. True: somebody is in the way, who will hand over."""
-        wait = Wait(request, self._sessions.leasing(request.lease), secrets.token_hex(4))
+        wait = Wait(request, self._sessions.leasing(request.lease), new_mark())
+        self._by_mark[wait.mark] = wait
         try:
+            self._box(wait.session).open()
             number, views = self._take_places(wait)
-        except StoreUnavailable:
+        except BaseException:
+            self._by_mark.pop(wait.mark, None)
             wait.session.on_return(lambda: self._clean_up(wait))
             raise
         self._waits[number] = wait
@@ -82,18 +79,30 @@ class Queue:
         flagged = all(view.state.waiting for view in views)
         return Ticket(number, request), flagged and not scene.decide(request).granted
 
+    def adopt(self, request: Request, scene: Scene) -> Ticket | None:
+        """The place that this very request has taken before, from another process maybe."""
+        places = scene.own_places(request)
+        if len(places) < len(request.wants):
+            return None
+        number = scene.number(places)
+        mark = next(iter(places.values())).mark
+        wait = Wait(request, self._sessions.leasing(request.lease), mark)
+        self._by_mark[mark] = self._waits[number] = wait
+        return Ticket(number, request)
+
     def rejoin(self, ticket: Ticket) -> None:
         """Its place was lost with its session: take another, at the end."""
-        old = self._waits.pop(ticket.number, None)
+        self.forget(ticket)
         new, _ = self.join(ticket.request)
         self._waits[ticket.number] = self._waits.pop(new.number)
-        if old:
-            old.wake()
 
     def forget(self, ticket: Ticket) -> Session:
         """Nobody waits at it any more."""
         wait = self._waits.pop(ticket.number, None)
-        return wait.session if wait else self._sessions.base
+        if wait is None:
+            return self._sessions.base
+        self._by_mark.pop(wait.mark, None)
+        return wait.session
 
     def _take_places(self, wait: Wait) -> tuple[int, list[View]]:
         while True:
@@ -110,45 +119,53 @@ class Queue:
         path = self._tree.resource(want.resource)
         name = place_name(wait.request, want.mode, wait.mark, wait.session.id, _lease(wait))
         made, got = wait.session.change(join(f"{path}/{name}"), read(path))
-        if isinstance(made, Exception):
+        if isinstance(made, Exception) or isinstance(got, Exception):
             self._transitions.make_resources([want.resource])
             return None
         node, stat = made
-        wait.nodes = {want.resource: node}
-        return (int(stat.czxid), [supposed_view(path, decode_state(got[0], path), got[1].version, [name_of(node)])])
+        view = supposed_view(path, decode_state(got[0], path), got[1].version, [name_of(node)])
+        return int(stat.czxid), [view]
 
     def _join_all(self, wait: Wait) -> tuple[int, list[View]] | None:
         """All places at once, so that the order is the same in every queue."""
         wants = wait.request.wants
-        ops = [
-            Op("join", f"{self._tree.resource(want.resource)}/"
-               + place_name(wait.request, want.mode, wait.mark, wait.session.id, None))
-            for want in wants
-        ]  # fmt: skip
-        results = wait.session.change(multi(ops))[0]
+        names = [place_name(wait.request, want.mode, wait.mark, wait.session.id, None) for want in wants]
+        nodes = [f"{path}/{name}" for path, name in zip(self.paths(wait.request), names, strict=True)]
+        results = wait.session.change(multi([Op("join", node) for node in nodes]))[0]
         if isinstance(results, Exception) or first_error(results) is not None:
             self._transitions.make_resources([want.resource for want in wants])
             return None
-        wait.nodes = {want.resource: str(node) for want, node in zip(wants, results, strict=True)}
         return self._number_and_views(wait)
 
     def _find_places(self, wait: Wait) -> tuple[int, list[View]] | None:
         """The answer was lost: they are ours if they bear our mark."""
         wait.session.ask(catch_up(self._tree.root))
-        for want, view in zip(wait.request.wants, self._look(wait), strict=True):
-            names = [name for name in view.children if (place := read_place(name)) and place.mark == wait.mark]
-            if not names:
-                return None
-            wait.nodes[want.resource] = f"{view.path}/{names[0]}"
         return self._number_and_views(wait)
 
     def _number_and_views(self, wait: Wait) -> tuple[int, list[View]] | None:
-        node = next(iter(wait.nodes.values()))
-        stat = wait.session.ask(look(node))[0]
-        return None if stat is None else (int(stat.czxid), self._look(wait))
+        views = self._transitions.with_times(self._look(wait), wait.session)
+        scene = Scene(views, self._tag, wait.mark)
+        places = {uri: place for uri, place in scene.own_places(wait.request).items() if place.mark == wait.mark}
+        return (scene.number(places), views) if len(places) == len(wait.request.wants) else None
 
     def _look(self, wait: Wait) -> list[View]:
         return [view for view in self._transitions.look(self.paths(wait.request), wait.session) if view]
+
+    def _box(self, session: Session) -> Mailbox:
+        if session not in self._boxes:
+            self._boxes[session] = Mailbox(session, self._tree.mail, self._deliver, lambda: self._wake_all(session))
+        return self._boxes[session]
+
+    def _deliver(self, message: Message, at: int) -> None:
+        wait = self._by_mark.get(message.mark)
+        if wait:
+            wait.message = (message, at)
+            wait.wake()
+
+    def _wake_all(self, session: Session) -> None:
+        for wait in list(self._by_mark.values()):
+            if wait.session is session:
+                wait.wake()
 
     def paths(self, request: Request) -> list[str]:
         """The nodes of the resources that are wanted."""
@@ -187,15 +204,11 @@ class Queue:
             time.sleep(min(seconds, LOST_SECONDS))
             return
         until = time.monotonic() + seconds
-        if self._arm(wait) or wait.woken.wait(min(seconds, HAND_OVER_SECONDS)):
+        self._box(wait.session).open()
+        if wait.woken.wait(min(seconds, HAND_OVER_SECONDS)):
             return
         most = self._watch_obstacles(wait)
         wait.woken.wait(max(min(until - time.monotonic(), most), 0))
-
-    def wake_all(self) -> None:
-        """Whoever sleeps looks again."""
-        for wait in list(self._waits.values()):
-            wait.wake()
 
     def handed(self, ticket: Ticket) -> Grant:
         """The grant that was handed over, or nothing."""
@@ -203,38 +216,18 @@ class Queue:
         if wait is None:
             return ()
         wait.woken.clear()
-        if len(wait.nodes) != 1:
+        told, wait.message = wait.message, None
+        if told is None or len(ticket.request.wants) > 1:
             return ()
-        ((resource, node),) = wait.nodes.items()
-        wait.armed = True
-        got = wait.session.ask(read(node, wait.changed))[0]
-        if isinstance(got, Exception):
-            wait.armed = False
-            return ()
-        wait.seen[node] = got[1].version
-        handed = read_handed(got[0], node)
-        return self._granted(self._tree.resource(resource), name_of(node), handed, got[1].mtime) if handed else ()
-
-    def _granted(self, path: str, node: str, handed: tuple[int, State, list[str]], at: int) -> Grant:
-        version, state, names = handed
-        self._transitions.remember(supposed_view(path, state, version, names))
-        return tuple(holder.lock(state.uri, since=moment(at)) for holder in state.holders if holder.node == node)
-
-    def _arm(self, wait: Wait) -> bool:
-        """Watch our own nodes. True: something happened to one already."""
-        if wait.armed:
-            return False
-        wait.armed = True
-        nodes = list(wait.nodes.values())
-        watched = wait.session.ask(*(read(node, wait.changed) for node in nodes))
-        happened = False
-        for node, answer in zip(nodes, watched, strict=True):
-            if isinstance(answer, Exception):
-                wait.armed = False
-                return True
-            happened |= answer[1].version != wait.seen.get(node, 0)
-            wait.seen[node] = answer[1].version
-        return happened
+        message, at = told
+        path = self._tree.resource(message.state.uri)
+        self._transitions.remember(supposed_view(path, message.state, message.version, message.names))
+        request = ticket.request
+        return tuple(
+            holder.lock(message.state.uri, since=moment(at))
+            for holder in message.state.holders
+            if (holder.request_id, holder.client) == (request.id, request.client)
+        )
 
     def _watch_obstacles(self, wait: Wait) -> float:
         """Watch what is in the way. Gives the most seconds to sleep then; 0: nothing is in the way now."""

@@ -188,7 +188,7 @@ class Mysql(Dialect):
         return (pymysql.MySQLError,)
 
     def classify(self, error: BaseException) -> Trouble:
-        code = error.args[0] if error.args else 0
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
         if code in (DEADLOCK, RECORD_CHANGED):
             return Trouble.CONFLICT
         if code == LOCK_WAIT_TIMEOUT:

@@ -155,6 +155,9 @@ class Sqlite(Dialect):
         return _wall_microseconds() if self._clock_base is None else self._clock_base + _since_boot()
 
     def _choose_journal(self, connection: sqlite3.Connection) -> None:
+        tables = {row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")}
+        if tables and "hg_schema" not in tables:
+            return  # Not ours: nothing is written, and WAL would be.
         present = connection.execute("pragma journal_mode").fetchone()[0]
         if present != self.journal_mode:
             connection.execute(f"pragma journal_mode = {self.journal_mode}")

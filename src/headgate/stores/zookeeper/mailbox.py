@@ -1,0 +1,85 @@
+"""How a waiter is told that its turn has come: a node of its session, which only that session watches.
+
+Whoever hands over writes it in the very change that grants, so that one event and one read tell all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType
+
+from headgate.stores.zookeeper.asking import keep, read
+from headgate.stores.zookeeper.records import Message, read_message
+from headgate.stores.zookeeper.session import INTERRUPTIONS, Session
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Which session's box is watched, and what was read of it."""
+
+    session: int = 0
+    version: int = -1
+    watched: bool = False
+
+
+class Mailbox:
+    """The box of one session at a time."""
+
+    def __init__(
+        self, session: Session, folder: str, deliver: Callable[[Message, int], None], wake_all: Callable[[], None]
+    ) -> None:
+        self._session = session
+        self._folder = folder
+        self._deliver = deliver
+        self._wake_all = wake_all
+        self._seen = _Seen()
+
+    def open(self) -> None:
+        """Make it for the present session, and watch it, if that is not so already."""
+        while not self._seen.watched or self._seen.session != self._session.id:
+            seen = _Seen(self._session.id, self._seen.version if self._seen.session == self._session.id else 0)
+            path = self._path(seen.session)
+            self._session.ask(keep(path))
+            answer = self._session.ask(read(path, lambda event: self._changed(seen, event)))[0]
+            if isinstance(answer, NoNodeError):
+                continue  # The session has just ended.
+            seen.watched = True
+            missed, seen.version = answer[1].version != seen.version, answer[1].version
+            self._seen = seen
+            if missed:
+                self._wake_all()
+
+    def _path(self, session: int) -> str:
+        return f"{self._folder}/{session}"
+
+    def _changed(self, seen: _Seen, event: Any) -> None:
+        """Called by kazoo's own thread, which must not be kept: the answer to the question comes to `_read`."""
+        if seen is not self._seen:
+            return
+        if event.type != EventType.CHANGED:
+            self._lose(seen)
+            return
+        question = read(self._path(seen.session), lambda again: self._changed(seen, again))
+        self._session.fire(question, lambda answer: self._read(seen, answer))
+
+    def _read(self, seen: _Seen, answer: Any) -> None:
+        """Likewise."""
+        try:
+            data, stat = answer.get(block=False)
+        except (*INTERRUPTIONS, NoNodeError):
+            self._lose(seen)
+            return
+        missed, seen.version = stat.version != seen.version + 1, stat.version
+        message = read_message(data, self._path(seen.session))
+        if message:
+            self._deliver(message, stat.mtime)
+        if missed:  # Another message was written over: whoever it was for looks by itself.
+            self._wake_all()
+
+    def _lose(self, seen: _Seen) -> None:
+        seen.watched = False
+        self._wake_all()

@@ -1,0 +1,201 @@
+"""Storage guards under our locks: programs that do not ask us are kept out, and nothing is left behind."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headgate import Gate, LockRefused, Mode, StorageGuardFailed, TransitionRefused
+from headgate.service.guards import GuardBusy, GuardKeeper, Hold
+from headgate.service.locks import Locks
+from tests.contract.steps import LONG, Gates, holders, told
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "data"
+    path.write_text("content")
+    return path
+
+
+@pytest.fixture
+def guarded(gates: Gates) -> Gate:
+    return gates.open(guards="file")
+
+
+@contextmanager
+def stranger(path: Path, kind: int) -> Iterator[None]:
+    """A program that does not ask us: a file lock belongs to the open file, so this one is as good as another's."""
+    with path.open("r+") as file:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        yield
+
+
+def may(path: Path, kind: int) -> bool:
+    try:
+        with stranger(path, kind):
+            return True
+    except BlockingIOError:
+        return False
+
+
+def test_a_stranger_meets_our_lock(guarded: Gate, path: Path) -> None:
+    lock = guarded.locks.acquire("a", path.as_uri(), "write")
+    assert not may(path, fcntl.LOCK_SH)
+    reading = guarded.locks.downgrade(lock)
+    assert may(path, fcntl.LOCK_SH)
+    assert not may(path, fcntl.LOCK_EX)
+    writing = guarded.locks.upgrade(reading)
+    assert not may(path, fcntl.LOCK_SH)
+    guarded.locks.release(writing)
+    assert may(path, fcntl.LOCK_EX)
+
+
+def test_we_meet_a_strangers_lock_and_take_nothing(guarded: Gate, path: Path) -> None:
+    with stranger(path, fcntl.LOCK_EX), pytest.raises(LockRefused) as refusal:
+        guarded.locks.acquire("a", path.as_uri(), "read")
+    (blocker,) = refusal.value.blockers
+    assert (blocker.kind, blocker.resource) == ("guard", path.as_uri())
+    assert "outside Headgate" in str(refusal.value)
+    assert guarded.locks.list() == []
+    guarded.locks.acquire("a", path.as_uri(), "write")
+
+
+def test_waiting_goes_on_until_the_stranger_is_done(guarded: Gate, path: Path) -> None:
+    with stranger(path, fcntl.LOCK_EX), pytest.raises(LockRefused):
+        guarded.locks.acquire("a", path.as_uri(), "write", wait=0.5)
+    assert guarded.locks.list() == []
+    assert guarded.locks.acquire("a", path.as_uri(), "write", wait=5)
+
+
+def test_all_or_none_is_true_of_the_real_locks_too(guarded: Gate, path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("content")
+    wants = {path.as_uri(): "write", other.as_uri(): "write", "mysql://db1/core": "write"}
+    with stranger(other, fcntl.LOCK_SH), pytest.raises(LockRefused):
+        guarded.locks.acquire_all("a", wants)
+    assert guarded.locks.list() == []
+    assert may(path, fcntl.LOCK_EX)
+    guarded.locks.acquire_all("a", wants)
+
+
+def test_several_readers_of_one_process_stand_on_one_real_lock(guarded: Gate, path: Path) -> None:
+    locks = [guarded.locks.acquire(client, path.as_uri(), "read") for client in "abc"]
+    for lock in locks[:2]:
+        guarded.locks.release(lock)
+    assert not may(path, fcntl.LOCK_EX)
+    guarded.locks.release(locks[2])
+    assert may(path, fcntl.LOCK_EX)
+
+
+def test_a_counted_lock_keeps_its_real_lock_until_it_is_left_for_good(guarded: Gate, path: Path) -> None:
+    for _ in range(3):
+        lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True)
+    for _ in range(2):
+        guarded.locks.release(lock)
+        assert not may(path, fcntl.LOCK_SH)
+    guarded.locks.release(lock)
+    assert may(path, fcntl.LOCK_EX)
+
+
+def test_a_repeated_request_has_one_real_lock(guarded: Gate, path: Path) -> None:
+    for _ in range(2):
+        lock = guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine")
+    guarded.locks.release(lock)
+    assert may(path, fcntl.LOCK_EX)
+
+
+def test_breaking_a_lock_lets_go_of_the_real_one(guarded: Gate, path: Path) -> None:
+    guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True)
+    lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True)
+    guarded.locks.break_lock(lock.id, reason="it hangs")
+    assert may(path, fcntl.LOCK_EX)
+
+
+def test_held_lets_go_of_the_real_lock_when_ours_was_lost(gates: Gates, guarded: Gate, path: Path) -> None:
+    operator = gates.open()
+    with pytest.raises(Exception, match="broken"), guarded.locks.held("a", path.as_uri(), lease=LONG) as lock:
+        assert not may(path, fcntl.LOCK_SH)
+        operator.locks.break_lock(lock.id, reason="it hangs")
+    assert may(path, fcntl.LOCK_EX)
+
+
+def test_an_upgrade_that_a_stranger_prevents_changes_nothing(guarded: Gate, path: Path) -> None:
+    lock = guarded.locks.acquire("a", path.as_uri(), "read")
+    with stranger(path, fcntl.LOCK_SH), pytest.raises(LockRefused) as refusal:
+        guarded.locks.upgrade(lock)
+    assert [blocker.kind for blocker in refusal.value.blockers] == ["guard"]
+    assert guarded.locks.check(lock).mode is Mode.SHARED
+    assert not may(path, fcntl.LOCK_EX)
+    assert may(path, fcntl.LOCK_SH)
+
+
+def test_an_upgrade_that_the_store_refuses_leaves_the_real_lock_as_it_was(gates: Gates, path: Path) -> None:
+    guarded, other = gates.open(guards="file"), gates.open(guards="file")
+    lock = guarded.locks.acquire("a", path.as_uri(), "read")
+    other.locks.acquire("b", path.as_uri(), "read")
+    with pytest.raises(LockRefused):
+        guarded.locks.upgrade(lock)
+    assert may(path, fcntl.LOCK_SH)
+    assert not may(path, fcntl.LOCK_EX)
+
+
+def test_a_senseless_upgrade_leaves_a_writers_real_lock_exclusive(guarded: Gate, path: Path) -> None:
+    lock = guarded.locks.acquire("a", path.as_uri(), "write")
+    with pytest.raises(TransitionRefused):
+        guarded.locks.upgrade(lock)
+    assert not may(path, fcntl.LOCK_SH)
+
+
+def test_resources_of_other_schemes_and_gates_without_guards_are_not_touched(
+    gates: Gates, guarded: Gate, path: Path
+) -> None:
+    guarded.locks.acquire("a", "mysql://db1/core", "write")
+    gates.open().locks.acquire("a", path.as_uri(), "write")
+    assert may(path, fcntl.LOCK_EX)
+
+
+def test_a_guard_that_breaks_gives_back_what_was_taken(guarded: Gate, tmp_path: Path) -> None:
+    missing = (tmp_path / "no such folder" / "data").as_uri()
+    for wants in ({missing: "write"}, {"mysql://db1/core": "write", missing: "write"}):
+        with pytest.raises(StorageGuardFailed, match="No such file"):
+            guarded.locks.acquire_all("a", wants)
+        assert guarded.locks.list() == []
+    assert told(guarded).count("grant") == told(guarded).count("release")
+
+
+class Brittle:
+    """A guard that takes what is asked, says busy to what is called so, and breaks when it lets go."""
+
+    def lock(self, resource: str, mode: Mode) -> Hold:
+        if "busy" in resource:
+            raise GuardBusy("somebody has it")
+        return BrittleHold()
+
+
+class BrittleHold:
+    def change(self, mode: Mode) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        raise OSError("the disk is on fire")
+
+
+@pytest.fixture
+def brittle(gate: Gate) -> Locks:
+    return Locks(gate._store, GuardKeeper({"x": Brittle()}))
+
+
+def test_an_error_on_letting_go_is_reported_and_our_lock_is_released(gate: Gate, brittle: Locks) -> None:
+    lock = brittle.acquire("a", "x:1", "write")
+    with pytest.raises(StorageGuardFailed, match="it could not be let go: the disk is on fire"):
+        brittle.release(lock)
+    assert holders(gate, "x:1") == []
+
+
+def test_an_error_on_letting_go_does_not_keep_a_collection_from_being_given_back(gate: Gate, brittle: Locks) -> None:
+    with pytest.raises((StorageGuardFailed, LockRefused)):
+        brittle.acquire_all("a", {"x:1": "write", "x:2 busy": "write", "x:3": "write"})
+    assert gate.locks.list() == []

@@ -1,0 +1,284 @@
+"""Storage guards: real locks of the operating system, seen by programs that know nothing of us."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headgate import Mode, StorageGuardFailed
+from headgate.service.guards import FileGuard, GuardBusy, GuardKeeper, Hold, file_path
+
+SHARED, EXCLUSIVE = Mode.SHARED, Mode.EXCLUSIVE
+
+#: Programs of strangers: one locks as the command flock does, one as Java and most C programs do.
+STRANGERS = {
+    "flock": "fcntl.flock(file, {mode} | fcntl.LOCK_NB)",
+    "lockf": "fcntl.lockf(file, {mode} | fcntl.LOCK_NB)",
+}
+WORDS = {SHARED: "fcntl.LOCK_SH", EXCLUSIVE: "fcntl.LOCK_EX"}
+
+
+def stranger(family: str, path: Path, mode: Mode, then: str) -> list[str]:
+    program = (
+        "import fcntl, sys\n"
+        f"file = open({str(path)!r}, 'r+')\n"
+        "try:\n"
+        f"    {STRANGERS[family].format(mode=WORDS[mode])}\n"
+        "except OSError:\n"
+        "    sys.exit('busy')\n"
+        "print('locked', flush=True)\n"
+        f"{then}\n"
+    )
+    return [sys.executable, "-c", program]
+
+
+def may_lock(family: str, path: Path, mode: Mode) -> bool:
+    """Whether a program that does not ask us gets the file."""
+    return subprocess.run(stranger(family, path, mode, ""), capture_output=True, check=False).returncode == 0
+
+
+@contextmanager
+def locked_by_stranger(family: str, path: Path, mode: Mode) -> Iterator[None]:
+    command = stranger(family, path, mode, "sys.stdin.read()")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout
+        assert program.stdout.readline() == "locked\n"
+        yield
+        program.kill()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "data file"
+    path.write_text("content")
+    return path
+
+
+families = pytest.mark.parametrize("family", STRANGERS)
+
+
+@families
+@pytest.mark.parametrize("ours", [SHARED, EXCLUSIVE])
+def test_a_stranger_is_kept_out_while_we_hold_the_file(family: str, path: Path, ours: Mode) -> None:
+    hold = FileGuard().lock(path.as_uri(), ours)
+    assert may_lock(family, path, SHARED) is (ours is SHARED)
+    assert may_lock(family, path, EXCLUSIVE) is False
+    hold.close()
+    assert may_lock(family, path, EXCLUSIVE)
+
+
+@families
+@pytest.mark.parametrize("theirs", [SHARED, EXCLUSIVE])
+def test_we_are_told_at_once_that_a_stranger_has_the_file(family: str, path: Path, theirs: Mode) -> None:
+    with locked_by_stranger(family, path, theirs):
+        with pytest.raises(GuardBusy, match="is locked by a program outside Headgate"):
+            FileGuard().lock(path.as_uri(), EXCLUSIVE)
+        if theirs is SHARED:
+            FileGuard().lock(path.as_uri(), SHARED).close()
+        else:
+            with pytest.raises(GuardBusy):
+                FileGuard().lock(path.as_uri(), SHARED)
+    FileGuard().lock(path.as_uri(), EXCLUSIVE).close()
+
+
+@families
+def test_a_lock_becomes_exclusive_and_shared_again(family: str, path: Path) -> None:
+    hold = FileGuard().lock(path.as_uri(), SHARED)
+    hold.change(EXCLUSIVE)
+    assert not may_lock(family, path, SHARED)
+    hold.change(SHARED)
+    assert may_lock(family, path, SHARED)
+    hold.close()
+
+
+@families
+def test_a_change_that_is_not_possible_keeps_the_old_lock(family: str, path: Path) -> None:
+    hold = FileGuard().lock(path.as_uri(), SHARED)
+    with locked_by_stranger(family, path, SHARED), pytest.raises(GuardBusy):
+        hold.change(EXCLUSIVE)
+    assert not may_lock(family, path, EXCLUSIVE)
+    assert may_lock(family, path, SHARED)
+    hold.close()
+
+
+def test_a_busy_file_leaves_no_descriptor_open(path: Path) -> None:
+    with locked_by_stranger("flock", path, EXCLUSIVE):
+        before = sorted(os.listdir("/proc/self/fd"))
+        for mode in (SHARED, EXCLUSIVE):
+            with pytest.raises(GuardBusy):
+                FileGuard().lock(path.as_uri(), mode)
+        assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_lock_does_not_outlive_the_process_that_held_it(path: Path) -> None:
+    program = (
+        "import os, sys\n"
+        "from headgate.core.locks import Mode\n"
+        "from headgate.service.guards import FileGuard\n"
+        "hold = FileGuard().lock(sys.argv[1], Mode.EXCLUSIVE)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path.as_uri()], check=False)
+    assert may_lock("flock", path, EXCLUSIVE)
+
+
+def test_a_child_does_not_inherit_the_lock(path: Path) -> None:
+    hold = FileGuard().lock(path.as_uri(), EXCLUSIVE)
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
+        hold.close()
+        assert may_lock("flock", path, EXCLUSIVE)
+        child.kill()
+
+
+def test_a_folder_can_be_locked(tmp_path: Path) -> None:
+    hold = FileGuard().lock(tmp_path.as_uri() + "/", EXCLUSIVE)
+    with pytest.raises(GuardBusy):
+        FileGuard().lock(tmp_path.as_uri(), SHARED)
+    hold.close()
+
+
+def test_a_writer_may_lock_a_file_that_it_will_make_and_a_reader_may_not(tmp_path: Path) -> None:
+    FileGuard().lock((tmp_path / "new").as_uri(), EXCLUSIVE).close()
+    assert (tmp_path / "new").exists()
+    with pytest.raises(FileNotFoundError):
+        FileGuard().lock((tmp_path / "other").as_uri(), SHARED)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("resource", "path"),
+    [
+        ("file:///a/b", "/a/b"),
+        ("file:/a/b", "/a/b"),
+        ("file://localhost/a%20b%25", "/a b%"),
+        ("file:///caf%C3%A9", "/café"),
+    ],
+)
+def test_the_path_of_a_file_resource(resource: str, path: str) -> None:
+    assert file_path(resource) == path
+
+
+def test_a_file_of_another_machine_cannot_be_guarded_here() -> None:
+    with pytest.raises(StorageGuardFailed, match=r"it names another machine \(node7\)"):
+        file_path("file://node7/a/b")
+
+
+# ------------------------------------------------------------------ the keeper
+
+
+class Recorder:
+    """A guard that notes what is done, and breaks when it is told to."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.fails: dict[str, Exception] = {}
+
+    def lock(self, resource: str, mode: Mode) -> Hold:
+        self.note(f"lock {resource} {mode}")
+        return RecordedHold(self, resource)
+
+    def note(self, what: str) -> None:
+        self.done.append(what)
+        if what.split()[0] in self.fails:
+            raise self.fails[what.split()[0]]
+
+
+class RecordedHold:
+    def __init__(self, guard: Recorder, resource: str) -> None:
+        self._guard = guard
+        self._resource = resource
+
+    def change(self, mode: Mode) -> None:
+        self._guard.note(f"change {self._resource} {mode}")
+
+    def close(self) -> None:
+        self._guard.note(f"close {self._resource}")
+
+
+@pytest.fixture
+def guard() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def keeper(guard: Recorder) -> GuardKeeper:
+    return GuardKeeper({"x": guard})
+
+
+def test_only_the_schemes_of_its_guards_are_covered(keeper: GuardKeeper) -> None:
+    assert keeper.covers("x:1")
+    assert not keeper.covers("y:1")
+    assert not keeper.covers("x")
+
+
+def test_many_readers_stand_on_one_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
+    for lock_id in ("a", "b", "c"):
+        keeper.take(lock_id, "x:1", SHARED)
+    for lock_id in ("b", "a"):
+        keeper.drop(lock_id)
+    assert guard.done == ["lock x:1 shared"]
+    keeper.drop("c")
+    assert guard.done == ["lock x:1 shared", "close x:1"]
+    keeper.drop("c")
+    keeper.drop("never taken")
+    assert len(guard.done) == 2
+
+
+def test_each_resource_has_its_own_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
+    keeper.take("a", "x:1", SHARED)
+    keeper.take("b", "x:2", EXCLUSIVE)
+    keeper.drop("a")
+    assert guard.done == ["lock x:1 shared", "lock x:2 exclusive", "close x:1"]
+
+
+def test_a_change_of_ours_is_a_change_of_the_real_one(keeper: GuardKeeper, guard: Recorder) -> None:
+    keeper.take("a", "x:1", SHARED)
+    keeper.change("a", EXCLUSIVE)
+    keeper.change("a", EXCLUSIVE)
+    keeper.change("unknown", SHARED)
+    assert guard.done == ["lock x:1 shared", "change x:1 exclusive"]
+
+
+Act = Callable[[GuardKeeper], object]
+
+
+@pytest.mark.parametrize(
+    ("step", "act"),
+    [
+        ("lock", lambda keeper: keeper.take("b", "x:2", SHARED)),
+        ("change", lambda keeper: keeper.change("a", EXCLUSIVE)),
+        ("close", lambda keeper: keeper.drop("a")),
+    ],
+)
+def test_what_a_guard_raises_is_reported_as_its_failure(
+    keeper: GuardKeeper, guard: Recorder, step: str, act: Act
+) -> None:
+    keeper.take("a", "x:1", SHARED)
+    guard.fails[step] = OSError("the disk is on fire")
+    with pytest.raises(StorageGuardFailed, match="the disk is on fire") as error:
+        act(keeper)
+    assert error.value.resource in ("x:1", "x:2")
+
+
+def test_busy_stays_busy_and_keeps_nothing(keeper: GuardKeeper, guard: Recorder) -> None:
+    guard.fails["lock"] = GuardBusy("somebody has it")
+    with pytest.raises(GuardBusy):
+        keeper.take("a", "x:1", EXCLUSIVE)
+    guard.fails.clear()
+    keeper.take("b", "x:1", EXCLUSIVE)
+    keeper.drop("b")
+    assert guard.done[-1] == "close x:1"
+
+
+def test_a_real_lock_that_could_not_be_let_go_is_forgotten_nevertheless(keeper: GuardKeeper, guard: Recorder) -> None:
+    keeper.take("a", "x:1", SHARED)
+    guard.fails["close"] = OSError("no")
+    with pytest.raises(StorageGuardFailed, match="it could not be let go: no"):
+        keeper.drop("a")
+    guard.fails.clear()
+    keeper.take("b", "x:1", EXCLUSIVE)
+    assert guard.done[-1] == "lock x:1 exclusive"

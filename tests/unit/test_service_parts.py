@@ -1,0 +1,218 @@
+"""Parts of the service that need no store: who asks, what is logged, and keeping a lease alive."""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from headgate.core.errors import BadValue, HeadgateError, LockLost, StoreUnavailable
+from headgate.core.locks import Lock, Mode
+from headgate.service.identity import describe_process, new_request_id, owner
+from headgate.service.locks import check_lease, check_seconds, check_wants
+from headgate.service.renewal import Hold
+from headgate.telemetry import JsonLines, event, logger
+
+PATIENCE = 20.0
+
+
+def test_a_process_is_told_by_host_id_and_mark() -> None:
+    assert f"pid {os.getpid()} #" in owner()
+    assert owner() == owner()
+
+
+def test_a_batch_job_is_named_with_its_restart() -> None:
+    told = describe_process(7, "abc", {"SLURM_JOB_ID": "4711", "SLURM_CLUSTER_NAME": "big", "SLURM_RESTART_COUNT": "2"})
+    assert told.endswith("pid 7 #abc big:4711.2")
+    assert describe_process(7, "abc", {"SLURM_JOB_ID": "4711"}).endswith("slurm:4711.0")
+    assert len(describe_process(7, "abc", {"SLURM_JOB_ID": "9" * 400})) == 255
+
+
+def test_request_ids_do_not_repeat() -> None:
+    assert len({new_request_id() for _ in range(1000)}) == 1000
+
+
+# ------------------------------------------------------------------ log
+
+
+def test_an_event_is_one_line_of_json_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="headgate"):
+        event("lock.granted", resource="caf\u00e9", token=7, job_key="s3cret", Password="s3cret", at_all=None)
+    (record,) = caplog.records
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    told = json.loads(line)
+    assert (told["event"], told["level"], told["resource"], told["token"]) == ("lock.granted", "info", "caf\u00e9", 7)
+    assert (told["job_key"], told["Password"]) == ("(hidden)", "(hidden)")
+    assert datetime.fromisoformat(told["at"]).tzinfo
+
+
+def test_nothing_is_made_ready_for_a_log_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logger, "log", lambda *_, **__: pytest.fail("logged"))
+    logger.setLevel(logging.ERROR)
+    try:
+        event("lock.granted", token=7)
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+# ------------------------------------------------------------------ numbers
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 1, 2.5, float("inf"), 10**400])
+def test_seconds_are_numbers_from_zero_on(value: float) -> None:
+    assert check_seconds("wait", value) >= 0
+
+
+def test_a_lease_has_a_beginning_and_an_end() -> None:
+    assert check_lease(None) is None
+    assert check_lease(5) == 5.0
+    for wrong in (0, -1, float("nan"), float("inf"), 10**400, True, "5"):
+        with pytest.raises(BadValue, match="lease"):
+            check_lease(wrong)
+
+
+def test_wants_are_sorted_by_resource() -> None:
+    assert [want.resource for want in check_wants({"b": "read", "a": "write", "B": "read"})] == ["B", "a", "b"]
+
+
+# ------------------------------------------------------------------ keeping a lease
+
+
+class Service:
+    """Answers renewals as it is told to."""
+
+    def __init__(self, *answers: HeadgateError | None) -> None:
+        self._answers = list(answers)
+        self.renewals = 0
+        self.tell_loss: Callable[[str], None] = lambda _: None
+        self.watched = False
+
+    def renew(self, lock: Lock | str, token: int | None = None) -> Lock:
+        self.renewals += 1
+        answer = self._answers.pop(0) if self._answers else None
+        if answer:
+            raise answer
+        assert isinstance(lock, Lock)
+        return lock
+
+    def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
+        self.tell_loss, self.watched = lost, True
+
+        def end() -> None:
+            self.watched = False
+
+        return end
+
+
+def lock_of(lease: float | None) -> Lock:
+    now = datetime(2026, 11, 15, tzinfo=UTC)
+    return Lock("id", "r", "a", Mode.EXCLUSIVE, 7, now, lease, lease)
+
+
+class Loss:
+    """Keeps what it was told, and when."""
+
+    def __init__(self) -> None:
+        self.errors: list[LockLost] = []
+        self.happened = threading.Event()
+
+    def __call__(self, error: LockLost) -> None:
+        self.errors.append(error)
+        self.happened.set()
+
+
+def hold_of(service: Service, lease: float | None, loss: Loss, margin: float = 0.0) -> Hold:
+    hold = Hold(service, lock_of(lease), time.monotonic(), loss, margin)
+    hold.start()
+    return hold
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_a_lease_is_renewed_several_times_within_its_length() -> None:
+    service, loss = Service(), Loss()
+    hold = hold_of(service, 0.8, loss)
+    wait_for(lambda: service.renewals >= 6)
+    hold.check()
+    hold.stop()
+    assert loss.errors == []
+    assert not service.watched
+
+
+def test_a_persistent_lock_is_watched_but_not_renewed() -> None:
+    service, loss = Service(), Loss()
+    hold = hold_of(service, None, loss)
+    assert service.watched
+    assert hold.deadline is None
+    service.tell_loss("the session ended")
+    assert [error.why for error in loss.errors] == ["the session ended"]
+    with pytest.raises(LockLost, match="the session ended"):
+        hold.check()
+    hold.stop()
+    assert service.renewals == 0
+
+
+def test_a_store_that_is_away_for_a_moment_ends_nothing() -> None:
+    away = StoreUnavailable("store", "gone")
+    service, loss = Service(away, away, away), Loss()
+    hold = hold_of(service, 4.0, loss)
+    wait_for(lambda: service.renewals >= 5)
+    hold.check()
+    hold.stop()
+    assert loss.errors == []
+
+
+def test_a_store_that_stays_away_ends_it_before_the_lease_does() -> None:
+    service, loss = Service(*[StoreUnavailable("store", "gone")] * 10_000), Loss()
+    hold = hold_of(service, 1.0, loss, margin=0.5)
+    deadline = hold.deadline
+    assert loss.happened.wait(PATIENCE)
+    assert deadline is not None
+    assert time.monotonic() < deadline
+    assert loss.errors[0].why == "it could not be renewed in time"
+    hold.stop()
+
+
+def test_a_lost_lock_is_told_once_and_renewed_no_more() -> None:
+    service, loss = Service(LockLost("id", 7, "it was broken")), Loss()
+    hold = hold_of(service, 0.4, loss)
+    assert loss.happened.wait(PATIENCE)
+    assert loss.errors[0].why == "it was broken"
+    service.tell_loss("once more")
+    assert len(loss.errors) == 1
+    hold.stop()
+    count = service.renewals
+    time.sleep(0.2)
+    assert service.renewals == count
+
+
+def test_what_happens_after_the_end_is_nobodys_loss() -> None:
+    service, loss = Service(), Loss()
+    hold = hold_of(service, 60.0, loss)
+    hold.stop()
+    service.tell_loss("too late to matter")
+    assert loss.errors == []
+    assert hold.lost is None
+
+
+def test_a_hold_has_the_attributes_of_its_lock() -> None:
+    hold = Hold(Service(), lock_of(5.0), 100.0, None, 0.0)
+    assert (hold.id, hold.token, hold.client, hold.resource) == ("id", 7, "a", "r")
+    assert (hold.mode, hold.since, hold.deadline) == (Mode.EXCLUSIVE, lock_of(5.0).since, 105.0)
+
+
+def test_a_deadline_that_has_passed_is_seen_without_any_thread() -> None:
+    """As after the whole process was stopped: nobody had a chance to say so before."""
+    hold = Hold(Service(), lock_of(5.0), time.monotonic() - 6.0, None, 0.0)
+    with pytest.raises(LockLost, match="could not be renewed in time"):
+        hold.check()

@@ -1,0 +1,166 @@
+"""Opening: an empty database becomes a store, whoever comes first; what is not ours is left as it is."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import NullPool, create_engine, inspect, text
+
+import headgate
+from headgate import ForeignStore, SchemaMismatch
+from headgate.stores.sql import opening
+from headgate.stores.sql.dialects import dialect_for
+
+PROCESSES = 8
+ENSEMBL = [
+    "create table client (client_id integer primary key, name varchar(50) not null)",
+    "create table resource (resource_id integer primary key, uri varchar(255) not null)",
+    """create table resource_lock (resource_lock_id integer primary key, lock_type varchar(10) not null,
+       client_id integer not null, resource_id integer not null, created timestamp not null)""",
+]
+
+
+def run(url: str, *statements: str) -> None:
+    dialect = dialect_for(url)
+    engine = create_engine(f"{dialect.sqlalchemy_name}://", creator=dialect.connect, poolclass=NullPool)
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def tables(url: str) -> list[str]:
+    dialect = dialect_for(url)
+    engine = create_engine(f"{dialect.sqlalchemy_name}://", creator=dialect.connect, poolclass=NullPool)
+    with engine.connect() as connection:
+        return sorted(inspect(connection).get_table_names())
+
+
+def test_an_empty_database_becomes_a_store(sql_url: str) -> None:
+    with headgate.connect(sql_url) as gate:
+        lock = gate.locks.acquire("a", "r", "write")
+    with headgate.connect(sql_url) as gate:
+        assert gate.locks.check(lock).token == lock.token
+
+
+def test_opening_twice_changes_nothing(sql_url: str) -> None:
+    with headgate.connect(sql_url) as first:
+        tag = first._store.tag
+    before = tables(sql_url)
+    with headgate.connect(sql_url) as second:
+        assert second._store.tag == tag
+    assert tables(sql_url) == before
+
+
+def test_eight_processes_open_an_empty_database_at_the_same_moment(sql_url: str) -> None:
+    """All are served, all see one and the same store, and nobody sees it half made."""
+    program = (
+        "import sys, headgate\n"
+        "import headgate.wiring, headgate.stores.sql.locks, headgate.stores.sql.migrations.runner\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "with headgate.connect(sys.argv[1]) as gate:\n"
+        "    lock = gate.locks.acquire(sys.argv[2], 'brand new', 'read')\n"
+        "    print(gate._store.tag, lock.token)\n"
+    )
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, sql_url, f"process {number}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(PROCESSES)
+    ]
+    for process in started:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = [process.communicate(timeout=60) for process in started]
+    assert [error for _, error in answers] == [""] * PROCESSES
+    said = [out.split() for out, _ in answers]
+    assert len({tag for tag, _ in said}) == 1
+    assert sorted(int(token) for _, token in said) == list(range(1, PROCESSES + 1))
+
+
+def test_a_newer_schema_says_what_to_do(sql_url: str) -> None:
+    headgate.connect(sql_url).close()
+    run(sql_url, "update hg_schema set version_num = '9999'")
+    before = tables(sql_url)
+    with pytest.raises(SchemaMismatch, match=r"has schema 9999, of a newer Headgate.*Upgrade Headgate"):
+        headgate.connect(sql_url)
+    assert tables(sql_url) == before
+
+
+def test_an_older_schema_says_how_to_migrate(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    headgate.connect(sql_url).close()
+    present: Callable[[], list[str]] = opening.versions
+    monkeypatch.setattr(opening, "versions", lambda: [*present(), "9998"])
+    with pytest.raises(SchemaMismatch, match=r"works with 9998\. .*headgate migrate"):
+        headgate.connect(sql_url)
+
+
+def test_a_database_of_something_else_is_left_as_it_is(sql_url: str) -> None:
+    run(sql_url, "create table invoices (id integer primary key)")
+    with pytest.raises(ForeignStore, match=r"has tables of something else \(invoices\)"):
+        headgate.connect(sql_url)
+    assert tables(sql_url) == ["invoices"]
+
+
+def test_the_original_of_seed_002_is_recognised(sql_url: str) -> None:
+    run(sql_url, *ENSEMBL)
+    with pytest.raises(ForeignStore, match="holds Ensembl's resource locks.*headgate migrate"):
+        headgate.connect(sql_url)
+    assert tables(sql_url) == ["client", "resource", "resource_lock"]
+
+
+@pytest.mark.parametrize("mode", ["", "?journal_mode=wal"])
+def test_a_foreign_sqlite_file_keeps_every_byte(tmp_path: Path, mode: str) -> None:
+    """Nor is its journal mode changed by looking at it."""
+    path = tmp_path / "invoices.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table invoices (id integer primary key)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(ForeignStore):
+        headgate.connect(f"sqlite:///{path}{mode}")
+    assert path.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["invoices.sqlite"]
+
+
+def test_a_store_that_was_left_half_made_is_completed(sql_url: str) -> None:
+    """As when a process is killed while it makes the schema, where the database cannot undo that."""
+    headgate.connect(sql_url).close()
+    run(sql_url, "delete from hg_schema", "delete from hg_meta")
+    with headgate.connect(sql_url) as gate:
+        assert gate.locks.acquire("a", "r", "write").token == 1
+
+
+def test_both_journal_modes_of_sqlite_work(tmp_path: Path) -> None:
+    for mode in ("wal", "truncate"):
+        url = f"sqlite:///{tmp_path}/{mode}.sqlite?journal_mode={mode}"
+        with headgate.connect(url) as one, headgate.connect(url) as other:
+            lock = one.locks.acquire("a", "r", "write")
+            assert other.locks.check(lock).token == lock.token
+        with sqlite3.connect(tmp_path / f"{mode}.sqlite") as connection:
+            found = connection.execute("pragma journal_mode").fetchone()[0]
+        connection.close()
+        assert (found == "wal") is (mode == "wal")
+
+
+def test_a_relative_file_stays_the_same_file_when_the_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with headgate.connect("sqlite:///here.db") as gate:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        gate.locks.acquire("a", "r", "write")
+    assert (tmp_path / "here.db").exists()
+    assert not (tmp_path / "elsewhere" / "here.db").exists()
