@@ -1,4 +1,4 @@
-"""Install the Debian packages of the servers that the tests need, where they are missing.
+"""Install the Debian packages of the servers and tools that the tests need, where they are missing.
 
 Does nothing, quickly, when all are there. Without root or without apt it says what is missing and leaves the
 decision to the test run, which fails on a missing server when CI is set.
@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 
-#: Each package, and the variable that names an existing server to be used in its place.
+#: Each package, and the variable that names an existing server to be used in its place; empty: nothing else will do.
 PACKAGES = {
     "postgresql": "HEADGATE_TEST_POSTGRESQL",
     "mariadb-server": "HEADGATE_TEST_MYSQL",
     "zookeeper": "HEADGATE_TEST_ZOOKEEPER",
+    "strace": "",  # kills a process at a chosen system call
+    "faketime": "",  # moves the clock of one process
 }
 
 
@@ -48,10 +50,11 @@ def install(packages: list[str]) -> int:
 
 
 def how_to_get(packages: list[str]) -> str:
-    variables = ", ".join(PACKAGES[package] for package in packages)
+    variables = ", ".join(PACKAGES[package] for package in packages if PACKAGES[package])
+    instead = f", or name existing servers in {variables}" if variables else ""
     return (
-        f"WARNING: these servers are missing: {', '.join(packages)}.\n"
-        f"  Their tests cannot run. Install the packages as root, or name existing servers in {variables}."
+        f"WARNING: these packages are missing: {', '.join(packages)}.\n"
+        f"  Their tests cannot run. Install the packages as root{instead}."
     )
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import headgate
 from headgate import Gate, Lock, Mode, UnknownName
@@ -115,9 +115,7 @@ def queue_behind(
     """Somebody waits in a thread; gives back once the place in the queue is taken."""
     before = len(gate.locks.waiters(resource))
     future = in_thread(lambda: gate.locks.acquire(client, resource, mode, wait=wait, **more))
-    wait_until(
-        lambda: len(gate.locks.waiters(resource)) > before or future.done(), f"{client} to stand in the queue"
-    )
+    wait_until(lambda: len(gate.locks.waiters(resource)) > before or future.done(), f"{client} to stand in the queue")
     return future
 
 
@@ -133,18 +131,25 @@ def failure(future: "Future[Any]") -> BaseException:
     return error
 
 
-Everything = tuple[list[Lock], list[Waiter], list[Entry], list[str], list[str]]
+class Everything(NamedTuple):
+    """All that a store holds."""
+
+    locks: list[Lock]
+    waiters: list[Waiter]
+    history: list[Entry]
+    resources: list[str]
+    clients: list[str]
 
 
 def everything(store: LockStore | Gate) -> Everything:
     """All that the store holds: locks, queues, history with its counts, and known names."""
     port = store._store if isinstance(store, Gate) else store
-    return (
-        [replace(lock, expires_in=None) for lock in port.list(LockFilter())],
-        list(port.waiters()),
-        list(port.history(HistoryFilter(limit=100_000))),
-        list(port.resources()),
-        [name for name, _ in port.clients()],
+    return Everything(
+        locks=[replace(lock, expires_in=None) for lock in port.list(LockFilter())],
+        waiters=list(port.waiters()),
+        history=list(port.history(HistoryFilter(limit=100_000))),
+        resources=list(port.resources()),
+        clients=[name for name, _ in port.clients()],
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from headgate import Gate, LockLost, LockRefused, Mode
 from headgate.service import renewal
+from headgate.service.renewal import Hold
 from tests.contract.steps import LONG, PATIENCE, Gates, holders, is_there, queue_behind, told, wait_until
 
 R = "mysql://db1/core"
@@ -62,11 +63,18 @@ def test_a_held_lock_is_renewed_over_many_leases(gate: Gate) -> None:
 
 def test_a_lock_that_is_broken_meanwhile_is_lost_at_the_end_at_the_latest(gates: Gates) -> None:
     gate, operator = gates.open(), gates.open()
-    with pytest.raises(LockLost) as lost, gate.locks.held("a", R) as lock:
-        operator.locks.break_lock(lock.id, reason="it hangs", by="ops")
-        other = operator.locks.acquire("b", R, "write")
-    assert (lost.value.lock_id, lost.value.token) == (lock.id, lock.token)
-    assert [each.id for each in operator.locks.list()] == [other.id]
+    held: list[Hold] = []
+
+    def lose_it() -> None:
+        with gate.locks.held("a", R) as lock:
+            held.append(lock)
+            operator.locks.break_lock(lock.id, reason="it hangs", by="ops")
+            operator.locks.acquire("b", R, "write")
+
+    with pytest.raises(LockLost) as lost:
+        lose_it()
+    assert (lost.value.lock_id, lost.value.token) == (held[0].id, held[0].token)
+    assert holders(operator, R) == [("b", "exclusive")]
 
 
 def test_the_holder_is_told_soon_that_its_lock_was_broken(gates: Gates) -> None:
@@ -79,13 +87,17 @@ def test_the_holder_is_told_soon_that_its_lock_was_broken(gates: Gates) -> None:
         calls.append(error)
         called.set()
 
-    with pytest.raises(LockLost) as lost, gate.locks.held("a", R, lease=2.0, on_lost=on_lost) as lock:
-        lock.check()
-        operator.locks.break_lock(lock.id, reason="it hangs", by="ops")
-        assert called.wait(PATIENCE)
-        with pytest.raises(LockLost):
+    def lose_it() -> None:
+        with gate.locks.held("a", R, lease=2.0, on_lost=on_lost) as lock:
             lock.check()
-        assert lock.lost is calls[0]
+            operator.locks.break_lock(lock.id, reason="it hangs", by="ops")
+            assert called.wait(PATIENCE)
+            with pytest.raises(LockLost):
+                lock.check()
+            assert lock.lost is calls[0]
+
+    with pytest.raises(LockLost) as lost:
+        lose_it()
     assert lost.value is calls[0]
     assert len(calls) == 1
     assert "broken" in str(calls[0])
@@ -93,9 +105,14 @@ def test_the_holder_is_told_soon_that_its_lock_was_broken(gates: Gates) -> None:
 
 def test_an_error_in_the_block_is_not_hidden_by_a_lost_lock(gates: Gates) -> None:
     gate, operator = gates.open(), gates.open()
-    with pytest.raises(Halt), gate.locks.held("a", R) as lock:
-        operator.locks.break_lock(lock.id, reason="it hangs")
-        raise Halt
+
+    def fail() -> None:
+        with gate.locks.held("a", R) as lock:
+            operator.locks.break_lock(lock.id, reason="it hangs")
+            raise Halt
+
+    with pytest.raises(Halt):
+        fail()
 
 
 def test_upgrade_and_downgrade_inside_the_block_go_on_with_the_new_token(gate: Gate) -> None:
@@ -107,8 +124,7 @@ def test_upgrade_and_downgrade_inside_the_block_go_on_with_the_new_token(gate: G
         end = time.monotonic() + 1.0
         wait_until(lambda: time.monotonic() > end, "more than a lease to pass")
         lock.check()
-        gate.locks.downgrade(lock)
-        assert lock.mode is Mode.SHARED
+        assert gate.locks.downgrade(lock) == lock.lock
     assert told(gate) == ["grant", "upgrade", "downgrade", "release"]
 
 
@@ -128,14 +144,15 @@ def test_the_holder_stops_believing_before_the_store_does(gate: Gate, monkeypatc
         told_at.append(time.monotonic())
         called.set()
 
-    with (
-        pytest.raises(LockLost, match="could not be renewed in time"),
-        gate.locks.held("a", R, lease=2.0, margin=1.0, on_lost=on_lost) as lock,
-    ):
-        assert lock.deadline is not None
-        assert called.wait(PATIENCE)
-        assert told_at[0] < lock.deadline
-        assert is_there(gate, lock.id), "the store still keeps it: there was time to stop"
+    def go_on() -> None:
+        with gate.locks.held("a", R, lease=2.0, margin=1.0, on_lost=on_lost) as lock:
+            assert lock.deadline is not None
+            assert called.wait(PATIENCE)
+            assert told_at[0] < lock.deadline
+            assert is_there(gate, lock.id), "the store still keeps it: there was time to stop"
+
+    with pytest.raises(LockLost, match="could not be renewed in time"):
+        go_on()
 
 
 def test_nothing_is_renewed_after_the_end(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:

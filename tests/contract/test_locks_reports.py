@@ -163,7 +163,12 @@ def test_the_rich_status_adds_holders_and_waiters(gates: Gates) -> None:
     assert {key: status[key] for key in ("opsQueue", "lockCount", "locks", "failures")} == gate.status()
     (holder,) = status["holders"]
     assert (holder["id"], holder["client"], holder["mode"], holder["token"]) == (lock.id, "a", "exclusive", lock.token)
-    assert (holder["since"], holder["lease"], holder["note"], holder["owner"]) == (lock.since, LONG, "nightly", lock.owner)
+    assert (holder["since"], holder["lease"], holder["note"], holder["owner"]) == (
+        lock.since,
+        LONG,
+        "nightly",
+        lock.owner,
+    )
     assert 0 < holder["expires_in"] <= LONG
     (waiter,) = status["waiting"]
     assert (waiter["resource"], waiter["client"], waiter["mode"]) == (R, "b", "shared")

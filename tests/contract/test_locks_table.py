@@ -22,7 +22,6 @@ from tests.contract.lock_states import (
 )
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Everything, Gates, everything, request_for, wait_until
 
-LOCKS, WAITERS, HISTORY = range(3)
 #: Events by which a client asks for a lock; in a state that has ended they begin a new life.
 ASKING = {"grant", "refuse", "wait", "enter"}
 HELD = {"shared", "exclusive"}
@@ -113,9 +112,7 @@ def test_asking_again_while_waiting_keeps_the_place(store_url: str, store: LockS
     assert everything(store) == before
 
 
-def test_entering_what_one_does_not_hold_is_a_plain_grant(
-    store_url: str, store: LockStore, cases: list[Case]
-) -> None:
+def test_entering_what_one_does_not_hold_is_a_plain_grant(store_url: str, store: LockStore, cases: list[Case]) -> None:
     case = new_case(store_url, store, "new", "enter")
     cases.append(case)
     fire(case, "enter")
@@ -158,11 +155,7 @@ def take_row(case: Case, state: str, event: str) -> None:
     old, before = case.lock, everything(case.store)
     fire(case, event)
     after = everything(case.store)
-    (row,) = [
-        row
-        for row in LOCK.find(state, event)
-        if not row.when or row.target == case.request.wants[0].mode
-    ]
+    (row,) = [row for row in LOCK.find(state, event) if not row.when or row.target == case.request.wants[0].mode]
     assert isinstance(case.outcome, LockRefused) is (row.target == "refused"), case.outcome
     assert case.outcome is None or row.target == "refused"
     assert state_of(case) == row.target
@@ -180,7 +173,7 @@ def check_token_and_count(row: Transition, old: Lock | None, case: Case, before:
     now = case.store.get(case.lock.id)
     assert (now.token, now.mode, now.count) == (case.lock.token, case.lock.mode, row_count(row, old))
     if Also.NEW_TOKEN in row.also:
-        assert all(now.token > entry.token for entry in before[HISTORY] if entry.resource == case.resource)
+        assert all(now.token > entry.token for entry in before.history if entry.resource == case.resource)
     else:
         assert old
         assert now.token == old.token
@@ -194,8 +187,8 @@ def row_count(row: Transition, old: Lock | None) -> int:
 
 
 def check_history(row: Transition, case: Case, before: Everything, after: Everything) -> None:
-    known = {entry.id for entry in before[HISTORY]}
-    more = [entry for entry in after[HISTORY] if entry.id not in known and entry.client != OTHER]
+    known = {entry.id for entry in before.history}
+    more = [entry for entry in after.history if entry.id not in known and entry.client != OTHER]
     if Also.TELL_HISTORY not in row.also:
         assert more == []
         return
@@ -212,7 +205,7 @@ def check_history(row: Transition, case: Case, before: Everything, after: Everyt
 
 def check_queue(row: Transition, case: Case, before: Everything, after: Everything) -> None:
     change = (Also.JOIN_QUEUE in row.also) - (Also.LEAVE_QUEUE in row.also)
-    queues = [[waiter for waiter in dump[WAITERS] if waiter.resource == case.resource] for dump in (before, after)]
+    queues = [[waiter for waiter in dump.waiters if waiter.resource == case.resource] for dump in (before, after)]
     assert len(queues[1]) - len(queues[0]) == change
 
 
@@ -351,4 +344,3 @@ def test_breaking_twice_finds_nothing_to_break(gate: Gate) -> None:
     with pytest.raises(UnknownName, match=lock.id):
         gate.locks.break_lock(lock.id, reason="it hangs")
     assert everything(gate) == before
-

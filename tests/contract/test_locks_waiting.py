@@ -164,8 +164,8 @@ def test_when_the_time_is_over_the_refusal_names_who_is_in_the_way(gate: Gate) -
 
 def test_the_refusal_names_those_who_queued_earlier_too(gates: Gates) -> None:
     gate = gates.open()
-    gate.locks.acquire("holder", R, "read")
-    queue_behind(gates.open(), "earlier", R, "write", wait=5)
+    held = gate.locks.acquire("holder", R, "read")
+    earlier = queue_behind(gates.open(), "earlier", R, "write")
     with pytest.raises(LockRefused) as refusal:
         gate.locks.acquire("late", R, "write", wait=0.2)
     assert [(blocker.kind, blocker.client) for blocker in refusal.value.blockers] == [
@@ -173,6 +173,8 @@ def test_the_refusal_names_those_who_queued_earlier_too(gates: Gates) -> None:
         ("waiter", "earlier"),
     ]
     assert waiting_clients(gate) == ["earlier"]
+    gate.locks.release(held)
+    granted(earlier)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
@@ -250,8 +252,7 @@ def test_waiting_for_a_turn_ends_early_or_on_time(store: LockStore) -> None:
 def test_a_killed_waiter_leaves_the_queue(gates: Gates) -> None:
     """Its process is killed while it waits; whoever stands behind it is let in nevertheless."""
     program = (
-        "import sys, headgate\n"
-        "headgate.connect(sys.argv[1]).locks.acquire('killed', sys.argv[2], 'write', wait=600)\n"
+        "import sys, headgate\nheadgate.connect(sys.argv[1]).locks.acquire('killed', sys.argv[2], 'write', wait=600)\n"
     )
     gate = gates.open()
     lock = gate.locks.acquire("holder", R, "read")
@@ -339,14 +340,15 @@ def test_a_plain_time_out_names_no_ring(gate: Gate) -> None:
 
 def test_waiters_are_shown_with_place_mode_and_since(gates: Gates) -> None:
     gate = gates.open()
-    gate.locks.acquire("a", R, "write", lease=LONG)
-    queue_behind(gates.open(), "b", R, "read", wait=5)
-    queue_behind(gates.open(), "c", "free otherwise", "read", wait=5)
+    held = gate.locks.acquire("a", R, "write", lease=LONG)
+    waiting = queue_behind(gates.open(), "b", R, "read")
     (waiter,) = gate.locks.waiters(R)
     assert (waiter.resource, waiter.client, waiter.mode) == (R, "b", SHARED)
     assert str(os.getpid()) in waiter.owner
     assert waiter.since >= gate.locks.list(resource=R)[0].since
     assert gate.locks.waiters("nobody waits here") == []
+    gate.locks.release(held)
+    granted(waiting)
 
 
 def test_a_lock_that_was_waited_for_is_like_any_other(gates: Gates) -> None:

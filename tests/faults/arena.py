@@ -5,12 +5,11 @@ All in one loop, so that what the workers say and what is done to them has one o
 
 import random
 import selectors
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from tests.faults.fighter import Rules
-from tests.faults.processes import Child, ChildFailed, Zygote
+from tests.faults.processes import Child, ChildFailed, Zygote, now
 from tests.faults.witness import DeadHold, Witness
 
 WORKERS = 8
@@ -76,26 +75,21 @@ class Arena:
         self._workers: dict[str, Worker] = {}
         self._lives = 0
         self._over = False
+        self._acts = self._plan_acts()
+        self._due = self._next_due()
 
     def run(self) -> None:
         """Until everything that is planned has happened, and every worker has left."""
-        deadline = time.monotonic() + self._plan.seconds
+        deadline = now() + self._plan.seconds
         for place in range(WORKERS):
             self._start(place)
-        acts = self._acts()
-        due, wanted_since = self._next_due(), 0.0
         while self._workers:
             self._listen(0.01)
             self._wake_due()
-            now = time.monotonic()
-            if now > deadline:
+            self._strike_when_due()
+            self._over = not self._acts and self.witness.counts.grants >= self._plan.grants
+            if now() > deadline:
                 raise ChildFailed(f"the fight did not end in {self._plan.seconds:g} s: {self.progress()}")
-            if acts and now >= due:
-                wanted_since = wanted_since or now
-                if acts[-1](now - wanted_since > LOOK_SECONDS):
-                    acts.pop()
-                    due, wanted_since = self._next_due(), 0.0
-            self._over = not acts and self.witness.counts.grants >= self._plan.grants
         self._selector.close()
 
     def progress(self) -> str:
@@ -103,10 +97,16 @@ class Arena:
         return f"{asdict(self.witness.counts)}, {self.toll.kills} kills, {self.toll.stops} stops, {workers}"
 
     def _next_due(self) -> float:
-        return time.monotonic() + self._chance.uniform(0.5, 1.5) * self._plan.pace
+        return now() + self._chance.uniform(0.5, 1.5) * self._plan.pace
 
-    def _acts(self) -> list[Callable[[bool], bool]]:
-        """In random order: most kills hit holders, some waiters, some anybody. Waiters early: their places outlive them."""
+    def _strike_when_due(self) -> None:
+        """The next act, as soon as there is a victim of the wanted kind; after a while anybody will do."""
+        if self._acts and now() >= self._due and self._acts[-1](now() > self._due + LOOK_SECONDS):
+            self._acts.pop()
+            self._due = self._next_due()
+
+    def _plan_acts(self) -> list[Callable[[bool], bool]]:
+        """In random order: most kills hit holders, some anybody, some waiters: early, for their places outlive them."""
         late: list[Callable[[bool], bool]] = [self._kill_holder] * round(self._plan.kills * 0.7)
         late += [self._stop_holder] * self._plan.stops
         early: list[Callable[[bool], bool]] = [self._kill_waiter] * max(round(self._plan.kills * 0.15), 1)
@@ -168,7 +168,7 @@ class Arena:
         return set(self._workers)
 
     def _kill_holder(self, desperate: bool) -> bool:
-        holders = self.witness.live_holders(time.monotonic())
+        holders = self.witness.live_holders(now())
         return self._kill(self._pick(holders or (self._anybody() if desperate else set())))
 
     def _kill_waiter(self, desperate: bool) -> bool:
@@ -181,7 +181,7 @@ class Arena:
         if victim is None:
             return False
         victim.child.kill()
-        at = time.monotonic()
+        at = now()
         self._selector.unregister(victim.child.channel.fileno())
         self._hear_last_words(victim)
         left = self.witness.killed(victim.name, at)
@@ -207,23 +207,23 @@ class Arena:
 
     def _stop_holder(self, desperate: bool) -> bool:
         """Stop a holder for longer than its lease, so that the store gives its lock to somebody else."""
-        holders = self.witness.live_holders(time.monotonic())
+        holders = self.witness.live_holders(now())
         victim = self._pick(holders or (self._anybody() if desperate else set()))
         if victim is None:
             return False
-        victim.stopped_at = time.monotonic()
+        victim.stopped_at = now()
         self.witness.stopped(victim.name, victim.stopped_at)
         victim.child.stop()
-        victim.resume_at = time.monotonic() + self._rules.lease * self._chance.uniform(1.3, 1.9)
+        victim.resume_at = now() + self._rules.lease * self._chance.uniform(1.3, 1.9)
         self._hear(victim)
         self.toll.stops += 1
-        self.toll.stops_of_holders += any(s.until > time.monotonic() for s in self.witness.held_by(victim.name))
+        self.toll.stops_of_holders += any(s.until > now() for s in self.witness.held_by(victim.name))
         return True
 
     def _wake_due(self) -> None:
         for worker in self._workers.values():
-            if worker.resume_at and time.monotonic() >= worker.resume_at:
+            if worker.resume_at and now() >= worker.resume_at:
                 worker.resume_at = 0.0
                 worker.child.resume()
-                self.witness.resumed(worker.name, time.monotonic())
-                self.toll.pauses.append((worker.stopped_at, time.monotonic()))
+                self.witness.resumed(worker.name, now())
+                self.toll.pauses.append((worker.stopped_at, now()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import headgate
 from headgate import Gate, LockLost, LockRefused
 from headgate.service.renewal import Hold
-from tests.faults.processes import Channel
+from tests.faults.processes import Channel, now
 
 #: How long a worker waits in a queue; nothing: it does not.
 WAITS = (0.0, 0.0, 0.3, 1.0)
@@ -82,13 +82,11 @@ class Fighter:
     def _mode(self) -> str:
         return self._chance.choice(["shared", "exclusive", "exclusive"])
 
-    def _hold(
-        self, wants: dict[str, str], inside: Callable[[Sequence[Hold]], None], wait: float | None = None
-    ) -> None:
+    def _hold(self, wants: dict[str, str], inside: Callable[[Sequence[Hold]], None], wait: float | None = None) -> None:
         wait = self._chance.choice(WAITS) if wait is None else wait
         self._channel.send("want", resources=sorted(wants), waits=wait > 0)
         holds: Sequence[Hold] = ()
-        asked = time.monotonic()
+        asked = now()
         try:
             with self._locks.held_all(self._name, wants, wait=wait, lease=self._rules.lease) as holds:
                 self._visit(holds, asked, inside)
@@ -96,9 +94,10 @@ class Fighter:
             self._tell_lost(holds, error)
 
     def _visit(self, holds: Sequence[Hold], asked: float, inside: Callable[[Sequence[Hold]], None]) -> None:
-        began = time.monotonic()
+        began = now()
         try:
-            if all([self._enter(hold, asked, began) for hold in holds]):
+            entered = [self._enter(hold, asked, began) for hold in holds]
+            if all(entered):
                 inside(holds)
         finally:
             self._leave(holds)
@@ -108,7 +107,8 @@ class Fighter:
     def _inside(self, holds: Sequence[Hold]) -> None:
         for _ in range(self._steps()):
             time.sleep(self._chance.uniform(0, PAUSE_SECONDS))
-            if not all([self._step(hold) for hold in holds]):
+            accepted = [self._step(hold) for hold in holds]
+            if not all(accepted):
                 return
 
     def _steps(self) -> int:
@@ -142,14 +142,14 @@ class Fighter:
     def _change(self, hold: Hold, act: Callable[[Hold], object]) -> bool:
         """Upgrade or downgrade: the one span ends before it is asked for, the next begins when the answer is there."""
         self._leave([hold])
-        token, asked = hold.token, time.monotonic()
+        token, asked = hold.token, now()
         try:
             act(hold)
         except LockRefused:
             changed = False
         else:
             changed = True
-        return self._enter(hold, asked, time.monotonic(), fresh=hold.token != token) and changed
+        return self._enter(hold, asked, now(), fresh=hold.token != token) and changed
 
     # ------------------------------------------------------------------ telling
 
@@ -162,14 +162,12 @@ class Fighter:
 
     def _leave(self, holds: Sequence[Hold]) -> None:
         for hold in holds:
-            self._channel.send("leave", resource=hold.resource, at=time.monotonic(), until=self._until(hold))
+            self._channel.send("leave", resource=hold.resource, at=now(), until=self._until(hold))
 
     def _tell_lost(self, holds: Sequence[Hold], error: LockLost) -> None:
         for hold in holds:
             if hold.lost or hold.id == error.lock_id:
-                self._channel.send(
-                    "lost", resource=hold.resource, at=time.monotonic(), until=self._until(hold), why=error.why
-                )
+                self._channel.send("lost", resource=hold.resource, at=now(), until=self._until(hold), why=error.why)
 
     def _until(self, hold: Hold) -> float | None:
         return None if self._rules.ignores_lease else hold.deadline

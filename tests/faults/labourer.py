@@ -20,6 +20,8 @@ T = TypeVar("T")
 #: The longest that a store may be away.
 PATIENCE = 90.0
 PAUSE_SECONDS = 0.02
+#: Of the leased lock. Its length outlives a restart; ZooKeeper's longest session here is ten seconds.
+LEASE = 30.0
 #: An answer that took longer than this was held up by the store's death.
 STALLED_SECONDS = 0.3
 
@@ -42,6 +44,14 @@ def keep(channel: Channel, url: str, name: str, resources: list[str], seed: int)
     labourer.finish()
 
 
+def hold(channel: Channel, url: str, name: str, resources: list[str], seed: int) -> None:
+    """Hold a leased lock, renewed by itself, to the end. A ZooKeeper session may be lost with its server: then anew."""
+    labourer = Labourer(channel, headgate.connect(url), name, random.Random(seed))
+    while not labourer.told_to_stop():
+        labourer.hold(resources[0])
+    labourer.finish()
+
+
 class Labourer:
     def __init__(self, channel: Channel, gate: Gate, name: str, chance: random.Random) -> None:
         self._channel = channel
@@ -50,10 +60,12 @@ class Labourer:
         self._chance = chance
         #: True when the answer to the present act was lost, so that it may have happened.
         self._doubtful = False
+        self._stop = False
 
     def told_to_stop(self) -> bool:
         messages, gone = self._channel.read_all()
-        return gone or bool(messages)
+        self._stop = self._stop or gone or bool(messages)
+        return self._stop
 
     def finish(self) -> None:
         """Nothing is in doubt any more. The gate stays open: closing it would prove nothing."""
@@ -83,6 +95,19 @@ class Labourer:
         self._channel.send("checked", id=lock.id, token=lock.token)
         time.sleep(PAUSE_SECONDS)
 
+    def hold(self, resource: str) -> None:
+        """Until it is lost, or enough. Waits, since a grant whose answer was lost is in its way until it runs out."""
+        try:
+            with self._gate.locks.held(self._name, resource, wait=2 * LEASE, lease=LEASE) as hold:
+                while not self._stop:
+                    hold.check()
+                    self.look_after(hold.lock)
+                    self.told_to_stop()
+        except StoreUnavailable:
+            self._channel.send("unavailable", seconds=0, why="held")
+        except LockLost as error:
+            self._channel.send("lost", why=error.why)
+
     def _acquire(self, resource: str) -> Lock | None:
         mode, wait = self._chance.choice(["shared", "exclusive"]), self._chance.choice([0, 0, 0.5])
         request_id = new_request_id()
@@ -94,11 +119,15 @@ class Labourer:
         try:
             lock = self._stubbornly(acquire)
         except LockRefused as error:
-            assert ours not in [blocker.lock_id for blocker in error.blockers], "refused because of its own grant"
+            self._check_blockers(error, ours)
             return None
         assert lock.id == ours
         self._channel.send("granted", id=lock.id, token=lock.token, resource=resource)
         return lock
+
+    def _check_blockers(self, refusal: LockRefused, ours: str) -> None:
+        """A grant whose answer was lost must be recognised as ours, and not be in our way."""
+        assert ours not in [blocker.lock_id for blocker in refusal.blockers], "refused because of its own grant"
 
     def _release(self, lock: Lock) -> None:
         self._channel.send("releasing", id=lock.id, token=lock.token)

@@ -25,6 +25,11 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 
 
+def now() -> float:
+    """Seconds on the clock of the holders' deadlines: one for all processes, and it never stands still."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class ChildFailed(Exception):
     """A child process said something else than was expected, or ended."""
 

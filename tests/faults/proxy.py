@@ -1,4 +1,4 @@
-"""A TCP proxy before a server that cuts connections at a chosen message, before it arrives or after it had its effect."""
+"""A TCP proxy that cuts connections at a chosen message: before it arrives, or after it had its effect."""
 
 import re
 import socket

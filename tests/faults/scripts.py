@@ -14,7 +14,9 @@ def hold_and_learn(channel: Channel, url: str, resource: str, lease: float) -> N
     with headgate.connect(url) as gate:
         told: list[float] = []
         try:
-            with gate.locks.held("first", resource, lease=lease, on_lost=lambda _: told.append(time.monotonic())) as hold:
+            with gate.locks.held(
+                "first", resource, lease=lease, on_lost=lambda _: told.append(time.monotonic())
+            ) as hold:
                 channel.send("held", token=hold.token, id=hold.id)
                 while not told:
                     time.sleep(0.005)
@@ -77,30 +79,28 @@ def obey(channel: Channel, url: str) -> None:
 
 
 def act(gate: Gate, order: Message) -> Message:
+    """One act; what came of it."""
+    locks = gate.locks
     match order["kind"]:
-        case "acquire":
-            lock = gate.locks.acquire(
-                order["client"], order["resource"], order.get("mode", "exclusive"), wait=order.get("wait", 0),
-                lease=order.get("lease"), request_id=order.get("request_id"),
-            )  # fmt: skip
-            return {"id": lock.id, "token": lock.token, "expires_in": lock.expires_in}
-        case "acquire all":
-            locks = gate.locks.acquire_all(order["client"], order["wants"], request_id=order["request_id"])
-            return {"tokens": [lock.token for lock in locks]}
-        case "upgrade":
-            return {"token": gate.locks.upgrade(order["id"], order["token"]).token}
-        case "downgrade":
-            return {"token": gate.locks.downgrade(order["id"], order["token"]).token}
+        case "acquire" | "acquire all":
+            return obtain(gate, order)
         case "release":
-            gate.locks.release(order["id"], order["token"])
+            locks.release(order["id"], order["token"])
             return {}
-        case "renew":
-            return {"expires_in": gate.locks.renew(order["id"], order["token"]).expires_in}
-        case "check":
-            return {"expires_in": gate.locks.check(order["id"], order["token"]).expires_in}
+        case "upgrade" | "downgrade" | "renew" | "check" as name:
+            lock = getattr(locks, name)(order["id"], order["token"])
+            return {"token": lock.token, "expires_in": lock.expires_in}
         case "expire":
-            return {"count": gate.locks.expire()}
+            return {"count": locks.expire()}
         case "clock":
             return {}
         case other:
             raise ValueError(other)
+
+
+def obtain(gate: Gate, order: Message) -> Message:
+    wants = order.get("wants") or {order["resource"]: order.get("mode", "exclusive")}
+    locks = gate.locks.acquire_all(
+        order["client"], wants, wait=order.get("wait", 0), lease=order.get("lease"), request_id=order.get("request_id")
+    )
+    return {"id": locks[0].id, "token": locks[0].token, "expires_in": locks[0].expires_in}

@@ -14,7 +14,7 @@ from tests.conftest import STORES
 from tests.faults.arena import Arena, Plan, Toll
 from tests.faults.conftest import FULL, Report
 from tests.faults.fighter import Rules
-from tests.faults.processes import Zygote
+from tests.faults.processes import Zygote, now
 from tests.faults.soundness import check_store, whole_history
 from tests.faults.witness import DeadHold, Witness
 from tests.fresh import scheme
@@ -48,7 +48,7 @@ def test_eight_processes_fight(store_url: str, kind: str, processes: Zygote, rep
     headgate.connect(store_url).close()  # The race for the schema is another test.
     arena = Arena(processes, store_url, Rules(lease), PLAN, seed)
     began = time.monotonic()
-    offset = time.time() - time.monotonic()
+    offset = time.time() - now()
     arena.run()
     witness, toll = arena.witness, arena.toll
     assert witness.verdict() == [], f"seed {seed}"
@@ -87,7 +87,7 @@ def assert_faults_hit(witness: Witness, toll: Toll) -> None:
     """A run whose faults hit nothing proves nothing."""
     assert witness.counts.grants >= PLAN.grants
     assert (toll.kills, toll.stops) == (PLAN.kills, PLAN.stops)
-    assert toll.kills_of_holders >= PLAN.kills // 2
+    assert toll.kills_of_holders >= 0.4 * PLAN.kills
     assert toll.kills_of_waiters >= 1
     assert toll.stops_of_holders >= PLAN.stops // 2
     assert witness.counts.late_refused + witness.counts.losses >= PLAN.stops // 2
@@ -97,7 +97,7 @@ def assert_faults_hit(witness: Witness, toll: Toll) -> None:
 
 
 def freed_within(toll: Toll, history: Sequence[Entry], offset: float) -> list[float]:
-    """For each lock whose holder was killed: seconds from the kill until the store freed it, by the store's own clock."""
+    """For each lock whose holder was killed: seconds from the kill until the store freed it, by the store's clock."""
     ends = {(entry.lock_id, entry.token): entry for entry in history if entry.event == "expire"}
     frees = []
     for dead in toll.dead_holds:
@@ -123,7 +123,9 @@ def next_grants(witness: Witness, toll: Toll, lease: float) -> list[float]:
             continue
         found.append(seconds)
         allowed = 2 * lease + SLACK_SECONDS + paused_meanwhile(toll, dead, seconds)
-        if any(at > dead.killed - WAITER_SECONDS for at, resource in toll.dead_waiters if resource == dead.span.resource):
+        if any(
+            at > dead.killed - WAITER_SECONDS for at, resource in toll.dead_waiters if resource == dead.span.resource
+        ):
             allowed += WAITER_SECONDS + lease
         assert seconds < allowed, f"{dead} was free after {seconds:.2f} s, {allowed:.2f} s are allowed"
     return found
@@ -131,4 +133,6 @@ def next_grants(witness: Witness, toll: Toll, lease: float) -> list[float]:
 
 def paused_meanwhile(toll: Toll, dead: DeadHold, seconds: float) -> float:
     until = dead.killed + seconds
-    return sum(min(end, until) - max(begin, dead.killed) for begin, end in toll.pauses if begin < until and end > dead.killed)
+    return sum(
+        min(end, until) - max(begin, dead.killed) for begin, end in toll.pauses if begin < until and end > dead.killed
+    )

@@ -3,14 +3,13 @@
 First in logs made by hand, then with real processes that have a real bug.
 """
 
-import time
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.faults.fighter import Rules
-from tests.faults.processes import Child, ChildFailed, Message, Zygote
+from tests.faults.processes import Child, ChildFailed, Message, Zygote, now
 from tests.faults.witness import Witness
 
 R = "canary:1"
@@ -55,7 +54,9 @@ def test_readers_together_are_well() -> None:
     assert Told().enter("a", "shared", 1, 1, 5).enter("b", "shared", 2, 2, 6).kinds() == []
 
 
-@pytest.mark.parametrize(("one", "other"), [("shared", "exclusive"), ("exclusive", "shared"), ("exclusive", "exclusive")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("shared", "exclusive"), ("exclusive", "shared"), ("exclusive", "exclusive")]
+)
 def test_two_live_holders_are_an_overlap(one: str, other: str) -> None:
     assert Told().enter("a", one, 1, 1, 5).enter("b", other, 2, 2, 6).kinds() == ["overlap"]
 
@@ -133,12 +134,12 @@ def test_a_planted_bug_is_seen(
     stage = Stage(processes, f"sqlite:///{tmp_path / 'canary.sqlite'}", witness, Rules(LEASE, 0.0, ignores_lease))
     first = stage.start("first")
     stage.hear("first", first, "write")
-    witness.stopped("first", time.monotonic())
+    witness.stopped("first", now())
     first.stop()
     second = stage.start("second")
     stage.hear("second", second, "write")
     first.resume()
-    witness.resumed("first", time.monotonic())
+    witness.resumed("first", now())
     late = stage.hear("first", first, "write")
     assert late["accepted"] is not fenced
     assert {text.partition(":")[0] for text in witness.verdict()} == expected

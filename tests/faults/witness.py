@@ -3,7 +3,7 @@
 Every holder tells the witness over its own channel: `enter` (it has just been granted a lock), `claim` (until when it
 may rely on the lock), `write`, `leave` (it is about to release) and `lost` (it was told so). The witness never asks
 the store. It runs in the process that kills and stops the holders, so it knows by itself who is alive. All
-times are CLOCK_MONOTONIC, which is one for all processes of the machine.
+times are CLOCK_BOOTTIME, which is one for all processes of the machine.
 
 **Live holder.** A lock with a lease promises exclusion up to the holder's own deadline (`Hold.deadline`: when the last
 good renewal was *sent*, plus the lease), and not beyond. So a process is a live holder of a lock from the moment that
@@ -19,8 +19,8 @@ What is checked, over everything that was seen (`verdict`):
   two grants have the same. (Upgrading is a new grant. Downgrading keeps the token.)
 * **stale write**: the register of a resource accepts a write only with the greatest token that it has seen, and a
   reader's mark only with one that is not older than the greatest writer's. Whether an accepted write was stale is
-  judged by the order of events alone and not by tokens: it was, if somebody else had entered in a mode that
-  does not agree after the one who wrote. Late acts of a woken process must all be refused by the register or by LockLost.
+  judged by the order of events alone and not by tokens: it was, if somebody else had entered in a mode that does
+  not agree after the one who wrote. So late acts of a woken process must be refused, by the register or LockLost.
 * **unexplained loss**: nobody is told that its lock is lost while its deadline is still ahead, unless it was stopped
   meanwhile.
 * **error**: a worker saw an error other than LockRefused and LockLost.
@@ -211,7 +211,7 @@ class Witness:
                 f"unexplained loss: at {message['at']:.4f}, before its deadline, {span}: {message['why']}"
             )
 
-    def _hear_done(self, worker: str, message: Message) -> None:
+    def _hear_done(self, _worker: str, message: Message) -> None:
         self.counts.upgrades += message["upgrades"]
         self.counts.downgrades += message["downgrades"]
         self.counts.pairs += message["pairs"]

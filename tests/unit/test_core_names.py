@@ -71,6 +71,7 @@ def test_a_name_has_no_slash_but_a_resource_may() -> None:
 def test_a_note_may_be_empty() -> None:
     assert check_note("note", "") == check_note("note", None) == ""
     assert check_note("note", "why") == "why"
-    for wrong in (7, b"why", "a\nb", "x" * 1001, 0, False, []):
+    unusable: list[object] = [7, b"why", "a\nb", "x" * 1001, 0, False, []]
+    for wrong in unusable:
         with pytest.raises(BadValue, match="note"):
             check_note("note", wrong)

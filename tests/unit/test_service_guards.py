@@ -1,15 +1,15 @@
 """Storage guards: real locks of the operating system, seen by programs that know nothing of us."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from headgate import Mode, StorageGuardFailed
+from headgate import Lock, Mode, StorageGuardFailed
 from headgate.service.guards import FileGuard, GuardBusy, GuardKeeper, Hold, file_path
 
 SHARED, EXCLUSIVE = Mode.SHARED, Mode.EXCLUSIVE
@@ -49,6 +49,11 @@ def locked_by_stranger(family: str, path: Path, mode: Mode) -> Iterator[None]:
         assert program.stdout.readline() == "locked\n"
         yield
         program.kill()
+
+
+def open_descriptors() -> set[str]:
+    """Those that still are, when they are looked at (the look itself opens one)."""
+    return {str(found) for found in Path("/proc/self/fd").iterdir() if found.exists()}
 
 
 @pytest.fixture
@@ -107,11 +112,11 @@ def test_a_change_that_is_not_possible_keeps_the_old_lock(family: str, path: Pat
 
 def test_a_busy_file_leaves_no_descriptor_open(path: Path) -> None:
     with locked_by_stranger("flock", path, EXCLUSIVE):
-        before = sorted(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         for mode in (SHARED, EXCLUSIVE):
             with pytest.raises(GuardBusy):
                 FileGuard().lock(path.as_uri(), mode)
-        assert sorted(os.listdir("/proc/self/fd")) == before
+        assert open_descriptors() == before
 
 
 def test_a_lock_does_not_outlive_the_process_that_held_it(path: Path) -> None:
@@ -183,8 +188,8 @@ class Recorder:
 
     def note(self, what: str) -> None:
         self.done.append(what)
-        if what.split()[0] in self.fails:
-            raise self.fails[what.split()[0]]
+        if what.split(maxsplit=1)[0] in self.fails:
+            raise self.fails[what.split(maxsplit=1)[0]]
 
 
 class RecordedHold:
@@ -197,6 +202,10 @@ class RecordedHold:
 
     def close(self) -> None:
         self._guard.note(f"close {self._resource}")
+
+
+def lock_of(lock_id: str, resource: str, mode: Mode, token: int = 1, request_id: str = "first") -> Lock:
+    return Lock(lock_id, resource, "a", mode, token, datetime(2026, 11, 15, tzinfo=UTC), request_id=request_id)
 
 
 @pytest.fixture
@@ -217,30 +226,60 @@ def test_only_the_schemes_of_its_guards_are_covered(keeper: GuardKeeper) -> None
 
 def test_many_readers_stand_on_one_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
     for lock_id in ("a", "b", "c"):
-        keeper.take(lock_id, "x:1", SHARED)
+        keeper.take(lock_of(lock_id, "x:1", SHARED))
     for lock_id in ("b", "a"):
-        keeper.drop(lock_id)
+        keeper.leave(lock_id)
     assert guard.done == ["lock x:1 shared"]
-    keeper.drop("c")
+    keeper.leave("c")
     assert guard.done == ["lock x:1 shared", "close x:1"]
-    keeper.drop("c")
-    keeper.drop("never taken")
+    keeper.leave("c")
+    keeper.leave("never taken")
     assert len(guard.done) == 2
 
 
 def test_each_resource_has_its_own_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
-    keeper.take("a", "x:1", SHARED)
-    keeper.take("b", "x:2", EXCLUSIVE)
-    keeper.drop("a")
+    keeper.take(lock_of("a", "x:1", SHARED))
+    keeper.take(lock_of("b", "x:2", EXCLUSIVE))
+    keeper.leave("a")
     assert guard.done == ["lock x:1 shared", "lock x:2 exclusive", "close x:1"]
 
 
 def test_a_change_of_ours_is_a_change_of_the_real_one(keeper: GuardKeeper, guard: Recorder) -> None:
-    keeper.take("a", "x:1", SHARED)
-    keeper.change("a", EXCLUSIVE)
-    keeper.change("a", EXCLUSIVE)
-    keeper.change("unknown", SHARED)
+    keeper.take(lock_of("a", "x:1", SHARED))
+    assert keeper.change("a", EXCLUSIVE) is SHARED
+    assert keeper.change("a", EXCLUSIVE) is EXCLUSIVE
+    assert keeper.change("unknown", SHARED) is None
     assert guard.done == ["lock x:1 shared", "change x:1 exclusive"]
+
+
+def test_several_holds_of_one_lock_stand_on_one_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
+    """Each request counts once, however often it is repeated."""
+    for request_id in ("first", "second", "second"):
+        keeper.take(lock_of("a", "x:1", EXCLUSIVE, request_id=request_id))
+    keeper.leave("a")
+    assert guard.done == ["lock x:1 exclusive"]
+    keeper.leave("a")
+    assert guard.done == ["lock x:1 exclusive", "close x:1"]
+
+
+def test_a_request_that_gives_up_leaves_the_holds_of_others(keeper: GuardKeeper, guard: Recorder) -> None:
+    keeper.take(lock_of("a", "x:1", EXCLUSIVE))
+    keeper.leave("a", "another that never got it")
+    assert guard.done == ["lock x:1 exclusive"]
+
+
+def test_a_lost_lock_takes_all_its_holds_with_it_but_not_those_of_a_newer_token(
+    keeper: GuardKeeper, guard: Recorder
+) -> None:
+    keeper.take(lock_of("a", "x:1", SHARED))
+    keeper.take(lock_of("a", "x:1", SHARED, request_id="second"))
+    keeper.changed(lock_of("a", "x:1", EXCLUSIVE, token=2))
+    keeper.lose("a", 1)
+    assert "close x:1" not in guard.done
+    keeper.lose("a", 2)
+    assert guard.done[-1] == "close x:1"
+    keeper.lose("a", 2)
+    keeper.changed(lock_of("a", "x:1", EXCLUSIVE, token=3))
 
 
 Act = Callable[[GuardKeeper], object]
@@ -249,15 +288,15 @@ Act = Callable[[GuardKeeper], object]
 @pytest.mark.parametrize(
     ("step", "act"),
     [
-        ("lock", lambda keeper: keeper.take("b", "x:2", SHARED)),
+        ("lock", lambda keeper: keeper.take(lock_of("b", "x:2", SHARED))),
         ("change", lambda keeper: keeper.change("a", EXCLUSIVE)),
-        ("close", lambda keeper: keeper.drop("a")),
+        ("close", lambda keeper: keeper.leave("a")),
     ],
 )
 def test_what_a_guard_raises_is_reported_as_its_failure(
     keeper: GuardKeeper, guard: Recorder, step: str, act: Act
 ) -> None:
-    keeper.take("a", "x:1", SHARED)
+    keeper.take(lock_of("a", "x:1", SHARED))
     guard.fails[step] = OSError("the disk is on fire")
     with pytest.raises(StorageGuardFailed, match="the disk is on fire") as error:
         act(keeper)
@@ -267,18 +306,18 @@ def test_what_a_guard_raises_is_reported_as_its_failure(
 def test_busy_stays_busy_and_keeps_nothing(keeper: GuardKeeper, guard: Recorder) -> None:
     guard.fails["lock"] = GuardBusy("somebody has it")
     with pytest.raises(GuardBusy):
-        keeper.take("a", "x:1", EXCLUSIVE)
+        keeper.take(lock_of("a", "x:1", EXCLUSIVE))
     guard.fails.clear()
-    keeper.take("b", "x:1", EXCLUSIVE)
-    keeper.drop("b")
+    keeper.take(lock_of("b", "x:1", EXCLUSIVE))
+    keeper.leave("b")
     assert guard.done[-1] == "close x:1"
 
 
 def test_a_real_lock_that_could_not_be_let_go_is_forgotten_nevertheless(keeper: GuardKeeper, guard: Recorder) -> None:
-    keeper.take("a", "x:1", SHARED)
+    keeper.take(lock_of("a", "x:1", SHARED))
     guard.fails["close"] = OSError("no")
     with pytest.raises(StorageGuardFailed, match="it could not be let go: no"):
-        keeper.drop("a")
+        keeper.leave("a")
     guard.fails.clear()
-    keeper.take("b", "x:1", EXCLUSIVE)
+    keeper.take(lock_of("b", "x:1", EXCLUSIVE))
     assert guard.done[-1] == "lock x:1 exclusive"

@@ -98,9 +98,11 @@ class Service:
         if answer:
             raise answer
         assert isinstance(lock, Lock)
+        assert token is None
         return lock
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
+        assert lock.token == 7
         self.tell_loss, self.watched = lost, True
 
         def end() -> None:

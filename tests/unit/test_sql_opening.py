@@ -115,7 +115,7 @@ def test_a_database_of_something_else_is_left_as_it_is(sql_url: str) -> None:
 
 def test_the_original_of_seed_002_is_recognised(sql_url: str) -> None:
     run(sql_url, *ENSEMBL)
-    with pytest.raises(ForeignStore, match="holds Ensembl's resource locks.*headgate migrate"):
+    with pytest.raises(ForeignStore, match=r"holds Ensembl's resource locks.*headgate migrate"):
         headgate.connect(sql_url)
     assert tables(sql_url) == ["client", "resource", "resource_lock"]
 

@@ -87,7 +87,7 @@ REFUSED: dict[str, UpdateBase] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_the_database_itself_refuses(connection: Connection, what: str) -> None:
-    with pytest.raises(DBAPIError, match="(?i)constraint"):
+    with pytest.raises(DBAPIError, match=r"(?i)constraint"):
         connection.execute(REFUSED[what])
 
 

@@ -19,7 +19,18 @@ def _in_an_empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "url",
-    ["", " ", "headgate.db", "oracle://host/db", "redis://host", "file:///x.db", "sqlite", "sqlite:/x.db", "://x", "SQLITE:///x"],
+    [
+        "",
+        " ",
+        "headgate.db",
+        "oracle://host/db",
+        "redis://host",
+        "file:///x.db",
+        "sqlite",
+        "sqlite:/x.db",
+        "://x",
+        "SQLITE:///x",
+    ],
 )
 def test_a_url_of_an_unknown_kind_is_named_and_the_kinds_are_listed(url: str, tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="is of no kind that Headgate knows") as error:
@@ -94,14 +105,6 @@ def test_a_typo_in_the_settings_file_opens_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "x.db").exists()
 
 
-def test_locks_live_in_the_coordination_url_if_there_is_one(tmp_path: Path) -> None:
-    with headgate.connect("sqlite:///main.db", coordination_url="sqlite:///locks.db") as gate:
-        gate.locks.acquire("a", "r", "write")
-    assert not (tmp_path / "main.db").exists()
-    with headgate.connect("sqlite:///locks.db") as gate:
-        assert len(gate.locks.list()) == 1
-
-
 def test_settings_name_the_store_when_nobody_else_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADGATE_URL", "sqlite:///named.db")
     with headgate.connect() as gate:
@@ -128,11 +131,11 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="the folder .*nowhere does not exist"):
+    with pytest.raises(StoreUnavailable, match=r"the folder .*nowhere does not exist"):
         headgate.connect(f"sqlite:///{tmp_path}/nowhere/headgate.db")
 
 
 def test_the_package_starts_without_its_heavy_parts() -> None:
     assert headgate.__version__
     with pytest.raises(AttributeError, match="conect"):
-        _ = headgate.conect  # type: ignore[attr-defined]
+        _ = headgate.conect

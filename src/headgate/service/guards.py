@@ -19,7 +19,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from headgate.core.errors import StorageGuardFailed
-from headgate.core.locks import Mode
+from headgate.core.locks import Lock, Mode
 
 
 class GuardBusy(Exception):
@@ -126,48 +126,85 @@ class _Shared:
     users: int
 
 
+@dataclass(slots=True)
+class _User:
+    """One of our locks that stands on a real one: its token, and the requests that hold it (re-entrant: several)."""
+
+    resource: str
+    token: int
+    requests: set[str]
+
+
 class GuardKeeper:
     """The real locks of this process, counted by resource."""
 
     def __init__(self, guards: Mapping[str, StorageGuard]) -> None:
         self._guards = dict(guards)
         self._held: dict[str, _Shared] = {}
-        self._users: dict[str, str] = {}
+        self._users: dict[str, _User] = {}
         self._guard = threading.Lock()
 
     def covers(self, resource: str) -> bool:
         """Whether a guard looks after this resource."""
-        return resource.partition(":")[0] in self._guards
+        scheme, colon, _ = resource.partition(":")
+        return bool(colon) and scheme in self._guards
 
-    def take(self, lock_id: str, resource: str, mode: Mode) -> None:
+    def take(self, lock: Lock) -> None:
         """Put the real lock under ours, once for each resource. GuardBusy or StorageGuardFailed otherwise."""
         with self._guard:
-            shared = self._held.get(resource)
+            shared = self._held.get(lock.resource)
             if shared is None:
-                self._held[resource] = _Shared(self._lock(resource, mode), mode, 0)
-            elif shared.mode is not mode:
-                self._swap(shared, resource, mode)
-            self._held[resource].users += 1
-            self._users[lock_id] = resource
+                shared = self._held[lock.resource] = _Shared(self._lock(lock.resource, lock.mode), lock.mode, 0)
+            else:
+                self._swap(shared, lock.resource, lock.mode)
+            if lock.id not in self._users:
+                shared.users += 1
+                self._users[lock.id] = _User(lock.resource, lock.token, set())
+            user = self._users[lock.id]
+            user.token = lock.token
+            user.requests.add(lock.request_id)
 
-    def change(self, lock_id: str, mode: Mode) -> None:
-        """Our lock was upgraded or downgraded: so is the real one."""
+    def change(self, lock_id: str, mode: Mode) -> Mode | None:
+        """Our lock is upgraded or downgraded: so is the real one. Gives the mode before; None: nothing was changed."""
         with self._guard:
-            resource = self._users.get(lock_id)
-            if resource is not None and self._held[resource].users == 1:
-                self._swap(self._held[resource], resource, mode)
+            user = self._users.get(lock_id)
+            if user is None or self._held[user.resource].users > 1:
+                return None
+            shared = self._held[user.resource]
+            before = shared.mode
+            self._swap(shared, user.resource, mode)
+            return before
 
-    def drop(self, lock_id: str) -> None:
-        """Our lock is gone: so is the real one, with the last that stood on it. Errors are reported."""
+    def changed(self, lock: Lock) -> None:
+        """Our lock has another token now."""
         with self._guard:
-            resource = self._users.pop(lock_id, None)
-            if resource is None:
+            if lock.id in self._users:
+                self._users[lock.id].token = lock.token
+
+    def leave(self, lock_id: str, request_id: str | None = None) -> None:
+        """One hold of ours ends (of that request); with the last goes the real lock. Errors are reported."""
+        with self._guard:
+            user = self._users.get(lock_id)
+            if user is None:
                 return
-            shared = self._held[resource]
-            shared.users -= 1
-            if shared.users == 0:
-                del self._held[resource]
-                self._close(shared.hold, resource)
+            user.requests.discard(request_id or next(iter(user.requests), ""))
+            if not user.requests:
+                self._drop(lock_id)
+
+    def lose(self, lock_id: str, token: int) -> None:
+        """Our lock of that token is gone with all its holds. Errors are reported."""
+        with self._guard:
+            user = self._users.get(lock_id)
+            if user is not None and user.token == token:
+                self._drop(lock_id)
+
+    def _drop(self, lock_id: str) -> None:
+        user = self._users.pop(lock_id)
+        shared = self._held[user.resource]
+        shared.users -= 1
+        if shared.users == 0:
+            del self._held[user.resource]
+            self._close(shared.hold, user.resource)
 
     def _lock(self, resource: str, mode: Mode) -> Hold:
         with _reported(resource):

@@ -130,9 +130,13 @@ class Locks:
     def release(self, lock: LockLike, token: int | None = None) -> None:
         """Give a lock back. LockLost, and nothing changes, when it is not yours."""
         lock_id, number = _reference(lock, token)
-        self._store.release(lock_id, number)
+        try:
+            self._store.release(lock_id, number)
+        except LockLost:
+            self._guards.lose(lock_id, number)
+            raise
         event("lock.released", lock=lock_id, token=number)
-        self._guards.drop(lock_id)
+        self._guards.leave(lock_id)
 
     def renew(self, lock: LockLike, token: int | None = None, *, lease: float | None = None) -> Lock:
         """Let the lease begin anew. LockLost when it has run out: an expired lease is not renewed."""
@@ -146,11 +150,12 @@ class Locks:
     def upgrade(self, lock: LockLike, token: int | None = None) -> Lock:
         """Shared to exclusive for the only holder, with a new token; LockRefused otherwise. Never waits."""
         lock_id, number = _reference(lock, token)
-        self._guard_upgrade(lock_id)
+        before = self._guard_upgrade(lock_id)
         try:
             changed = self._store.upgrade(lock_id, number)
         except BaseException:
-            self._guards.change(lock_id, Mode.SHARED)
+            if before:
+                self._guards.change(lock_id, before)
             raise
         return self._changed(lock, changed)
 
@@ -171,7 +176,7 @@ class Locks:
             client=broken.client,
             reason=reason,
         )
-        self._guards.drop(lock_id)
+        self._guards.lose(lock_id, broken.token)
         return broken
 
     def get(self, lock_id: str) -> Lock:
@@ -276,7 +281,7 @@ class Locks:
         for hold in holds:
             try:
                 if hold.lost:
-                    self._guards.drop(hold.id)
+                    self._guards.lose(hold.id, hold.token)
                     errors.append(hold.lost)
                 else:
                     self.release(hold)
@@ -284,15 +289,16 @@ class Locks:
                 errors.append(error)
         return errors[0] if errors else None
 
-    def _guard_upgrade(self, lock_id: str) -> None:
+    def _guard_upgrade(self, lock_id: str) -> Mode | None:
         try:
-            self._guards.change(lock_id, Mode.EXCLUSIVE)
+            return self._guards.change(lock_id, Mode.EXCLUSIVE)
         except GuardBusy as error:
             held = self._store.get(lock_id)
             request = Request(held.request_id, held.client, (Want(held.resource, Mode.EXCLUSIVE),), held.lease)
             raise LockRefused(request, [Blocker("guard", held.resource, "", held.mode, note=str(error))]) from error
 
     def _changed(self, lock: LockLike, changed: Lock) -> Lock:
+        self._guards.changed(changed)
         event("lock.changed", lock=changed.id, mode=changed.mode, token=changed.token)
         if isinstance(lock, Hold):
             lock.lock = changed

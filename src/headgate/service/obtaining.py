@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from headgate.core.errors import LockRefused, StoreUnavailable
+from headgate.core.errors import HeadgateError, LockRefused, StorageGuardFailed, StoreUnavailable
 from headgate.core.locks import Blocker, Lock, Request
 from headgate.service.clock import steady
 from headgate.service.guards import GuardBusy, GuardKeeper
@@ -42,7 +42,9 @@ class Obtaining:
             if not busy:
                 _tell(obtained.grant)
                 return obtained
-            self._give_back(obtained.grant)
+            failed = self._give_back(obtained.grant)
+            if failed:
+                raise failed[0]
             if steady() + PAUSE_SECONDS > deadline:
                 raise LockRefused(request, busy)
             time.sleep(PAUSE_SECONDS)
@@ -88,22 +90,32 @@ class Obtaining:
             for lock in grant:
                 if self._guards.covers(lock.resource):
                     busy += self._guard_one(lock)
-        except BaseException:
-            self._give_back(grant)
+        except BaseException as error:
+            for failed in self._give_back(grant):
+                error.add_note(str(failed))
             raise
         return busy
 
     def _guard_one(self, lock: Lock) -> list[Blocker]:
         try:
-            self._guards.take(lock.id, lock.resource, lock.mode)
+            self._guards.take(lock)
         except GuardBusy as error:
             return [Blocker("guard", lock.resource, "", lock.mode, note=str(error))]
         return []
 
-    def _give_back(self, grant: Grant) -> None:
+    def _give_back(self, grant: Grant) -> list[HeadgateError]:
+        """Everything, whatever fails on the way. Gives what failed."""
+        failed: list[HeadgateError] = []
         for lock in grant:
-            self._guards.drop(lock.id)
-            self._store.release(lock.id, lock.token)
+            try:
+                self._guards.leave(lock.id, lock.request_id)
+            except StorageGuardFailed as error:
+                failed.append(error)
+            try:
+                self._store.release(lock.id, lock.token)
+            except HeadgateError as error:
+                failed.append(error)
+        return failed
 
 
 def _tell(grant: Grant) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, Refused
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, Ticket
@@ -97,6 +97,8 @@ class RoutedLocks:
         return self._coordination.clients()
 
     def forget_client(self, client: str) -> None:
+        if self._ledger_side.list(LockFilter(client=client, limit=1)):
+            raise Refused(f"client {client!r} holds a lock on a chunk; release it first")
         self._coordination.forget_client(client)
 
     def register_resource(self, resource: str) -> None:

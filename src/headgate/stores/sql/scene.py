@@ -103,7 +103,8 @@ def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object
     return {
         "request_id": request.id, "client": request.client, "owner": request.owner, "alive": WAITER_LEASE,
         "channel": channel, "lock_id": request.lock_id(tag, request.wants[0].resource) if single else "",
-        "lease": to_micro(request.lease), "lock_delay": to_micro(request.delay_of(request.wants[0].mode)), "note": request.note,
+        "lease": to_micro(request.lease), "lock_delay": to_micro(request.delay_of(request.wants[0].mode)),
+        "note": request.note,
     }  # fmt: skip
 
 

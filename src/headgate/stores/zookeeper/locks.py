@@ -279,7 +279,7 @@ class ZookeeperLocks:
 
         def work(scene: Scene) -> Outcome:
             self._need(scene, [want.resource for want in request.wants])
-            if scene.cached and not waited and any(each.view.state.waiting for each in scene.resources.values()):
+            if scene.cached and not self._suffices(scene, request, waited=waited):
                 raise Stale
             if repeated := scene.repeated(request):
                 scene.leave_queue(request)
@@ -296,6 +296,12 @@ class ZookeeperLocks:
             return result
 
         return self._transitions.act(self._queue.paths(request), work, session, quick=not request.reentrant)
+
+    def _suffices(self, scene: Scene, request: Request, *, waited: bool) -> bool:
+        """Whether memory is enough to grant: nobody waits, or it knows of our own place among those who do."""
+        if waited:
+            return len(scene.own_places(request)) == len(request.wants)
+        return not any(each.view.state.waiting for each in scene.resources.values())
 
     def _or_refuse(self, scene: Scene, request: Request) -> Outcome:
         blockers = scene.decide(request, times=True).blockers

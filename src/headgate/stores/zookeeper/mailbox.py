@@ -5,6 +5,7 @@ Whoever hands over writes it in the very change that grants, so that one event a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,21 +38,30 @@ class Mailbox:
         self._deliver = deliver
         self._wake_all = wake_all
         self._seen = _Seen()
+        self._guard = threading.Lock()
 
     def open(self) -> None:
         """Make it for the present session, and watch it, if that is not so already."""
         while not self._seen.watched or self._seen.session != self._session.id:
-            seen = _Seen(self._session.id, self._seen.version if self._seen.session == self._session.id else 0)
-            path = self._path(seen.session)
-            self._session.ask(keep(path))
-            answer = self._session.ask(read(path, lambda event: self._changed(seen, event)))[0]
-            if isinstance(answer, NoNodeError):
-                continue  # The session has just ended.
-            seen.watched = True
-            missed, seen.version = answer[1].version != seen.version, answer[1].version
-            self._seen = seen
-            if missed:
-                self._wake_all()
+            with self._guard:
+                if not self._seen.watched or self._seen.session != self._session.id:
+                    self._open()
+
+    def _open(self) -> None:
+        number = self._session.id
+        # Events may come before the answer does, so that all is in place before it is asked.
+        self._seen = seen = _Seen(number, self._seen.version if self._seen.session == number else 0, watched=True)
+        path = self._path(number)
+        try:
+            _, answer = self._session.ask(keep(path), read(path, lambda event: self._changed(seen, event)))
+        except BaseException:
+            seen.watched = False
+            raise
+        if isinstance(answer, Exception):  # The session has just ended.
+            seen.watched = False
+        elif answer[1].version > seen.version:
+            seen.version = answer[1].version
+            self._wake_all()
 
     def _path(self, session: int) -> str:
         return f"{self._folder}/{session}"

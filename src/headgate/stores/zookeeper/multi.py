@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import RolledBackError, RuntimeInconsistency
-from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Transaction
 
-from headgate.stores.zookeeper.asking import Question
+from headgate.stores.zookeeper.asking import EPHEMERAL, NUMBERED, Question, acl_of, send
 
-#: How a node is made: 1 is ephemeral, 2 is numbered.
-FLAGS = {"make": 0, "keep": 1, "tell": 2, "join": 3}
+#: How a node is made, by the kind of the part that makes it.
+FLAGS = {"make": 0, "keep": EPHEMERAL, "tell": NUMBERED, "join": EPHEMERAL | NUMBERED}
 
 
 @dataclass(slots=True)
@@ -28,15 +27,7 @@ class Op:
 
 def multi(ops: Sequence[Op]) -> Question:
     """All of it, or nothing."""
-    return lambda client: _commit(client, ops)
-
-
-def _commit(client: Any, ops: Sequence[Op]) -> Any:
-    change = client.transaction()
-    acl = client.default_acl or OPEN_ACL_UNSAFE
-    # Kazoo's own builder checks types and paths again, part by part, for as long as ours takes in all.
-    change.operations = [_part(op, acl) for op in ops]
-    return change.commit_async()
+    return lambda client: send(client, Transaction([_part(op, acl_of(client)) for op in ops]))
 
 
 def _part(op: Op, acl: Any) -> Any:

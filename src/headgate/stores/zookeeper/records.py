@@ -68,8 +68,8 @@ quoted = json.JSONEncoder(ensure_ascii=False).encode
 def _encode_holder(each: Holder) -> str:
     """What is at its default is left out."""
     parts = [
-        f'"id":"{each.id}","client":{quoted(each.client)},"mode":"{each.mode.value}","token":{each.token},'
-        f'"node":{quoted(each.node)},"request":{quoted(each.request_id)}'
+        f'"id":"{each.id}","client":{quoted(each.client)},"mode":"{each.mode.value}","token":{each.token}',
+        f'"node":{quoted(each.node)},"request":{quoted(each.request_id)}',
     ]
     if each.lease is not None:
         parts.append(f'"session":{each.session},"lease":{each.lease!r}')

@@ -135,11 +135,11 @@ class Scene:
 
     def locks(self, *, times: bool = False) -> list[Lock]:
         """Every grant, dead ones in their lock-delay too."""
-        return [self._lock(each, holder, times) for each in self.resources.values() for holder in each.holders]
+        return [self._lock(each, holder, times=times) for each in self.resources.values() for holder in each.holders]
 
     def decide(self, request: Request, *, times: bool = False) -> Decision:
         """May the request be granted, from its place in the queue (or from behind its end)?"""
-        earlier = [w for each in self.resources.values() for w in self._earlier(each, request, times)]
+        earlier = [w for each in self.resources.values() for w in self._earlier(each, request, times=times)]
         return decide(request, self.locks(times=times), earlier)
 
     def repeated(self, request: Request) -> tuple[Held, ...]:
@@ -179,7 +179,7 @@ class Scene:
         return tuple(
             self._enter(request, decision.entered[want.resource], want.mode, seat, places.get(want.resource))
             if want.resource in decision.entered
-            else self._grant_one(request, want.resource, want.mode, seat, places.get(want.resource), waited)
+            else self._grant_one(request, want.resource, want.mode, seat, places.get(want.resource), waited=waited)
             for want in request.wants
         )
 
@@ -187,7 +187,6 @@ class Scene:
         """A grant ends: release, expire or break, as the table says."""
         each, holder = self.resources[held.resource], held.holder
         row = LOCK.find(holder.mode, event)[0]
-        assert Also.FREE_RESOURCE in row.also
         each.holders = [other for other in each.holders if other.id != holder.id]
         each.freed = True
         if holder.node in each.children:  # Otherwise it went with its session.
@@ -297,14 +296,14 @@ class Scene:
         ]
         return [Op("set", each.view.path, data, version), *marks, *mail]
 
-    def _lock(self, each: Resource, holder: Holder, times: bool) -> Lock:
+    def _lock(self, each: Resource, holder: Holder, *, times: bool) -> Lock:
         return holder.lock(
             each.uri, alive=not holder.dead, since=moment(_time(each, holder.node)[1]) if times else NEVER
         )
 
-    def _earlier(self, each: Resource, request: Request, times: bool) -> list[Waiter]:
+    def _earlier(self, each: Resource, request: Request, *, times: bool) -> list[Waiter]:
         own = next((n for n, place in enumerate(each.places) if place.is_of(request)), len(each.places))
-        return [_waiter(each, place, times) for place in each.places[:own]]
+        return [_waiter(each, place, times=times) for place in each.places[:own]]
 
     def _find(self, resource: str, lock_id: str) -> Holder:
         return next(holder for holder in self.resources[resource].holders if holder.id == lock_id)
@@ -334,7 +333,7 @@ class Scene:
         return Held(each.uri, new)
 
     def _grant_one(
-        self, request: Request, resource: str, mode: Mode, seat: Seat, place: Place | None, waited: bool
+        self, request: Request, resource: str, mode: Mode, seat: Seat, place: Place | None, *, waited: bool
     ) -> Held:
         each = self.resources[resource]
         each.known = True
@@ -407,7 +406,7 @@ def _resource(view: View) -> Resource:
     )
 
 
-def _waiter(each: Resource, place: Place, times: bool) -> Waiter:
+def _waiter(each: Resource, place: Place, *, times: bool) -> Waiter:
     number, since = _time(each, place.name) if times else (0, 0)
     return place.waiter(each.uri, number, moment(since))
 

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import AsyncResult, KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import CloseInstance, Connect
@@ -88,7 +89,7 @@ class _Answer(AsyncResult):  # type: ignore[misc]
 def _call(work: Callable[..., object], *args: object) -> None:
     try:
         work(*args)
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever it is, the connection goes on
         logger.exception("zookeeper.callback_failed")
 
 
@@ -121,16 +122,36 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     lease = 0.0
 
+    @classmethod
+    def put_into(cls, client: Any) -> Self:
+        """In place of the one that the client made for itself."""
+        old = client._connection  # noqa: SLF001 - kazoo has no other way
+        new = cls(client, old.retry_sleeper, logger=old.logger, sasl_options=old.sasl_options)
+        client._connection = new  # noqa: SLF001 - the same
+        return new
+
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         greeting = isinstance(request, Connect)
         answer = super()._invoke(min(timeout, CONNECT_SECONDS) if greeting else timeout, request, xid)
         if greeting:
             self.lease = answer[0].time_out / 1000
             # What was asked while there was no connection must not be sent now: nobody waits for it any more.
-            self.client._notify_pending(KeeperState.CONNECTING)
-            if self.client._stopped.is_set():
-                self.client._queue.append((CloseInstance, None))
+            self.client._notify_pending(KeeperState.CONNECTING)  # noqa: SLF001 - kazoo has no other way
+            if self.client._stopped.is_set():  # noqa: SLF001 - the same
+                self.client._queue.append((CloseInstance, None))  # noqa: SLF001 - the same
         return answer
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        # What came is here as a rule: to ask before each part whether it is costs more than to read it.
+        with self._socket_error_handling():
+            try:
+                part = self._socket.recv(length)
+            except BlockingIOError:
+                part = b""
+            else:
+                if not part:
+                    raise ConnectionDropped("socket connection broken")
+        return part if len(part) == length else part + super()._read(length - len(part), timeout)
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         reading, connecting = super()._connect(host, hostip, port)
@@ -146,6 +167,7 @@ class Session:
         self._returns: list[Callable[[], None]] = []
         self._id = 0
         self._client = self._make_client(seconds)
+        self._connection = _Connection.put_into(self._client)
         self._client.add_listener(self._state_changed)
         self._live: threading.Event = self._client.start_async()
 
@@ -158,7 +180,7 @@ class Session:
     @property
     def lease(self) -> float:
         """Seconds that the server keeps this session without hearing of it."""
-        return float(self._client._connection.lease)
+        return self._connection.lease
 
     @property
     def connected(self) -> bool:
@@ -233,7 +255,7 @@ class Session:
     def _make_client(self, seconds: float) -> Any:
         handler = _Handler()
         retry = KazooRetry(max_tries=-1, delay=RETRY_SECONDS, max_delay=1.0, sleep_func=handler.sleep_func)
-        client = KazooClient(
+        return KazooClient(
             hosts=self._address.hosts,
             timeout=seconds,
             handler=handler,
@@ -242,9 +264,6 @@ class Session:
             default_acl=self._address.acl,
             logger=self._address.logger,
         )
-        old = client._connection
-        client._connection = _Connection(client, old.retry_sleeper, logger=old.logger, sasl_options=old.sasl_options)
-        return client
 
     def _state_changed(self, state: str) -> None:
         """Called by kazoo's own thread, which must not be kept."""

@@ -242,7 +242,7 @@ class Queue:
         return min(delays) + 0.001 if delays else float("inf")
 
     def _watch_queue_or_holders(self, wait: Wait, each: Resource) -> bool:
-        """Watch the nearest waiter that is in the way, or, as the first in the queue, the holders. True: one is gone."""
+        """Watch the nearest waiter in the way or, as the first in the queue, the holders. True: one is gone."""
         mode = next(want.mode for want in wait.request.wants if want.resource == each.uri)
         path = each.view.path
         own = next((n for n, place in enumerate(each.places) if place.is_of(wait.request)), 0)

@@ -1,0 +1,73 @@
+"""Fixtures for what is special about ZooKeeper."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
+from tests.shared_servers import Servers
+from tests.zookeeper.proxy import Proxy
+
+OpenStore = Callable[..., ZookeeperLocks]
+
+
+@pytest.fixture
+def url(servers: Servers) -> Iterator[str]:
+    """A folder of its own on the shared server."""
+    fresh = servers.fresh("zookeeper")
+    yield fresh
+    servers.drop("zookeeper", fresh)
+
+
+@pytest.fixture
+def open_store(url: str) -> Iterator[OpenStore]:
+    """Opens any number of stores, each with sessions of its own, and closes them at the end."""
+    opened: list[ZookeeperLocks] = []
+
+    def open_one(other: str | None = None) -> ZookeeperLocks:
+        opened.append(open_zookeeper_locks(other or url))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> ZookeeperLocks:
+    return open_store()
+
+
+@pytest.fixture
+def proxy(url: str) -> Iterator[Proxy]:
+    """A proxy before the server, for one that is to lose answers or connections."""
+    host, _, port = url.split("/")[2].partition(":")
+    with Proxy((host, int(port))) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied(url: str, proxy: Proxy, open_store: OpenStore) -> ZookeeperLocks:
+    """A store that talks through the proxy."""
+    return open_store(f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}?patience=10")
+
+
+@pytest.fixture
+def raw(url: str) -> Iterator[Any]:
+    """Kazoo itself, to look behind the store and to spoil what is there."""
+    client = KazooClient(hosts=url.split("/")[2])
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def expire(store: ZookeeperLocks, lease: float | None, url: str) -> None:
+    """End the session that leases of that length live by, as the server would."""
+    session = store._sessions.leasing(lease)
+    thief = KazooClient(hosts=url.split("/")[2], client_id=session._client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()

@@ -1,0 +1,197 @@
+"""What the nodes hold: read back exactly, and one that holds something else hides nothing."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import ForeignStore, Mode
+from headgate.core.locks import Request, Want
+from headgate.stores.base import HistoryFilter, LockFilter
+from headgate.stores.zookeeper import history, refusals
+from headgate.stores.zookeeper.locks import ZookeeperLocks
+from headgate.stores.zookeeper.records import (
+    Holder,
+    Place,
+    State,
+    decode_state,
+    place_name,
+    read_message,
+    read_place,
+    sort_places,
+    write_message,
+)
+from headgate.stores.zookeeper.tree import Tree, client_name, name_of
+from tests.contract.steps import EXCLUSIVE, SHARED, request_for
+
+TEXT = st.text(min_size=1, max_size=40)
+HOLDERS = st.builds(
+    Holder,
+    id=st.just("ab12-aaaaaaaaaaaaaaaa-bbbbbbbbbbbb"),
+    client=TEXT,
+    mode=st.sampled_from(Mode),
+    token=st.integers(1, 2**62),
+    node=TEXT,
+    session=st.integers(1, 2**63 - 1),
+    lease=st.floats(0.001, 1e6),
+    count=st.integers(1, 99),
+    owner=TEXT,
+    note=TEXT,
+    request_id=TEXT,
+    delay=st.floats(0, 100),
+    dead=st.booleans(),
+    since=st.none() | st.integers(0, 2**60),
+)
+STATES = st.builds(
+    State, TEXT, st.integers(0, 2**62), st.lists(HOLDERS, max_size=3).map(tuple), st.booleans(), st.booleans()
+)
+
+
+@given(STATES)
+def test_a_state_is_read_as_it_was_written(state: State) -> None:
+    assert decode_state(state.encode(), "/x") == state
+
+
+@given(STATES, TEXT, TEXT, TEXT, TEXT)
+def test_a_message_is_read_as_it_was_written(state: State, client: str, owner: str, request: str, note: str) -> None:
+    place = some_place(Request(request, client, (Want("r", SHARED),), 5.0, 1.5, owner=owner, note=note), 5.0)
+    message = read_message(write_message("mark", 7, state.encode(), [place]), "/x")
+    assert message
+    assert (message.mark, message.version, message.state) == ("mark", 7, state)
+    assert [read_place(name) for name in message.names] == [place]
+
+
+@given(TEXT, TEXT, TEXT, TEXT, st.sampled_from(Mode))
+def test_a_place_is_all_in_its_name(client: str, owner: str, request_id: str, note: str, mode: Mode) -> None:
+    request = Request(request_id, client, (Want("r", mode),), 5.0, 1.5, owner=owner, note=note)
+    place = some_place(request, 5.0)
+    assert "/" not in place.name
+    assert place.request("r") == request
+    assert (place.session, place.lease, place.mark) == (42, 5.0, "mark")
+
+
+def test_what_must_not_outlive_its_waiter_or_is_too_long_is_not_handed_over() -> None:
+    request = Request("id", "c", (Want("r", SHARED),), note="n")
+    assert some_place(request, None).lease is None
+    assert some_place(dataclasses.replace(request, note="n" * 999, lease=5.0), 5.0).lease is None
+    two = Request("id", "c", (Want("r", SHARED), Want("s", SHARED)), 5.0)
+    assert some_place(two, 5.0).lease is None
+
+
+def some_place(request: Request, lease: float | None) -> Place:
+    place = read_place(place_name(request, request.wants[0].mode, "mark", 42, lease) + "0000000007")
+    assert place
+    return place
+
+
+def test_places_are_in_order_when_the_numbers_begin_again() -> None:
+    """ZooKeeper counts the children that a node ever had in 32 bits."""
+    name = place_name(Request("id", "c", (Want("r", SHARED),)), SHARED, "mark", 42, None)
+    numbers = ["2147483646", "2147483647", "-2147483648", "-2147483647"]
+    places = [read_place(name + number) for number in reversed(numbers)]
+    assert [place.name for place in sort_places([p for p in places if p])] == [name + number for number in numbers]
+
+
+@pytest.mark.parametrize("name", [".", "..", "a b", "Zoë", "100%", "-", "x:y"])
+def test_any_client_has_a_node(name: str) -> None:
+    assert client_name(name_of(Tree("/x").client(name))) == name
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff\xfe", b"hello", b"[]", b'{"uri": "r"}', b'{"uri":"r","token":1,"holders":[{}]}']
+)
+def test_a_node_that_holds_something_else_is_named_and_hides_no_other(
+    store: ZookeeperLocks, raw: Any, data: bytes
+) -> None:
+    good, bad = request_for("a", ("good", EXCLUSIVE)), request_for("a", ("bad", EXCLUSIVE))
+    (lock,) = store.acquire(bad)
+    store.acquire(good)
+    path = store._tree.resource("bad")
+    raw.set(path, data)
+    for act in (
+        lambda: store.acquire(request_for("b", ("bad", SHARED))),
+        lambda: store.release(lock.id, lock.token),
+        lambda: store.check(lock.id, lock.token),
+        lambda: store.list(LockFilter(resource="bad")),
+    ):
+        with pytest.raises(ForeignStore, match=path):
+            act()
+    assert [each.resource for each in store.list(LockFilter())] == ["good"]
+    assert [resource for resource, _, _ in store.summary()] == ["good"]
+    assert list(store.resources()) == ["good"]
+    assert store.expire() == 0
+
+
+def test_all_of_a_collection_or_none(store: ZookeeperLocks, raw: Any) -> None:
+    """One multi: a single node that has moved on leaves all others as they were."""
+    wants = [(f"r{number}", EXCLUSIVE) for number in range(20)]
+    store.acquire(request_for("b", ("r13", SHARED)))
+    before = {
+        resource: raw.get(store._tree.resource(resource))
+        for resource, _ in wants
+        if raw.exists(store._tree.resource(resource))
+    }
+    with pytest.raises(Exception, match="r13"):
+        store.acquire(request_for("a", *wants))
+    for resource, content in before.items():
+        assert raw.get(store._tree.resource(resource))[0] == content[0]
+    assert [each.resource for each in store.list(LockFilter())] == ["r13"]
+
+
+# ------------------------------------------------------------------ history
+
+
+def test_the_history_goes_on_in_a_new_folder_when_one_is_full(
+    store: ZookeeperLocks, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "FOLDER_SIZE", 5)
+    for number in range(20):
+        (lock,) = store.acquire(request_for(f"c{number}", ("r", EXCLUSIVE)))
+        store.release(lock.id, lock.token)
+    folders = sorted(raw.get_children(store._tree.history))
+    assert len(folders) > 5
+    assert all(raw.get(f"{store._tree.history}/{name}")[0] == b"closed" for name in folders[:-1])
+    assert max(len(raw.get_children(f"{store._tree.history}/{name}")) for name in folders) <= 7
+    entries = store.history(HistoryFilter())
+    assert [entry.event for entry in reversed(entries)] == ["grant", "release"] * 20
+    assert [entry.id for entry in entries] == sorted((entry.id for entry in entries), reverse=True)
+    assert len({entry.id for entry in entries}) == 40
+    pages = list(store.history(HistoryFilter(limit=7)))
+    while more := store.history(HistoryFilter(limit=7, before=pages[-1].id)):
+        pages += more
+    assert pages == list(entries)
+
+
+def test_a_process_that_slept_goes_on_in_the_newest_folder(
+    store: ZookeeperLocks, open_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "FOLDER_SIZE", 5)
+    sleeper = open_store()
+    sleeper.acquire(request_for("early", ("s", SHARED)))
+    for _ in range(10):
+        (lock,) = store.acquire(request_for("busy", ("r", EXCLUSIVE)))
+        store.release(lock.id, lock.token)
+    sleeper.acquire(request_for("late", ("s", SHARED)))
+    assert store.history(HistoryFilter(limit=1))[0].client == "late"
+
+
+def test_refusals_of_one_minute_are_one_entry_and_the_next_minute_begins_another(
+    store: ZookeeperLocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.acquire(request_for("a", ("r", EXCLUSIVE)))
+    for _ in range(4):
+        refuse(store)
+    (entry,) = store.history(HistoryFilter(event="refuse"))
+    assert entry.count == 4
+    monkeypatch.setattr(refusals, "MINUTE", 1)  # Every millisecond is a minute of its own.
+    refuse(store)
+    monkeypatch.undo()
+    refuse(store)
+    assert [entry.count for entry in store.history(HistoryFilter(event="refuse"))] == [2, 4]
+
+
+def refuse(store: ZookeeperLocks) -> None:
+    with pytest.raises(Exception, match="may not have"):
+        store.acquire(request_for("b", ("r", SHARED)))

@@ -1,0 +1,115 @@
+"""A store is made by whoever comes first; what is not Headgate's is refused; a URL is read exactly."""
+
+import builtins
+import importlib
+import json
+import sys
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from headgate import BadValue, ForeignStore, MissingExtra, SchemaMismatch, StoreUnavailable
+from headgate.stores.zookeeper.address import parse
+from headgate.stores.zookeeper.locks import open_zookeeper_locks
+from tests.contract.steps import SHARED, in_thread, request_for
+from tests.zookeeper.conftest import OpenStore
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "root"),
+    [
+        ("zookeeper://one", "one:2181", "/headgate"),
+        ("zookeeper://one:99/", "one:99", "/headgate"),
+        ("zookeeper://one:1,two:2,three/a/b/", "one:1,two:2,three:2181", "/a/b/headgate"),
+        ("zookeeper://[::1]:77/x", "[::1]:77", "/x/headgate"),
+        ("zookeeper://one/with%20blank", "one:2181", "/with blank/headgate"),
+    ],
+)
+def test_a_url_names_hosts_and_a_folder(url: str, hosts: str, root: str) -> None:
+    address = parse(url)
+    assert (address.hosts, address.tree.root, address.name) == (hosts, root, url)
+
+
+def test_options_are_in_the_query() -> None:
+    address = parse("zookeeper://one/a?session=4&patience=1.5")
+    assert (address.session, address.patience) == (4.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "zookeeper://", "zookeeper:///a", "zookeeper://one:port", "zookeeper://one:99999", "zookeeper://one,,two",
+        "zookeeper://one two", "zookeeper://one/../a", "zookeeper://one/a#b", "zookeeper://one/zookeeper",
+        "zookeeper://one?colour=red", "zookeeper://one?session=", "zookeeper://one?session=0",
+        "zookeeper://one?patience=nan", "zookeeper://[::1", "zookeeper://one/a%00b",
+    ],
+)  # fmt: skip
+def test_a_url_that_cannot_be_read_is_refused(url: str) -> None:
+    with pytest.raises(BadValue, match="url"):
+        open_zookeeper_locks(url)
+
+
+def test_a_password_is_never_shown() -> None:
+    address = parse("zookeeper://ann:secret@one/a")
+    assert "secret" not in address.name
+    assert address.auth == [("digest", "ann:secret")]
+    with pytest.raises(BadValue) as error:
+        parse("zookeeper://ann:secret@one/a?colour=red")
+    assert "secret" not in str(error.value)
+
+
+def test_who_has_no_password_may_not_use_the_tree_of_somebody_who_has(url: str, open_store: OpenStore) -> None:
+    own = open_store(url.replace("zookeeper://", "zookeeper://ann:secret@"))
+    own.acquire(request_for("a", ("r", SHARED)))
+    with pytest.raises(BadValue, match="may not be used"):
+        open_zookeeper_locks(url)
+    again = open_store(url.replace("zookeeper://", "zookeeper://ann:secret@"))
+    assert again.tag == own.tag
+    owner = KazooClient(hosts=url.split("/")[2], auth_data=[("digest", "ann:secret")])
+    owner.start()
+    owner.delete(f"/{url.rpartition('/')[2]}", recursive=True)
+    owner.stop()
+    owner.close()
+
+
+def test_many_who_open_an_empty_folder_at_once_find_one_store(open_store: OpenStore) -> None:
+    futures = [in_thread(open_store) for _ in range(8)]
+    assert len({future.result(timeout=30).tag for future in futures}) == 1
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(StoreUnavailable):
+        open_zookeeper_locks("zookeeper://127.0.0.1:1/a?patience=0.5")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"[]", b'"text"', b'{"tag": "xyz"}', b'{"tag": "toolong", "schema": "1"}']
+)
+def test_a_node_of_something_else_is_refused(url: str, raw: Any, data: bytes) -> None:
+    raw.create(f"/{url.rpartition('/')[2]}/headgate", data, makepath=True)
+    with pytest.raises(ForeignStore, match="of something else"):
+        open_zookeeper_locks(url)
+    assert raw.get_children(f"/{url.rpartition('/')[2]}/headgate") == []
+
+
+@pytest.mark.parametrize(("schema", "word"), [("2", "newer"), ("0", "older")])
+def test_a_store_of_another_schema_is_refused(url: str, raw: Any, schema: str, word: str) -> None:
+    data = json.dumps({"tag": "ab12", "schema": schema}).encode()
+    raw.create(f"/{url.rpartition('/')[2]}/headgate", data, makepath=True)
+    with pytest.raises(SchemaMismatch, match=word):
+        open_zookeeper_locks(url)
+
+
+def test_without_kazoo_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **more: Any) -> Any:
+        if name.partition(".")[0] == "kazoo":
+            raise ImportError(name)
+        return real(name, *args, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.delitem(sys.modules, "headgate.stores.zookeeper.locks")
+    with pytest.raises(MissingExtra, match=r"headgate\[zookeeper\]"):
+        importlib.import_module("headgate.stores.zookeeper.locks")

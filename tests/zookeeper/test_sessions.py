@@ -1,0 +1,225 @@
+"""A leased lock lives by its session: its end is told at once, and nothing of the old one is taken up again."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headgate import LockLost, LockRefused, StoreUnavailable
+from headgate.stores.base import HistoryFilter, LockFilter, Ticket
+from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
+from headgate.stores.zookeeper.session import rounded
+from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for, wait_until
+from tests.private_server import PrivateServer
+from tests.zookeeper.conftest import OpenStore, expire
+from tests.zookeeper.proxy import Proxy
+
+R = "file:///d/1"
+
+
+def test_the_end_of_a_session_is_told_to_its_holder_at_once(url: str, store: ZookeeperLocks) -> None:
+    (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=5))
+    told, reasons = threading.Event(), []
+
+    def lost(why: str) -> None:
+        reasons.append(why)
+        told.set()
+
+    store.watch_loss(lock, lost)
+    began = time.monotonic()
+    expire(store, 5, url)
+    assert told.wait(10)
+    assert time.monotonic() - began < 2
+    assert len(reasons) == 1
+    for act in (store.check, store.renew, store.release):
+        with pytest.raises(LockLost):
+            act(lock.id, lock.token)
+
+
+def test_whoever_ended_the_watch_is_told_nothing(url: str, store: ZookeeperLocks) -> None:
+    (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=5))
+    reasons: list[str] = []
+    store.watch_loss(lock, reasons.append)()
+    store.release(lock.id, lock.token)
+    expire(store, 5, url)
+    (again,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=5))
+    store.check(again.id, again.token)
+    assert reasons == []
+
+
+def test_a_broken_lock_is_told_to_its_holder_at_once(store: ZookeeperLocks, open_store: OpenStore) -> None:
+    (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=5))
+    told, reasons = threading.Event(), []
+
+    def lost(why: str) -> None:
+        reasons.append(why)
+        told.set()
+
+    store.watch_loss(lock, lost)
+    open_store().break_lock(lock.id, "it hangs", "ops")
+    assert told.wait(10)
+    assert "ops: it hangs" in reasons[0]
+
+
+def test_after_its_session_a_lock_is_not_taken_up_again(url: str, store: ZookeeperLocks) -> None:
+    """The client has a new session at once; the grant of the old one is expired, and told so."""
+    (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=5))
+    old = store._sessions.leasing(5).id
+    expire(store, 5, url)
+    (new,) = store.acquire(request_for("b", (R, EXCLUSIVE), lease=5))
+    assert store._sessions.leasing(5).id != old
+    assert new.token > lock.token
+    assert [entry.event for entry in store.history(HistoryFilter())] == ["grant", "expire", "grant"]
+    with pytest.raises(LockLost):
+        store.check(lock.id, lock.token)
+    store.check(new.id, new.token)
+
+
+def test_a_node_of_another_session_does_not_make_a_lock_alive(store: ZookeeperLocks, raw: object) -> None:
+    """Whatever bears the node's name: its owner is compared with the session that was granted."""
+    (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=5))
+    path = store._tree.resource(R)
+    (node,) = raw.get_children(path)  # type: ignore[attr-defined]
+    raw.delete(f"{path}/{node}")  # type: ignore[attr-defined]
+    raw.create(f"{path}/{node}", ephemeral=True)  # type: ignore[attr-defined]
+    with pytest.raises(LockLost, match="another session"):
+        store.check(lock.id, lock.token)
+
+
+def test_the_lease_is_what_the_server_agreed_to(store: ZookeeperLocks) -> None:
+    """Two ticks are the least: one second on the tests' server."""
+    (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=0.1))
+    assert lock.lease == lock.expires_in == 1.0
+    assert store.check(lock.id, lock.token).lease == 1.0
+
+
+def test_leases_of_many_lengths_share_few_sessions(store: ZookeeperLocks) -> None:
+    for hundredths in range(20):
+        store.acquire(request_for("a", (f"r{hundredths}", EXCLUSIVE), lease=2 + hundredths / 100))
+    assert len(store._sessions._by_length) <= 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [(0.2, 1.0), (1.0, 1.0), (1.01, 1.1), (9.99, 10.0), (10, 10), (61.5, 62), (123, 130)]
+)
+def test_a_lease_is_rounded_up_never_down(asked: float, given: float) -> None:
+    assert rounded(asked) == given
+
+
+def test_a_renewal_goes_through_the_locks_own_session(proxied: ZookeeperLocks, proxy: Proxy) -> None:
+    """Where that session cannot be heard, nobody says that the lock lives on."""
+    (lock,) = proxied.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
+    object.__setattr__(proxied._sessions._address, "patience", 0.5)
+    proxy.cut()
+    with pytest.raises(StoreUnavailable):
+        proxied.renew(lock.id, lock.token)
+    proxy.mend()
+    wait_until(lambda: proxied._sessions.leasing(10).connected, "the session to be back")
+    assert proxied.renew(lock.id, lock.token).alive
+
+
+def test_a_request_made_while_the_server_is_away_is_never_sent_later(
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy
+) -> None:
+    """Nobody waits for its answer any more: it would be a lock that nobody knows of."""
+    store.register_resource(R)
+    proxied.acquire(request_for("a", ("other", SHARED)))
+    proxy.cut()
+    session = proxied._sessions.base
+    wait_until(lambda: not session.connected, "the connection to break")
+    late = session._client.create_async(f"{store._tree.root}/late")
+    proxy.mend()
+    wait_until(lambda: session.connected, "the connection to be back")
+    assert isinstance(late.exception, Exception) or late.wait(5)
+    assert late.exception is not None
+    assert session._client.exists(f"{store._tree.root}/late") is None
+
+
+def test_a_server_that_stays_away_is_unavailable_and_works_again_when_it_is_back(
+    private_server: Callable[[str], PrivateServer],
+) -> None:
+    server = private_server("zookeeper")
+    store = open_zookeeper_locks(f"{server.url}/here?patience=2")
+    (kept,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
+    (leased,) = store.acquire(request_for("a", ("leased", EXCLUSIVE), lease=10))
+    server.kill()
+    began = time.monotonic()
+    for act in (
+        lambda: store.acquire(request_for("b", (R, SHARED))),
+        lambda: store.check(kept.id, kept.token),
+        lambda: store.list(LockFilter()),
+    ):
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            act()
+    assert time.monotonic() - began < 20
+    server.restart()
+    wait_until(lambda: answers(store), "the store to be back")
+    assert store.check(kept.id, kept.token).token == kept.token
+    with pytest.raises(LockRefused):
+        store.acquire(request_for("b", (R, SHARED)))
+    # ZooKeeper keeps its sessions over a restart: the lease goes on, since it was not away for that long.
+    assert store.check(leased.id, leased.token).alive
+    store.close()
+
+
+def answers(store: ZookeeperLocks) -> bool:
+    try:
+        store.list(LockFilter())
+    except StoreUnavailable:
+        return False
+    return True
+
+
+def test_a_forked_child_has_sessions_of_its_own(url: str, store: ZookeeperLocks, open_store: OpenStore) -> None:
+    (lock,) = store.acquire(request_for("parent", (R, SHARED), lease=10))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            (own,) = store.acquire(request_for("child", (R, SHARED), lease=10))
+            store.check(own.id, own.token)
+            ids = {each.id for each in store._sessions._by_length.values()}
+            code = 0 if lock.id != own.id and 0 not in ids else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.check(lock.id, lock.token).alive
+    store.release(lock.id, lock.token)
+    witness = open_store()
+    wait_until(lambda: not witness.list(LockFilter()), "the child's session to end", 30)
+
+
+def test_a_dead_waiter_leaves_the_queue_and_the_next_is_let_in(url: str, open_store: OpenStore) -> None:
+    holding, doomed, waiting = open_store(), open_store(), open_store()
+    (lock,) = holding.acquire(request_for("holder", (R, EXCLUSIVE)))
+    first = doomed.queue_up(request_for("doomed", (R, EXCLUSIVE), lease=2))
+    second = waiting.queue_up(request_for("next", (R, EXCLUSIVE), lease=5))
+    assert isinstance(first, Ticket)
+    assert isinstance(second, Ticket)
+    assert first.number < second.number
+    expire(doomed, 2, url)
+    wait_until(lambda: [w.client for w in holding.waiters(R)] == ["next"], "the dead waiter to leave")
+    future = in_thread(lambda: waiting.await_turn(second, 30))
+    holding.release(lock.id, lock.token)
+    future.result(timeout=10)
+    grant = waiting.take_turn(second)
+    assert grant
+    assert grant[0].client == "next"
+
+
+def test_a_waiter_whose_session_ended_takes_a_new_place(url: str, open_store: OpenStore) -> None:
+    holding, waiting = open_store(), open_store()
+    (lock,) = holding.acquire(request_for("holder", (R, EXCLUSIVE)))
+    ticket = waiting.queue_up(request_for("unlucky", (R, EXCLUSIVE), lease=2))
+    assert isinstance(ticket, Ticket)
+    expire(waiting, 2, url)
+    wait_until(lambda: not holding.waiters(R), "the place to go")
+    waiting.await_turn(ticket, 5)
+    assert waiting.take_turn(ticket) is None
+    assert [waiter.client for waiter in holding.waiters(R)] == ["unlucky"]
+    holding.release(lock.id, lock.token)
+    waiting.await_turn(ticket, 10)
+    assert waiting.take_turn(ticket)
+    assert holding.waiters(R) == []
