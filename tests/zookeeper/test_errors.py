@@ -26,12 +26,12 @@ def kinds_of(error: type[Exception]) -> list[str]:
     return [name for name, kind in KINDS.items() if issubclass(error, kind)]
 
 
-@pytest.mark.parametrize("error", sorted(ALL, key=lambda each: each.__name__))
+@pytest.mark.parametrize("error", sorted(ALL, key=str))
 def test_every_error_of_kazoo_is_of_exactly_one_kind(error: type[Exception]) -> None:
     assert len(kinds_of(error)) == 1
 
 
-@pytest.mark.parametrize("error", sorted(ALL, key=lambda each: each.__name__))
+@pytest.mark.parametrize("error", sorted(ALL, key=str))
 def test_every_error_of_kazoo_becomes_one_of_ours(error: type[Exception]) -> None:
     translated: HeadgateError = translate(error(), "zookeeper://one/a")
     expected = BadValue if kinds_of(error) == ["forbidden"] else StoreUnavailable

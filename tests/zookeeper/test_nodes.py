@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate import ForeignStore, Mode
+from headgate import BadValue, ForeignStore, Mode
 from headgate.core.locks import Request, Want
 from headgate.stores.base import HistoryFilter, LockFilter
 from headgate.stores.zookeeper import history, refusals
@@ -195,3 +195,10 @@ def test_refusals_of_one_minute_are_one_entry_and_the_next_minute_begins_another
 def refuse(store: ZookeeperLocks) -> None:
     with pytest.raises(Exception, match="may not have"):
         store.acquire(request_for("b", ("r", SHARED)))
+
+
+def test_a_collection_that_is_too_large_for_one_step_is_refused_before_it_is_sent(store: ZookeeperLocks) -> None:
+    wants = [(f"{number:05d} " + "x" * 1500, EXCLUSIVE) for number in range(400)]
+    with pytest.raises(BadValue, match="too large for ZooKeeper"):
+        store.acquire(request_for("a", *wants))
+    assert store.list(LockFilter()) == []

@@ -116,7 +116,7 @@ def test_a_renewal_goes_through_the_locks_own_session(proxied: ZookeeperLocks, p
     with pytest.raises(StoreUnavailable):
         proxied.renew(lock.id, lock.token)
     proxy.mend()
-    wait_until(lambda: proxied._sessions.leasing(10).connected, "the session to be back")
+    wait_until(lambda: proxied._sessions._by_length[10.0].connected, "the session to be back")
     assert proxied.renew(lock.id, lock.token).alive
 
 

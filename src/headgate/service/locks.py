@@ -6,7 +6,7 @@ import logging
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -149,21 +149,23 @@ class Locks:
 
     def upgrade(self, lock: LockLike, token: int | None = None) -> Lock:
         """Shared to exclusive for the only holder, with a new token; LockRefused otherwise. Never waits."""
-        lock_id, number = _reference(lock, token)
-        before = self._guard_upgrade(lock_id)
-        try:
-            changed = self._store.upgrade(lock_id, number)
-        except BaseException:
-            if before:
-                self._guards.change(lock_id, before)
-            raise
-        return self._changed(lock, changed)
+        with _unrenewed(lock):
+            lock_id, number = _reference(lock, token)
+            before = self._guard_upgrade(lock_id)
+            try:
+                changed = self._store.upgrade(lock_id, number)
+            except BaseException:
+                if before:
+                    self._guards.change(lock_id, before)
+                raise
+            return self._changed(lock, changed)
 
     def downgrade(self, lock: LockLike, token: int | None = None) -> Lock:
         """Exclusive to shared, in one step."""
-        changed = self._store.downgrade(*_reference(lock, token))
-        self._guards.change(changed.id, Mode.SHARED)
-        return self._changed(lock, changed)
+        with _unrenewed(lock):
+            changed = self._store.downgrade(*_reference(lock, token))
+            self._guards.change(changed.id, Mode.SHARED)
+            return self._changed(lock, changed)
 
     def break_lock(self, lock_id: str, *, reason: str, by: str | None = None) -> Lock:
         """An operator's act: the lock goes, its token is stale, the reason is kept."""
@@ -303,6 +305,11 @@ class Locks:
         if isinstance(lock, Hold):
             lock.lock = changed
         return changed
+
+
+def _unrenewed(lock: LockLike) -> AbstractContextManager[object]:
+    """Within this a hold is not renewed, so that its renewal never meets a token that is about to change."""
+    return lock.busy if isinstance(lock, Hold) else nullcontext()
 
 
 def check_wants(resources: Mapping[str, str]) -> tuple[Want, ...]:

@@ -50,6 +50,8 @@ class Hold:
         self._margin = margin
         self._until = _deadline(sent, lock)
         self._lost: LockLost | None = None
+        #: Taken while the lock is renewed, upgraded or downgraded: a renewal amid an upgrade would have the old token.
+        self.busy = threading.Lock()
         self._changed = threading.Condition()
         self._done = threading.Event()
         self._unwatch: Callable[[], None] = lambda: None
@@ -123,9 +125,10 @@ class Hold:
 
     def _renew_once(self, lease: float) -> float:
         """Renew. Gives the pause until the next try."""
-        sent = steady()
         try:
-            renewed = self._service.renew(self.lock)
+            with self.busy:
+                sent = steady()
+                renewed = self._service.renew(self.lock)
         except Lost as error:
             if not self._done.is_set():
                 self._declare_lost(getattr(error, "why", str(error)))

@@ -77,14 +77,13 @@ class History:
         self._folder = None
         self._sessions.base.ask(multi([Op("set", folder, b"closed", 0), Op("make", following)]))
 
-    def find(self, mark: str, session: Session) -> tuple[str, int] | None:
-        """The node of a change that bears this mark, and its time in milliseconds, if it happened."""
-        session.ask(catch_up(self._tree.history))
-        for folder in self._folders()[:2]:
-            for name in self._names(folder):
-                if name.rpartition(":")[0].endswith(f".{mark}"):
-                    answer = session.ask(read(f"{folder}/{name}"))[0]
-                    return None if isinstance(answer, Exception) else (name, answer[1].ctime)
+    def find(self, folder: str, mark: str, session: Session) -> int | None:
+        """When a change that bears this mark happened, in milliseconds; None: it did not."""
+        _, names = session.ask(catch_up(self._tree.history), children(folder))
+        for name in () if isinstance(names, Exception) else names:
+            if name.rpartition(":")[0].endswith(f".{mark}"):
+                answer = session.ask(read(f"{folder}/{name}"))[0]
+                return None if isinstance(answer, Exception) else int(answer[1].ctime)
         return None
 
     def endings(self, lock_id: str, events: Sequence[str]) -> list[Entry]:

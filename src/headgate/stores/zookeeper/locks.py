@@ -90,7 +90,11 @@ class ZookeeperLocks:
             if adopted:
                 return adopted
         ticket, blocked = self._queue.join(request)
-        return ticket if blocked else self.take_turn(ticket) or ticket
+        try:
+            return ticket if blocked else self.take_turn(ticket) or ticket
+        except BaseException:
+            self._queue.later(self._queue.forget(ticket), lambda: self.withdraw(ticket))
+            raise
 
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
         self._queue.sleep(ticket, seconds)

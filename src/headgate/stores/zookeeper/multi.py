@@ -9,8 +9,11 @@ from typing import Any
 from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Transaction
 
+from headgate.core.errors import BadValue
 from headgate.stores.zookeeper.asking import EPHEMERAL, NUMBERED, Question, acl_of, send
 
+#: ZooKeeper's limit on a request (jute.maxbuffer), less some; and what a part needs beside path and data.
+MOST_BYTES, OP_BYTES = 1_000_000, 50
 #: How a node is made, by the kind of the part that makes it.
 FLAGS = {"make": 0, "keep": EPHEMERAL, "tell": NUMBERED, "join": EPHEMERAL | NUMBERED}
 
@@ -39,6 +42,14 @@ def _part(op: Op, acl: Any) -> Any:
         case "remove":
             return Delete(op.path, op.version)
     return Create(op.path, op.data, acl, FLAGS[op.kind])
+
+
+def checked_size(ops: Sequence[Op]) -> Sequence[Op]:
+    """The same, or BadValue: a larger request makes the server drop the connection without a word."""
+    size = sum(len(op.path) + len(op.data) + OP_BYTES for op in ops)
+    if size > MOST_BYTES:
+        raise BadValue("request", f"of {size} bytes", "is too large for ZooKeeper: fewer resources or holders at once")
+    return ops
 
 
 def first_error(results: Sequence[Any]) -> int | None:

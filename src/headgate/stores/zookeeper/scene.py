@@ -123,6 +123,8 @@ class Scene:
         self.told: list[Told] = []
         self.ops: list[Op] = []
         self.checks = False
+        #: Where the history was told of it.
+        self.folder = ""
         #: Grants that were found dead, by id: their tokens.
         self.expired: dict[str, int] = {}
         #: To be done when the change has happened, with the paths of the history's nodes.

@@ -145,13 +145,13 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         # What came is here as a rule: to ask before each part whether it is costs more than to read it.
         with self._socket_error_handling():
             try:
-                part = self._socket.recv(length)
+                part: bytes = self._socket.recv(length)
             except BlockingIOError:
                 part = b""
             else:
                 if not part:
                     raise ConnectionDropped("socket connection broken")
-        return part if len(part) == length else part + super()._read(length - len(part), timeout)
+        return part if len(part) == length else part + bytes(super()._read(length - len(part), timeout))
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         reading, connecting = super()._connect(host, hostip, port)
@@ -312,7 +312,7 @@ class Sessions:
 
     def by_id(self, number: int) -> Session | None:
         """The session of that number, if it is one of ours and lives."""
-        if self._pid != os.getpid():
+        if number == 0 or self._pid != os.getpid():
             return None
         return next((each for each in list(self._by_length.values()) if each.id == number), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from kazoo.exceptions import NoNodeError
@@ -14,10 +14,10 @@ from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import Lock
 from headgate.stores.zookeeper.asking import catch_up, children, look, make, read, write
 from headgate.stores.zookeeper.history import History
-from headgate.stores.zookeeper.multi import Op, first_error, multi
+from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi
 from headgate.stores.zookeeper.records import State, decode_state, moment, read_place
 from headgate.stores.zookeeper.scene import Held, Scene, Stale, Unclear, View
-from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
+from headgate.stores.zookeeper.session import Interrupted, Session, Sessions, windows
 from headgate.stores.zookeeper.tree import Tree, parent
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class _Act(Generic[T]):
     cached: bool = False
     synced: bool = False
     tries: int = 0
-    doubts: dict[str, tuple[Scene, T]] | None = None
+    doubts: list[tuple[str, Scene, T]] = field(default_factory=list)
 
 
 class Transitions:
@@ -97,7 +97,7 @@ class Transitions:
     def remember(self, view: View) -> None:
         """Keep it for the next quick change."""
         if len(self._remembered) >= MOST_REMEMBERED:
-            self._remembered.pop(next(iter(self._remembered)), None)
+            self._remembered.clear()
         self._remembered[view.path] = view
 
     def _try(self, act: _Act[T]) -> Done[T] | None:
@@ -149,9 +149,10 @@ class Transitions:
         """Send the multi; Conflict when a guard did not hold. Gives its time and the history's new nodes."""
         cleared = scene.cleared()
         folders = [self._history.guard()] if scene.told else []
+        scene.folder = folders[0].path if folders else ""
         entries = [self._history.op(told, scene.mark, folders[0].path) for told in scene.told]
         looks = [children(each.view.path) for each in cleared]
-        results, *looked = session.change(multi([*folders, *ops, *entries]), *looks)
+        results, *looked = session.change(multi(checked_size([*folders, *ops, *entries])), *looks)
         failed = -1 if isinstance(results, Exception) else first_error(results)
         if failed is not None:
             if folders and failed == 0:
@@ -203,21 +204,20 @@ class Transitions:
         self._forget(scene)
         act.views = None
         if scene.told:
-            act.doubts = {**(act.doubts or {}), scene.mark: (scene, result)}
+            act.doubts.append((scene.folder, scene, result))
         if time.monotonic() >= act.until:
             raise StoreUnavailable(self._name, str(error)) from error
         return self._resolve_doubts(act)
 
     def _resolve_doubts(self, act: _Act[T]) -> Done[T] | None:
-        for mark, (scene, result) in (act.doubts or {}).items():
-            found = self._history.find(mark, act.session)
-            if found is None:
-                continue
+        for folder, scene, result in act.doubts:
             if any(held.fresh for held in as_helds(result)):
                 continue  # A grant may have died with its session: the next look finds it by its request.
-            for work in scene.after:
-                work([], found[1])
-            return Done(result, found[1], act.session)
+            at = self._history.find(folder, scene.mark, act.session)
+            if at is not None:
+                for work in scene.after:
+                    work([], at)
+                return Done(result, at, act.session)
         return None
 
     def _pause(self, act: _Act[T]) -> None:
@@ -264,9 +264,12 @@ class Transitions:
 
     def make_resources(self, resources: Iterable[str]) -> None:
         """Make the nodes of these resources, where there are none."""
-        for uri in resources:
-            path = self._tree.resource(uri)
-            self._sessions.base.ask(make(parent(path)), make(path, State(uri, known=False).encode()))
+        paths = [(uri, self._tree.resource(uri)) for uri in resources]
+        for portion in windows(paths):
+            self._sessions.base.ask(
+                *(make(parent(path)) for _, path in portion),
+                *(make(path, State(uri, known=False).encode()) for uri, path in portion),
+            )
 
     def tell_locks(self, done: Done[Any], helds: Sequence[Held]) -> tuple[Lock, ...]:
         """Grants as the rest of the world sees them, with their times."""

@@ -21,7 +21,7 @@ from headgate.stores.zookeeper.transitions import Transitions, new_mark
 from headgate.stores.zookeeper.tree import Tree, name_of
 
 #: Seconds to wait for a grant to be handed over before it is looked what is in the way.
-HAND_OVER_SECONDS = 0.05
+HAND_OVER_SECONDS = 0.2
 #: A pause for whoever waits without a place.
 LOST_SECONDS = 0.05
 
