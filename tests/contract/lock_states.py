@@ -177,7 +177,10 @@ def fire_grant(case: Case) -> None:
 
 
 def fire_refuse(case: Case) -> None:
-    (case.lock,) = case.store.acquire(case.request)
+    if case.ticket and is_waiting(case):
+        (case.lock,) = case.actor.give_up(case.ticket)
+    else:
+        (case.lock,) = case.store.acquire(case.request)
 
 
 def fire_wait(case: Case) -> None:

@@ -15,6 +15,8 @@ WAITS = (0.0, 0.0, 0.3, 1.0)
 #: Steps within one hold, and the longest pause between two: many short holds, and some longer than a lease.
 STEPS = (1, 1, 2, 2, 3)
 PAUSE_SECONDS = 0.01
+#: How a hold says that its own deadline passed, whatever the store may say.
+OWN_CLOCK = "it could not be renewed in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,10 @@ class Fighter:
     def _tell_lost(self, holds: Sequence[Hold], error: LockLost) -> None:
         for hold in holds:
             if hold.lost or hold.id == error.lock_id:
-                self._channel.send("lost", resource=hold.resource, at=now(), until=self._until(hold), why=error.why)
+                self._channel.send(
+                    "lost", resource=hold.resource, at=now(), until=self._until(hold), why=error.why,
+                    by="clock" if error.why == OWN_CLOCK else "store",
+                )  # fmt: skip
 
     def _until(self, hold: Hold) -> float | None:
         return None if self._rules.ignores_lease else hold.deadline

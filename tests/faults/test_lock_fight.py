@@ -83,6 +83,10 @@ def assert_all_told(witness: Witness, history: Sequence[Entry]) -> None:
         assert told.get((span.resource, span.token)) == span.lock_id
 
 
+#: Holders that the machine starved for a whole lease, though nobody stopped them: at most this part of all grants.
+STARVED = 0.05
+
+
 def assert_faults_hit(witness: Witness, toll: Toll) -> None:
     """A run whose faults hit nothing proves nothing."""
     assert witness.counts.grants >= PLAN.grants
@@ -91,6 +95,7 @@ def assert_faults_hit(witness: Witness, toll: Toll) -> None:
     assert toll.kills_of_waiters >= 1
     assert toll.stops_of_holders >= PLAN.stops // 2
     assert witness.counts.late_refused + witness.counts.losses >= PLAN.stops // 2
+    assert witness.counts.starved <= STARVED * witness.counts.grants
     assert witness.counts.upgrades
     assert witness.counts.downgrades
     assert witness.counts.pairs

@@ -37,8 +37,8 @@ class Told:
         assert answer is not None
         return bool(answer["accepted"])
 
-    def lost(self, worker: str, at: float, until: float) -> "Told":
-        self.witness.hear(worker, {"kind": "lost", "resource": R, "at": at, "until": until, "why": "so"})
+    def lost(self, worker: str, at: float, until: float, by: str = "store") -> "Told":
+        self.witness.hear(worker, {"kind": "lost", "resource": R, "at": at, "until": until, "why": "so", "by": by})
         return self
 
     def kinds(self) -> list[str]:
@@ -109,6 +109,19 @@ def test_a_stale_write_that_was_accepted_is_seen() -> None:
 def test_a_loss_before_the_deadline_is_seen() -> None:
     assert Told().enter("a", "exclusive", 1, 1, 5).lost("a", 3, 5).kinds() == ["unexplained loss"]
     assert Told().enter("a", "exclusive", 1, 1, 5).lost("a", 5.1, 5).kinds() == []
+
+
+def test_a_holder_that_the_machine_starved_is_counted() -> None:
+    told = Told().enter("a", "exclusive", 1, 1, 2).lost("a", 2, 3, by="clock")
+    assert told.kinds() == []
+    assert told.witness.counts.starved == 1
+
+
+def test_who_comes_too_late_to_enter_makes_nobody_stale() -> None:
+    """a was granted first and stopped before it could say so; b has long been let in, and writes on."""
+    told = Told().enter("b", "exclusive", 2, 3, 6).enter("a", "exclusive", 1, 1, 2)
+    assert told.write("b", 2, 6)
+    assert told.kinds() == []
 
 
 def test_a_loss_of_who_was_stopped_is_explained() -> None:

@@ -241,6 +241,13 @@ def _may_enter(own: Lock, want: Want, here: Sequence[Lock]) -> bool:
     return own.mode is Mode.EXCLUSIVE or want.mode is Mode.SHARED or len(here) == 1
 
 
+def refusal_reason(request: Request, blockers: Iterable[Blocker], resource: str) -> str:
+    """Why a request was refused on one resource, in a line for the history."""
+    by = next(blocker for blocker in blockers if blocker.resource == resource)
+    wanted = next(want.mode for want in request.wants if want.resource == resource)
+    return f"{wanted} wanted, {by.client} {'holds' if by.kind == 'holder' else 'waits for'} {by.mode}"
+
+
 def decide_upgrade(lock: Lock, held: Iterable[Lock]) -> tuple[Blocker, ...]:
     """Everything that keeps a shared lock from becoming exclusive: all other holders."""
     return tuple(_holding(other) for other in held if other.id != lock.id)

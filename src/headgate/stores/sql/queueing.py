@@ -203,7 +203,7 @@ class Queueing:
         decision = scene.decide(request, ticket.number)
         if decision.granted:
             return scene.grant(request, decision, waited=True), scene.settle()
-        scene.refuse(request, decision.blockers)
+        scene.refuse(request, decision.blockers, before="waiting")
         cycle = _cycle(tx, request.client, decision.blockers)
         return LockRefused(request, decision.blockers, cycle), scene.settle()
 

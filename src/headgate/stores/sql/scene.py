@@ -20,6 +20,7 @@ from headgate.core.locks import (
     Request,
     Waiter,
     decide,
+    refusal_reason,
     repeated_grant,
     resource_digest,
 )
@@ -189,27 +190,16 @@ class Scene:
         self._freed |= {p.waiter.resource for p in left}
         self.places = [p for p in self.places if p not in left]
 
-    def refuse(self, request: Request, blockers: Sequence[Blocker]) -> None:
+    def refuse(self, request: Request, blockers: Sequence[Blocker], before: str = "new") -> None:
         """Count it; the history is told once in a minute."""
         for resource in dict.fromkeys(blocker.resource for blocker in blockers):
-            key = self._resources[resource].key
-            if self._tx.count(sql.COUNT_REFUSAL, rkey=key, client=request.client):
+            row = self._resources[resource]
+            if self._tx.count(sql.COUNT_REFUSAL, rkey=row.key, client=request.client):
                 continue
-            by = next(b for b in blockers if b.resource == resource)
-            wanted = next(want.mode for want in request.wants if want.resource == resource)
             lock_id = request.lock_id(self._tag, resource)
-            reason = f"{wanted} wanted, {by.client} {'holds' if by.kind == 'holder' else 'waits for'} {by.mode}"
-            self._tell(
-                "refuse",
-                resource,
-                request.client,
-                lock_id,
-                self._resources[resource].token,
-                "new",
-                "refused",
-                reason,
-            )
-            self._tx.run(sql.WRITE_REFUSAL, rkey=key, client=request.client, lock_id=lock_id)
+            reason = refusal_reason(request, blockers, resource)
+            self._tell("refuse", resource, request.client, lock_id, row.token, before, "refused", reason)
+            self._tx.run(sql.WRITE_REFUSAL, rkey=row.key, client=request.client, lock_id=lock_id)
 
     def end(self, lock: Lock, event: str, reason: str = "", by: str | None = None) -> None:
         """A lock ends: release, expire or break, as the table says."""

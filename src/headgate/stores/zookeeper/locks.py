@@ -313,9 +313,10 @@ class ZookeeperLocks:
         return LockRefused(request, blockers)
 
     def _or_leave(self, scene: Scene, request: Request) -> Outcome:
-        refused = self._or_refuse(scene, request)
+        blockers = scene.decide(request, times=True).blockers
+        self._refusals.add(scene, request, blockers, before="waiting")
         scene.leave_queue(request)
-        return refused
+        return LockRefused(request, blockers)
 
     def _take_turn(self, ticket: Ticket) -> Grant:
         lost = False

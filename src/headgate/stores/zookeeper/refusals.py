@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.core.locks import Blocker, Request
+from headgate.core.locks import Blocker, Request, refusal_reason
 from headgate.stores.zookeeper.asking import make, read, write
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op
@@ -40,11 +40,11 @@ class Refusals:
         self._history = history
         self._tree = tree
 
-    def add(self, scene: Scene, request: Request, blockers: Sequence[Blocker]) -> None:
+    def add(self, scene: Scene, request: Request, blockers: Sequence[Blocker], before: str = "new") -> None:
         """Count a refusal on each blocked resource, with the scene's own change."""
         scene.checks = True
         for resource in dict.fromkeys(blocker.resource for blocker in blockers):
-            told = self._told(scene, request, blockers, resource)
+            told = self._told(scene, request, blockers, resource, before)
             node = self._tree.refusal(resource, request.client)
             entry = self._newest(node)
             if entry is None:
@@ -52,13 +52,11 @@ class Refusals:
             else:
                 self._add_to(scene, node, entry, told)
 
-    def _told(self, scene: Scene, request: Request, blockers: Sequence[Blocker], resource: str) -> Told:
-        by = next(b for b in blockers if b.resource == resource)
-        wanted = next(want.mode for want in request.wants if want.resource == resource)
-        reason = f"{wanted} wanted, {by.client} {'holds' if by.kind == 'holder' else 'waits for'} {by.mode}"
+    def _told(self, scene: Scene, request: Request, blockers: Sequence[Blocker], resource: str, before: str) -> Told:
         lock_id = request.lock_id(scene.tag, resource)
         token = scene.resources[resource].token
-        return Told("refuse", resource, request.client, lock_id, token, "new", "refused", reason)
+        reason = refusal_reason(request, blockers, resource)
+        return Told("refuse", resource, request.client, lock_id, token, before, "refused", reason)
 
     def _add_new(self, scene: Scene, node: str, told: Told) -> None:
         """The first within its minute: the history is told."""
