@@ -21,6 +21,7 @@ PRELOADED = (
     "headgate.stores.sql.locks",
     "headgate.stores.sql.migrations.runner",
     "headgate.stores.sql.questions",
+    "headgate.stores.zookeeper.locks",
     "headgate.wiring",
     "kazoo.client",
     "sqlalchemy.dialects.mysql.pymysql",

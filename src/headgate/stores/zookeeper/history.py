@@ -93,6 +93,7 @@ class History:
 
     def ask(self, which: HistoryFilter) -> list[Entry]:
         """What happened, newest first."""
+        self._sessions.base.send(catch_up(self._tree.history))
         return self._entries(which, self._folders())
 
     def _entries(self, which: HistoryFilter, folders: Sequence[str]) -> list[Entry]:

@@ -204,11 +204,10 @@ class ZookeeperLocks:
 
     def get(self, lock_id: str) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        for sync in (False, True):
-            found = self._find(lock_id, sync=sync)
-            if found:
-                return self._told(found, None)
-        raise _unknown(lock_id)
+        found = self._scene(lock_id).find(lock_id)
+        if found is None or found.holder.dead:
+            raise _unknown(lock_id)
+        return self._told(found, None)
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
         return self._questions.locks(which)
@@ -237,7 +236,7 @@ class ZookeeperLocks:
         return moment(stat.ctime) if stat else self.register_client(client)
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
-        nodes = self._sessions.base.ask(children(self._tree.clients))[0]
+        _, nodes = self._sessions.base.ask(catch_up(self._tree.clients), children(self._tree.clients))
         names = [client_name(node) for node in nodes]
         stats = self._sessions.base.ask(*(look(self._tree.client(name)) for name in names))
         return sorted((name, moment(stat.ctime)) for name, stat in zip(names, stats, strict=True) if stat)
@@ -358,23 +357,15 @@ class ZookeeperLocks:
     def _held(self, lock_id: str, token: int) -> tuple[Held, Session | None]:
         """The live grant, and its session if it is this process's."""
         check_lock_id(lock_id, self.tag, self.name)
-        for sync in (False, True):
-            found = self._find(lock_id, sync=sync)
-            if found and found.holder.token == token:
-                return found, self._sessions.by_id(found.holder.session)
-        views = self._questions.views([self._path(lock_id)])
         try:
-            Scene(views, self.tag, "").held(lock_id, token)
+            found = self._scene(lock_id).held(lock_id, token)
         except LockLost as error:
             raise self._explained(error) from None
-        return self._held(lock_id, token)
+        return found, self._sessions.by_id(found.holder.session)
 
-    def _find(self, lock_id: str, *, sync: bool) -> Held | None:
-        if sync:
-            self._sessions.base.ask(catch_up(self._tree.root))
-        views = self._questions.views([self._path(lock_id)])
-        found = Scene(views, self.tag, "").find(lock_id)
-        return None if found is None or found.holder.dead else found
+    def _scene(self, lock_id: str) -> Scene:
+        """The lock's resource as it is, for looking only."""
+        return Scene(self._questions.views([self._path(lock_id)]), self.tag, "")
 
     def _told(self, held: Held, session: Session | None) -> Lock:
         """With its time; LockLost when its node is another session's, or gone."""

@@ -66,7 +66,7 @@ class LossWatch:
             if not self._over.is_set():
                 threading.Thread(target=self._look, args=(session,), name="headgate-loss", daemon=True).start()
 
-        session.fire(look(node, changed))
+        session.send(look(node, changed))
 
     def _look(self, session: Session) -> None:
         """The node has changed or the connection broke: ask, and watch on if it is still there."""

@@ -74,7 +74,7 @@ class Mailbox:
             self._lose(seen)
             return
         question = read(self._path(seen.session), lambda again: self._changed(seen, again))
-        self._session.fire(question, lambda answer: self._read(seen, answer))
+        self._session.send(question, lambda answer: self._read(seen, answer))
 
     def _read(self, seen: _Seen, answer: Any) -> None:
         """Likewise."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from headgate.core.errors import ForeignStore
 from headgate.core.locks import Lock, Mode, Waiter
 from headgate.stores.base import LockFilter
-from headgate.stores.zookeeper.asking import children, read
+from headgate.stores.zookeeper.asking import catch_up, children, read
 from headgate.stores.zookeeper.records import Holder, State, decode_state, moment, read_queue
 from headgate.stores.zookeeper.scene import View
 from headgate.stores.zookeeper.session import Session, Sessions, windows
@@ -101,6 +101,7 @@ class Questions:
     def views(self, paths: Sequence[str]) -> list[View]:
         """These resources as they are; none that seems to be dead only because it changed meanwhile."""
         session = self._sessions.base
+        self.catch_up()
         found = {view.path: view for view in self._look(paths, session)}
         unsure = [path for path, view in found.items() if len(live(view)) < _living(view.state)]
         while unsure:
@@ -109,6 +110,10 @@ class Questions:
             found.update(again)
             unsure = changed
         return [found[path] for path in paths if path in found]
+
+    def catch_up(self) -> None:
+        """What others were answered before this is seen by what is asked after it, whichever servers they talk to."""
+        self._sessions.base.send(catch_up(self._tree.root))
 
     def _look(self, paths: Sequence[str], session: Session) -> list[View]:
         found: list[View] = []
@@ -129,6 +134,7 @@ class Questions:
 
     def _path_portions(self, after: str | None = None) -> Iterator[list[str]]:
         first = "" if after is None else _key(after)
+        self.catch_up()
         folders = sorted(self._ask_children([self._tree.locks])[0])
         for portion in windows([name for name in folders if name >= first[:2]], FOLDERS):
             names = self._ask_children([f"{self._tree.locks}/{name}" for name in portion])

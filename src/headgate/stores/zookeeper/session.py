@@ -216,8 +216,8 @@ class Session:
         except INTERRUPTIONS as error:
             raise Interrupted(str(error) or type(error).__name__) from error
 
-    def fire(self, question: Question, answered: Callable[[Any], None] = void) -> None:
-        """Send it, and do not wait for the answer: a thread of kazoo's calls with it."""
+    def send(self, question: Question, answered: Callable[[Any], None] = void) -> None:
+        """Send it before what is asked next, and do not wait: kazoo's thread calls with the answer."""
         question(self._client).rawlink(answered)
 
     def on_loss(self, lost: Callable[[str], None]) -> Callable[[], None]:

@@ -235,7 +235,7 @@ class Transitions:
         return act.views
 
     def look(self, paths: Sequence[str], session: Session) -> list[View | None]:
-        """Resources and their children, in one trip; None: there is none."""
+        """Resources and their children, in one trip, as a server has them that may lag behind; None: there is none."""
         answers = session.ask(*(ask for path in paths for ask in (read(path), children(path))))
         return [read_view(path, *answers[2 * n : 2 * n + 2]) for n, path in enumerate(paths)]
 
