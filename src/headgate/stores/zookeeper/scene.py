@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from headgate.core.errors import LockLost
 from headgate.core.locks import Decision, Lock, Mode, Request, Waiter, decide, repeated_grant
@@ -22,6 +23,8 @@ from headgate.stores.zookeeper.records import (
     write_message,
 )
 
+#: A row of the table, found once.
+_row = lru_cache(lambda state, event: LOCK.find(state, event)[0])
 RUN_OUT = "its lease has run out"
 NO_SUCH = "there is no such lock, and none is known to have been"
 #: Waiters that are granted in one change.
@@ -188,7 +191,7 @@ class Scene:
     def end(self, held: Held, event: str, reason: str = "", by: str | None = None) -> None:
         """A grant ends: release, expire or break, as the table says."""
         each, holder = self.resources[held.resource], held.holder
-        row = LOCK.find(holder.mode, event)[0]
+        row = _row(holder.mode, event)
         each.holders = [other for other in each.holders if other.id != holder.id]
         each.freed = True
         if holder.node in each.children:  # Otherwise it went with its session.
@@ -199,7 +202,7 @@ class Scene:
     def change(self, held: Held, event: str, *, count: int = 0, request_id: str | None = None) -> Held:
         """A grant stays, with another mode, token or count, as the table says."""
         each, holder = self.resources[held.resource], held.holder
-        row = LOCK.find(holder.mode, event)[0]
+        row = _row(holder.mode, event)
         if Also.NEW_TOKEN in row.also:
             each.token += 1
         new = replace(

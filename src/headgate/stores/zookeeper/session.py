@@ -153,6 +153,15 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
                     raise ConnectionDropped("socket connection broken")
         return part if len(part) == length else part + bytes(super()._read(length - len(part), timeout))
 
+    def _write(self, message: bytes, timeout: float) -> None:
+        with self._socket_error_handling():
+            try:
+                sent = self._socket.send(message)
+            except BlockingIOError:
+                sent = 0
+        if sent < len(message):
+            super()._write(message[sent:], timeout)
+
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         reading, connecting = super()._connect(host, hostip, port)
         return min(reading, SILENCE), min(connecting, SILENCE)
