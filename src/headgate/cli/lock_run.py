@@ -97,7 +97,7 @@ def _run(
     **how: Any,
 ) -> int:
     from headgate.cli.running import Following, Limits
-    from headgate.service.locks import check_lease
+    from headgate.service.checks import check_lease
 
     check_lease(lease)
     limits = Limits.of(lease, grace)

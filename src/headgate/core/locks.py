@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -151,7 +151,7 @@ class Waiter:
 class Blocker:
     """One reason for a refusal: a lock, a waiter, or a storage guard."""
 
-    #: "holder", "waiter" or "guard".
+    #: "holder", "waiter", "guard" or "claim" (a job of the ledger works on the chunk).
     kind: str
     #: The resource that it stands on.
     resource: str
@@ -174,6 +174,8 @@ class Blocker:
         """One line that says who, since when, and what ends it."""
         if self.kind == "guard":
             return f"{self.resource}: {self.note or 'locked in the storage system itself'}"
+        if self.kind == "claim":
+            return f"{self.resource}: {self.note} by {self.client}, {self._ending()}"
         who = f"{self.client} ({self.owner})" if self.owner else self.client
         since = f" since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
         if self.kind == "waiter":
@@ -229,6 +231,16 @@ def decide(request: Request, held: Iterable[Lock], earlier: Iterable[Waiter] = (
             if waiter.resource == want.resource and not COMPATIBLE[want.mode, waiter.mode]
         ]
     return Decision(tuple(blockers), entered)
+
+
+def claim_blockers(request: Request, claims: Iterable[Lock]) -> tuple[Blocker, ...]:
+    """Jobs of the ledger that work on what is wanted, in a way that does not agree."""
+    modes = {want.resource: want.mode for want in request.wants}
+    return tuple(
+        replace(_holding(claim), kind="claim")
+        for claim in claims
+        if claim.resource in modes and not COMPATIBLE[modes[claim.resource], claim.mode]
+    )
 
 
 def _own_hold(request: Request, here: Sequence[Lock]) -> Lock | None:
