@@ -1,5 +1,7 @@
 """Leases, tokens, retries: a dead worker is noticed, a stale claim reports nothing, a poisonous chunk is held."""
 
+from collections.abc import Callable
+
 import pytest
 
 from headgate import ClaimLost, ClaimRefused, Gate
@@ -78,7 +80,7 @@ def test_a_claim_made_stale_can_report_nothing(gate: Gate, ending: str) -> None:
     stale = claimed(ledger, "clean")
     if ending in ("reap", "claim"):
         expire(gate, "1")
-    acts = {
+    acts: dict[str, Callable[[], object]] = {
         "reap": ledger.reap,
         "claim": lambda: ledger.claim("clean", "1"),
         "force": lambda: ledger.force("clean", "1", reason=WHY, steal=True),

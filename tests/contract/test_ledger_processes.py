@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def define(gate: Gate) -> None:
     ledger = gate.ledger
     for name in ("raw", "doubled", "squared", "joined"):
         ledger.define_dataset(name)
-    policy = {"max_crashes": 0, "max_attempts": 0}
+    policy: dict[str, Any] = {"max_crashes": 0, "max_attempts": 0}
     ledger.define_job("double", inputs=["raw"], outputs=["doubled"], **policy)
     ledger.define_job("square", inputs=["raw"], outputs=["squared"], **policy)
     ledger.define_job("join", inputs=["doubled", "squared"], outputs=["joined"], **policy)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine
@@ -23,9 +24,9 @@ from tests.contract.ledger_steps import claimed, database, one_job
 
 def to_version(url: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store as an older Headgate made it."""
-    upgrade = runner.command.upgrade
+    upgrade = command.upgrade
     with monkeypatch.context() as patched:
-        patched.setattr(runner.command, "upgrade", lambda config, _head: upgrade(config, version))
+        patched.setattr(command, "upgrade", lambda config, _head: upgrade(config, version))
         made = Database(dialect_for(url))
         runner.upgrade(made)
         made.close()

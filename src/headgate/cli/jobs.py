@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headgate.cli.job_run import NOTHING_TO_DO, run
 from headgate.cli.locks import InOrder
 from headgate.cli.output import pairs, plain, table
 from headgate.cli.session import DURATION, Session, common
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from headgate.core.ledger import Change, Claim
 
 F = TypeVar("F", bound=Callable[..., Any])
-#: Nothing to do now.
-NOTHING_TO_DO = 3
 
 
 def chunk(function: F) -> F:
@@ -36,11 +35,15 @@ def job() -> None:
 
     \b
     Examples:
+      headgate job run clean --loop -- ./clean.sh
       headgate job next clean --json
       headgate job success clean 2026-11-01 --token 12
       headgate job explain clean 2026-11-01
       headgate job resubmit clean 2026-11-01 --reason "wrong rates" --downstream --dry-run
     """
+
+
+job.add_command(run)
 
 
 @job.command("next")

@@ -43,6 +43,17 @@ class KeptAlive:
         self._done = threading.Event()
 
     @property
+    def lease(self) -> float | None:
+        """Seconds that it lives without being renewed; None: for ever."""
+        return self._lease
+
+    @property
+    def gone(self) -> Lost | None:
+        """Why it is no longer ours, or None while it is."""
+        self._look_at_clock()
+        return self._lost
+
+    @property
     def deadline(self) -> float | None:
         """On time.monotonic(): when it may be gone if nothing is heard of the store; None: never by itself."""
         return self._until
@@ -63,7 +74,7 @@ class KeptAlive:
         """Ask the store. Gives the seconds that are left, None for no end; Lost when it is over."""
         raise NotImplementedError
 
-    def _loss(self, why: str) -> Lost:
+    def loss(self, why: str) -> Lost:
         """The error that says so."""
         raise NotImplementedError
 
@@ -113,7 +124,7 @@ class KeptAlive:
         with self._changed:
             if self._lost is not None or self._done.is_set():
                 return
-            self._lost = self._loss(why)
+            self._lost = self.loss(why)
             self._changed.notify_all()
         self._tell("lost", why)
         if self._on_lost:
@@ -199,7 +210,8 @@ class Hold(KeptAlive):
     def _renewed(self) -> float | None:
         return self._service.renew(self.lock).expires_in
 
-    def _loss(self, why: str) -> LockLost:
+    def loss(self, why: str) -> LockLost:
+        """The error that says so."""
         return LockLost(self.lock.id, self.lock.token, why)
 
     def _tell(self, name: str, why: str) -> None:
@@ -231,7 +243,8 @@ class ClaimHold(KeptAlive):
     def _renewed(self) -> float:
         return self._heartbeat(self.claim)
 
-    def _loss(self, why: str) -> ClaimLost:
+    def loss(self, why: str) -> ClaimLost:
+        """The error that says so."""
         return ClaimLost(self.claim.job, self.claim.dataid, self.claim.token, why)
 
     def _tell(self, name: str, why: str) -> None:

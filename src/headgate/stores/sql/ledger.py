@@ -100,9 +100,9 @@ class SqlLedger:
     def reap(self, who: str, limit: int = 1000) -> int:
         count = 0
         for number, job in self._database.read(all_jobs).items():
-            params = {"job": number, "limit": limit - count}
-            dead = self._database.read(lambda tx: tx.all(sql.READ_EXPIRED, **params))  # noqa: B023 - run at once
-            count += sum(self._write(lambda tx: _reap(tx, job.name, str(row[0]), who)) for row in dead)  # noqa: B023
+            left = limit - count
+            for dataid in self._expired(number, left) if left > 0 else ():
+                count += self._write(lambda tx: _reap(tx, job.name, dataid, who))  # noqa: B023 - run at once
         return count
 
     def explain(self, job: str, dataid: str) -> Verdict:
@@ -132,6 +132,10 @@ class SqlLedger:
 
     def close(self) -> None:
         self._database.close()
+
+    def _expired(self, job: int, limit: int) -> list[str]:
+        rows = self._database.read(lambda tx: tx.all(sql.READ_EXPIRED, job=job, limit=limit))
+        return [str(row[0]) for row in rows]
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
         """One transaction; begun again when somebody else wrote the same row first."""
