@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headgate.core.errors import (
         BadValue,
+        ClaimLost,
+        ClaimRefused,
         ForeignStore,
         HeadgateError,
         Invalid,
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
         TransitionRefused,
         Unavailable,
         UnknownName,
+        WrongKey,
     )
+    from headgate.core.ledger import Claim, Dataset, Job
     from headgate.core.locks import Lock, Mode
     from headgate.wiring import Gate, connect
 
@@ -36,10 +40,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadValue",
+    "Claim",
+    "ClaimLost",
+    "ClaimRefused",
+    "Dataset",
     "ForeignStore",
     "Gate",
     "HeadgateError",
     "Invalid",
+    "Job",
     "Lock",
     "LockLost",
     "LockRefused",
@@ -53,13 +62,22 @@ __all__ = [
     "TransitionRefused",
     "Unavailable",
     "UnknownName",
+    "WrongKey",
     "__version__",
     "connect",
 ]
 
 
 #: Where the names are that are not errors.
-_HOMES = {"Gate": "wiring", "connect": "wiring", "Lock": "core.locks", "Mode": "core.locks"}
+_HOMES = {
+    "Gate": "wiring",
+    "connect": "wiring",
+    "Lock": "core.locks",
+    "Mode": "core.locks",
+    "Claim": "core.ledger",
+    "Dataset": "core.ledger",
+    "Job": "core.ledger",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,11 +13,13 @@ from headgate.core.history import Entry
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
 from headgate.core.states import MACHINES
+from headgate.service.checks import check_limit, check_span
 from headgate.service.guards import FileGuard, GuardKeeper
-from headgate.service.locks import Locks, check_limit, check_span
+from headgate.service.ledger import Ledger
+from headgate.service.locks import Locks
 from headgate.service.routing import RoutedLocks
 from headgate.settings import Settings, load, mask
-from headgate.stores.base import HistoryFilter, LockStore
+from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 GUARDS = {"file": FileGuard}
@@ -29,29 +31,54 @@ class Gate:
     def __init__(self, settings: Settings) -> None:
         guards, lock_delay = _guards(settings["guards"]), check_span("lock_delay", settings.number("lock_delay"))
         self._store = open_lock_stores(settings["url"], settings["coordination_url"])
+        self._ledger = _ledger_beside(self._store)
         #: Shared and exclusive locks.
         self.locks = Locks(self._store, guards, lock_delay)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Datasets, jobs, and which chunk may be worked on next."""
+        if self._ledger is None:
+            raise BadValue(
+                "url", self._store.name, "keeps no ledger; name a SQL store in `url`, ZooKeeper in coordination_url"
+            )
+        return self._ledger
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """What runs, what is locked, what failed, in seed 003's form."""
         return self.locks.status(rich=rich)
 
-    def history(
+    def history(  # noqa: PLR0913 - each is a filter by its name
         self,
         resource: str | None = None,
         client: str | None = None,
         event: str | None = None,
         *,
+        job: str | None = None,
+        dataid: str | None = None,
         lock_id: str | None = None,
         since: datetime | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> Sequence[Entry]:
-        """What happened, newest first; page on with `before` the last entry's id."""
+        """What happened to locks, newest first; with a job or a data id, to chunks and jobs.
+
+        Page on with `before` the last entry's id.
+        """
+        if job is not None or dataid is not None:
+            which = LedgerHistoryFilter(
+                job=None if job is None else check_name("job", job),
+                dataid=None if dataid is None else check_name("dataid", dataid),
+                event=event,
+                since=_check_time(since),
+                before=_check_entry_id(before),
+                limit=check_limit(limit),
+            )
+            return self.ledger.history(which)
         events = [word for machine in MACHINES for word in machine.told]
         if event is not None and event not in events:
             raise BadValue("event", event, f"is none of {', '.join(events)}")
-        which = HistoryFilter(
+        chosen = HistoryFilter(
             resource=None if resource is None else check_resource(resource),
             client=None if client is None else check_name("client", client),
             event=event,
@@ -60,7 +87,7 @@ class Gate:
             before=_check_entry_id(before),
             limit=check_limit(limit),
         )
-        return self._store.history(which)
+        return self._store.history(chosen)
 
     def close(self) -> None:
         """Let go of connections. Locks that live by a session end; nothing else changes."""
@@ -131,6 +158,12 @@ def open_lock_store(url: str) -> LockStore:
     from headgate.stores.zookeeper.locks import open_zookeeper_locks
 
     return open_zookeeper_locks(url)
+
+
+def _ledger_beside(store: LockStore) -> Ledger | None:
+    """The ledger in the database that locks on its chunks are kept in; None where that is no database."""
+    ledger: LedgerStore | None = getattr(store, "ledger", None)
+    return None if ledger is None else Ledger(ledger)
 
 
 def _kind(url: object) -> str:

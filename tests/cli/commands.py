@@ -42,7 +42,9 @@ class Headgate:
 
     def environment(self, **more: str) -> dict[str, str]:
         home = str(self.folder)
-        return {"PATH": os.environ["PATH"], "HOME": home, "HEADGATE_URL": self.url, "LANG": "C.UTF-8", **more}
+        code = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+        told = {"PATH": os.environ["PATH"], "HOME": home, "HEADGATE_URL": self.url, "LANG": "C.UTF-8"}
+        return {**code, **told, **more}
 
     def __call__(self, *words: str, stdin: str = "", **environment: str) -> Result:
         done = subprocess.run(

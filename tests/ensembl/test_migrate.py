@@ -18,6 +18,9 @@ from headgate.stores.sql.migrations import ensembl, runner
 from headgate.wiring import migrate
 from tests.ensembl.original import Row, build, content, engine, originals, utc
 
+VERSIONS = opening.versions()
+NEWEST = VERSIONS[-1]
+
 ROWS = (
     Row(3, "loader", "uri://a", "read", utc(2020, 1, 1)),
     Row(4, "copier", "uri://a", "read", utc(2020, 1, 2)),
@@ -65,12 +68,12 @@ def test_a_current_store_has_nothing_to_do(sql_url: str) -> None:
 
 def test_an_older_store_is_brought_up(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     headgate.connect(sql_url).close()
-    monkeypatch.setattr(opening, "versions", lambda: ["0001", "0002"])
+    monkeypatch.setattr(opening, "versions", lambda: [*VERSIONS, "9998"])
     upgraded: list[object] = []
     monkeypatch.setattr(runner, "upgrade", upgraded.append)
-    assert migrate(sql_url, dry_run=True).lines[1:] == ["would bring the schema from 0001 to 0002"]
+    assert migrate(sql_url, dry_run=True).lines[1:] == [f"would bring the schema from {NEWEST} to 9998"]
     assert upgraded == []
-    assert migrate(sql_url).lines[1:] == ["brought the schema from 0001 to 0002"]
+    assert migrate(sql_url).lines[1:] == [f"brought the schema from {NEWEST} to 9998"]
     assert len(upgraded) == 1
 
 
@@ -91,7 +94,7 @@ def test_other_tables_are_refused_unless_told_to_go_beside(sql_url: str) -> None
             act()
         assert content(sql_url) == before
     assert migrate(sql_url, beside=True, dry_run=True).lines[1:] == [
-        "would make schema 0001 beside what is there (orders)"
+        f"would make schema {NEWEST} beside what is there (orders)"
     ]
     assert content(sql_url) == before
     assert migrate(sql_url, beside=True).changed
@@ -219,7 +222,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(sql_url: str) -> None:
 
 def test_a_dry_run_touches_no_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'original.db'}"
-    assert migrate(url, dry_run=True).lines[1:] == ["would make schema 0001 in an empty database"]
+    assert migrate(url, dry_run=True).lines[1:] == [f"would make schema {NEWEST} in an empty database"]
     assert list(tmp_path.iterdir()) == []
     build(url, ROWS)
     execute(url, "pragma journal_mode = wal")

@@ -74,8 +74,8 @@ def test_effects_are_words_for_people() -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_each_row_is_a_sentence_and_each_end_an_end(machine: Machine) -> None:
     assert all(each.meaning.endswith(".") and each.meaning[0].isupper() for each in machine.rows)
-    assert machine.ends
-    assert machine.start not in {each.target for each in machine.rows}
+    # A chunk has no end: what is forgotten may be made again.
+    assert bool(machine.ends) is (machine.start not in {each.target for each in machine.rows})
 
 
 def test_a_lock_that_frees_its_resource_is_told_of() -> None:

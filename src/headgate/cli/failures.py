@@ -84,7 +84,7 @@ def next_steps(error: HeadgateError, session: Session) -> list[tuple[str, str]]:
         return []
     again = _with_option(session.words, "--wait", "60")
     resources = list(dict.fromkeys(blocker.resource for blocker in error.blockers))
-    locks = [blocker.lock_id for blocker in error.blockers if blocker.lock_id]
+    locks = [blocker.lock_id for blocker in error.blockers if blocker.lock_id and blocker.kind != "claim"]
     return [
         *([("To wait for it:", again)] if again else []),
         *(("To see who has it:", session.command("lock", "list", "--resource", each)) for each in resources),

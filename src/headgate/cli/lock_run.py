@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.session import DURATION, Session, common
-from headgate.core.errors import BadValue, LockLost, LockRefused, Unavailable
+from headgate.core.errors import BadValue, LockLost, LockRefused, Lost, Unavailable
 
 if TYPE_CHECKING:
     from headgate.cli.processes import Processes
@@ -97,12 +97,12 @@ def _run(
     **how: Any,
 ) -> int:
     from headgate.cli.running import Following, Limits
-    from headgate.service.locks import check_lease
+    from headgate.service.checks import check_lease
 
     check_lease(lease)
     limits = Limits.of(lease, grace)
     code: int | None = None
-    with _processes(session, command) as processes, session.gate() as gate:
+    with open_processes(session, command) as processes, session.gate() as gate:
         following = Following(processes, limits)
         held = gate.locks.held_all(session.client(client), wants, lease=lease, on_lost=following.look, **how)
         try:
@@ -131,7 +131,8 @@ def environment(holds: Sequence[Hold]) -> dict[str, str]:
     return {**told, "HEADGATE_LOCK_ID": str(only["id"]), "HEADGATE_TOKEN": str(only["token"])}
 
 
-def _processes(session: Session, command: Sequence[str]) -> Processes:
+def open_processes(session: Session, command: Sequence[str]) -> Processes:
+    """The command, waiting for its start; the exit code of shells when it cannot be run."""
     from headgate.cli.failures import complain
     from headgate.cli.processes import CannotRun, Processes
 
@@ -142,10 +143,12 @@ def _processes(session: Session, command: Sequence[str]) -> Processes:
         raise click.exceptions.Exit(error.exit_code) from None
 
 
-def _explained(lost: LockLost, ended_for: LockLost | None, code: int | None) -> LockLost:
+def _explained(lost: Lost, ended_for: Lost | None, code: int | None) -> Lost:
     """The loss, and what it means for the command's work."""
-    if ended_for is not None:
+    if isinstance(ended_for, LockLost):
         return LockLost(ended_for.lock_id, ended_for.token, f"{ended_for.why}; the command was ended")
+    if not isinstance(lost, LockLost):
+        return lost
     return LockLost(
         lost.lock_id,
         lost.token,
@@ -154,7 +157,7 @@ def _explained(lost: LockLost, ended_for: LockLost | None, code: int | None) -> 
     )
 
 
-def _leave_soon(session: Session, lost: LockLost | None, code: int) -> None:
+def _leave_soon(session: Session, lost: Lost | None, code: int) -> None:
     """The command has ended: a store that does not answer keeps nobody waiting for long."""
     import os
     import threading

@@ -1,4 +1,4 @@
-"""Follows a command while locks are held: passes signals on, and ends it in time when a lock is lost."""
+"""Follows a command while locks or a claim are held: passes signals on, and ends it in time when one is lost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from types import FrameType
 from typing import Any
 
 from headgate.cli.processes import Processes
-from headgate.core.errors import BadValue, LockLost
+from headgate.core.errors import BadValue, Lost
 from headgate.service.clock import steady
-from headgate.service.renewal import Hold
+from headgate.service.renewal import KeptAlive
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 #: The longest time that a command is given to end by itself, unless somebody says otherwise.
@@ -60,18 +60,18 @@ class Following:
         self._kill_at = math.inf
         self._guardian_kills_at = math.inf
         #: Why the command was ended by us, if it was.
-        self.lost: LockLost | None = None
+        self.lost: Lost | None = None
         #: Whether the command left something running that had to be ended.
         self.left_something = False
 
-    def look(self, _lost: LockLost | None = None) -> None:
+    def look(self, _lost: Lost | None = None) -> None:
         """Look at the locks now. May be called from any thread."""
         with suppress(BlockingIOError):
             os.write(self._ring, b"!")
 
-    def until_end(self, holds: Sequence[Hold], environment: Mapping[str, str]) -> int:
+    def until_end(self, holds: Sequence[KeptAlive], environment: Mapping[str, str]) -> int:
         """Start the command, and follow it to its end. Gives its exit code as shells tell it."""
-        self._limits = self._limits.within(min(hold.lock.lease or math.inf for hold in holds))
+        self._limits = self._limits.within(min(hold.lease or math.inf for hold in holds))
         with self._signals(holds):
             self._processes.start(environment)
             while not self._over():
@@ -81,7 +81,7 @@ class Following:
                 self._sleep(_deadline(holds))
         code = os.waitstatus_to_exitcode(self._status or 0)
         if code == -signal.SIGKILL and steady() >= self._guardian_kills_at and self.lost is None:
-            self.lost = LockLost(holds[0].id, holds[0].token, "it could not be renewed in time")
+            self.lost = holds[0].loss("it could not be renewed in time")
         return code if code >= 0 else 128 - code
 
     def _over(self) -> bool:
@@ -97,7 +97,7 @@ class Following:
             self._end_by(steady() + self._limits.grace)
         return steady() > self._kill_at + KILL_SECONDS
 
-    def _look_at_locks(self, holds: Sequence[Hold]) -> None:
+    def _look_at_locks(self, holds: Sequence[KeptAlive]) -> None:
         last_moment = _deadline(holds) - self._limits.reserve
         if self.lost is None:
             self.lost = self._loss(holds)
@@ -107,14 +107,14 @@ class Following:
         self._guardian_kills_at = min(last_moment, self._kill_at) + self._limits.reserve / 2
         self._processes.kill_at(self._guardian_kills_at)
 
-    def _loss(self, holds: Sequence[Hold]) -> LockLost | None:
+    def _loss(self, holds: Sequence[KeptAlive]) -> Lost | None:
         """A lock that is gone, or that will be unless the command ends now."""
         margin = self._limits.grace + self._limits.reserve
         for hold in holds:
-            if hold.lost:
-                return hold.lost
+            if hold.gone:
+                return hold.gone
             if hold.deadline is not None and steady() >= hold.deadline - margin:
-                return LockLost(hold.id, hold.token, "it could not be renewed in time")
+                return hold.loss("it could not be renewed in time")
         return None
 
     def _end_by(self, moment: float) -> None:
@@ -133,7 +133,7 @@ class Following:
                 os.read(self._alarm, 4096)
 
     @contextmanager
-    def _signals(self, holds: Sequence[Hold]) -> Iterator[None]:
+    def _signals(self, holds: Sequence[KeptAlive]) -> Iterator[None]:
         """Pass signals on, but those that somebody chose to ignore (nohup); wake up when a process ends."""
 
         def forward(number: int, _frame: FrameType | None) -> None:
@@ -156,7 +156,7 @@ class Following:
             for number, old in before.items():
                 signal.signal(number, old)
 
-    def _suspend(self, holds: Sequence[Hold]) -> None:
+    def _suspend(self, holds: Sequence[KeptAlive]) -> None:
         """Ctrl-Z: the command stops before we do, and goes on only if the locks are still ours then."""
         self._processes.send(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -165,6 +165,6 @@ class Following:
             self._processes.send(signal.SIGCONT)
 
 
-def _deadline(holds: Sequence[Hold]) -> float:
+def _deadline(holds: Sequence[KeptAlive]) -> float:
     """When the first of them may be gone, if nothing is heard of the store."""
     return min(math.inf if hold.deadline is None else hold.deadline for hold in holds)

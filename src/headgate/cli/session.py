@@ -34,6 +34,8 @@ class Session:
     verbose: int = 0
     #: No talk on stderr but errors.
     quiet: bool = False
+    #: Whether a chunk was claimed: an exit code may then be the command's own.
+    claimed: bool = False
 
     @cached_property
     def settings(self) -> Settings:

@@ -19,6 +19,9 @@ from headgate.core.errors import HeadgateError
 #: Name, where it is, and the sentence that the list shows.
 COMMANDS = {
     "lock": ("headgate.cli.locks", "lock", "Take, give back, list and break locks; run commands under them."),
+    "define": ("headgate.cli.definitions", "define", "Define datasets and jobs from a pipeline file."),
+    "data": ("headgate.cli.chunks", "data", "Publish chunks; list and picture their status."),
+    "job": ("headgate.cli.jobs", "job", "Claim chunks and report on them; explain, plan, resubmit, hold."),
     "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
     "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
     "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),
@@ -77,12 +80,20 @@ def root() -> None:
       headgate lock list                                   who has what, and who waits
       headgate lock release ID --token N                   give it back
 
+    \b
+    A quick look at the ledger:
+      headgate define pipeline.toml                        datasets and jobs
+      headgate data publish orders_raw 2026-11-01          data made elsewhere is there
+      headgate job next clean --json                       the next chunk to work on, claimed
+      headgate job explain clean 2026-11-01                why it may or may not run
+
     Answers are written to stdout, talk and errors to stderr.
 
     \b
     Exit codes:
       0   done
       2   wrong usage
+      3   nothing to do
       69  the store cannot be reached
       75  refused: somebody else has it, try later
       76  lost: the lease is over, or the token is an old one

@@ -3,15 +3,18 @@
 HeadgateError
 ├── Refused                 a rule says no; the same request may pass later
 │   ├── LockRefused             somebody holds the resource, or stands before you in its queue
+│   ├── ClaimRefused            the chunk may not be claimed, or changed, now
 │   └── TransitionRefused       the table has no such move from the present state
 ├── Lost                    somebody else was first, or it is no longer yours; never retry
-│   └── LockLost                released, expired, broken, or the token is stale
+│   ├── LockLost                released, expired, broken, or the token is stale
+│   └── ClaimLost               reported already, reaped, taken by another, or the token is stale
 ├── Unavailable             cannot be reached now; nothing is known about the answer
 │   ├── StoreUnavailable        the database or ensemble does not answer
 │   └── StorageGuardFailed      a guard could not put its own lock under ours
 └── Invalid                 the request itself is wrong; nothing was written
     ├── BadValue                a name, mode, number or URL that cannot be used
     ├── UnknownName             nothing of that name is here
+    ├── WrongKey                a key that does not open what it should
     ├── ForeignStore            a database that is not Headgate's, or a lock id of another store
     ├── SchemaMismatch          a store of an older or newer Headgate
     └── MissingExtra            a library for this kind of store is not installed
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headgate.core.claims import Verdict
     from headgate.core.locks import Blocker, Request
 
 
@@ -60,6 +64,18 @@ class LockRefused(Refused):
         super().__init__(_refusal_text(request, self.blockers, self.cycle))
 
 
+class ClaimRefused(Refused):
+    """The chunk may not be claimed, or changed, as it stands."""
+
+    def __init__(self, job: str, dataid: str, why: str, verdict: Verdict | None = None) -> None:
+        self.job = job
+        self.dataid = dataid
+        self.why = why
+        #: Every condition with its answer, where a claim was asked for.
+        self.verdict = verdict
+        super().__init__(why)
+
+
 class TransitionRefused(Refused):
     """The table has no row for this event in this state."""
 
@@ -82,6 +98,18 @@ class LockLost(Lost):
         self.why = why
         shown = "" if token is None else f" (token {token})"
         super().__init__(f"lock {lock_id}{shown} is not yours: {why}")
+
+
+class ClaimLost(Lost):
+    """The claim is over, or the token is an old one. Nothing was recorded."""
+
+    def __init__(self, job: str, dataid: str, token: int | None, why: str) -> None:
+        self.job = job
+        self.dataid = dataid
+        self.token = token
+        self.why = why
+        shown = "" if token is None else f" (token {token})"
+        super().__init__(f"the claim of {job} on {dataid}{shown} is not yours: {why}")
 
 
 class StoreUnavailable(Unavailable):
@@ -124,6 +152,15 @@ class UnknownName(Invalid):
         self.what = what
         self.name = name
         super().__init__(f"there is no {what} {_shown(name)}" + (f". {hint}" if hint else ""))
+
+
+class WrongKey(Invalid):
+    """The key does not belong to the job. Nothing was claimed."""
+
+    def __init__(self, job: str, why: str = "the key is not that of the job") -> None:
+        self.job = job
+        self.why = why
+        super().__init__(f"job {job}: {why}")
 
 
 class ForeignStore(Invalid):

@@ -14,15 +14,15 @@ class Entry:
     id: int
     #: When, by the store's clock.
     at: datetime
-    #: What it happened to: lock (later also chunk, batch, job).
+    #: What it happened to: lock, chunk or job (later also batch).
     noun: str
     #: An event of the noun's table.
     event: str
-    #: The resource.
+    #: The resource; a chunk's is `data:DATASET/DATAID`. Empty where it happened to a job.
     resource: str
     #: Who did it, or to whom it happened.
     client: str
-    #: The lock's id.
+    #: The lock's id; empty for chunks and jobs.
     lock_id: str
     #: The token at that moment.
     token: int
@@ -33,3 +33,5 @@ class Entry:
     reason: str = ""
     #: How many times within the minute (refusals).
     count: int = 1
+    #: The job whose chunk it is.
+    job: str = ""

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -151,7 +151,7 @@ class Waiter:
 class Blocker:
     """One reason for a refusal: a lock, a waiter, or a storage guard."""
 
-    #: "holder", "waiter" or "guard".
+    #: "holder", "waiter", "guard" or "claim" (a job of the ledger works on the chunk).
     kind: str
     #: The resource that it stands on.
     resource: str
@@ -174,6 +174,8 @@ class Blocker:
         """One line that says who, since when, and what ends it."""
         if self.kind == "guard":
             return f"{self.resource}: {self.note or 'locked in the storage system itself'}"
+        if self.kind == "claim":
+            return f"{self.resource}: {self.note} by {self.client}, {self._ending()}"
         who = f"{self.client} ({self.owner})" if self.owner else self.client
         since = f" since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
         if self.kind == "waiter":
@@ -231,6 +233,16 @@ def decide(request: Request, held: Iterable[Lock], earlier: Iterable[Waiter] = (
     return Decision(tuple(blockers), entered)
 
 
+def claim_blockers(request: Request, claims: Iterable[Lock]) -> tuple[Blocker, ...]:
+    """Jobs of the ledger that work on what is wanted, in a way that does not agree."""
+    modes = {want.resource: want.mode for want in request.wants}
+    return tuple(
+        replace(_holding(claim), kind="claim")
+        for claim in claims
+        if claim.resource in modes and not COMPATIBLE[modes[claim.resource], claim.mode]
+    )
+
+
 def _own_hold(request: Request, here: Sequence[Lock]) -> Lock | None:
     if not request.reentrant:
         return None
@@ -245,7 +257,7 @@ def refusal_reason(request: Request, blockers: Iterable[Blocker], resource: str)
     """Why a request was refused on one resource, in a line for the history."""
     by = next(blocker for blocker in blockers if blocker.resource == resource)
     wanted = next(want.mode for want in request.wants if want.resource == resource)
-    return f"{wanted} wanted, {by.client} {'holds' if by.kind == 'holder' else 'waits for'} {by.mode}"
+    return f"{wanted} wanted, {by.client} {'waits for' if by.kind == 'waiter' else 'holds'} {by.mode}"
 
 
 def decide_upgrade(lock: Lock, held: Iterable[Lock]) -> tuple[Blocker, ...]:

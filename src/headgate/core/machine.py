@@ -16,6 +16,7 @@ class By(Enum):
     HOLDER = "the holder: id and token agree, and the lease is alive"
     STORE = "whoever notices that the lease has run out, by the store's clock"
     OPERATOR = "a person, with a reason"
+    WORKER = "the worker: the token is that of the newest claim, and nobody has reaped it"
 
 
 class Also(Flag):
@@ -29,6 +30,11 @@ class Also(Flag):
     COUNT_REFUSAL = auto()
     COUNT_HOLD = auto()
     TELL_HISTORY = auto()
+    COUNT_ATTEMPT = auto()
+    COUNT_FAILURE = auto()
+    COUNT_CRASH = auto()
+    CLEAR_COUNTS = auto()
+    CLEAR_INPUTS = auto()
 
     def words(self) -> str:
         """The effects as text for people."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -14,6 +12,7 @@ from typing import Any
 from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, parse_lock_id, parse_mode
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
+from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
 from headgate.service.guards import GuardBusy, GuardKeeper
 from headgate.service.identity import new_request_id, owner
@@ -24,8 +23,6 @@ from headgate.telemetry import event
 
 #: Leases of `held`: short enough that a dead holder is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
-#: No lease and no lock-delay is longer: a hundred years of seconds.
-LONGEST = 100 * 365.25 * 86_400
 LockLike = Lock | Hold | str
 
 
@@ -321,40 +318,6 @@ def check_wants(resources: Mapping[str, str]) -> tuple[Want, ...]:
     return tuple(Want(check_resource(uri), parse_mode(resources[uri])) for uri in sorted(resources, key=str))
 
 
-def check_seconds(what: str, value: object) -> float:
-    """A number of seconds, zero or more."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadValue(what, value, "is not a number of seconds")
-    if (isinstance(value, float) and math.isnan(value)) or value < 0:
-        raise BadValue(what, value, "is not a number of seconds from 0 on")
-    return math.inf if value > sys.float_info.max else float(value)
-
-
-def check_span(what: str, value: object) -> float:
-    """A number of seconds that has an end."""
-    seconds = check_seconds(what, value)
-    if seconds > LONGEST:
-        raise BadValue(what, value, f"is too long; {LONGEST:.0f} seconds, a hundred years, are allowed")
-    return seconds
-
-
-def check_lease(value: object) -> float | None:
-    """A lease: None for a persistent lock, else seconds, more than none and not for ever."""
-    if value is None:
-        return None
-    seconds = check_span("lease", value)
-    if seconds == 0:
-        raise BadValue("lease", value, "is no length of time; leave it out for a persistent lock")
-    return seconds
-
-
-def check_limit(value: object) -> int:
-    """How many at most: a whole number from 1 on."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
-        raise BadValue("limit", value, "is not a whole number from 1 on")
-    return value
-
-
 def _reference(lock: LockLike, token: object) -> tuple[str, int]:
     """What names a grant: its id and its token."""
     if isinstance(lock, Lock | Hold):
@@ -362,6 +325,4 @@ def _reference(lock: LockLike, token: object) -> tuple[str, int]:
         lock = lock.id
     if token is None:
         raise BadValue("token", token, "is missing; a lock that is named by its id needs its token")
-    if isinstance(token, bool) or not isinstance(token, int) or not 0 < token < 2**63:
-        raise BadValue("token", token, "is not a whole number from 1 on")
-    return lock, token
+    return lock, check_token(token)

@@ -1,4 +1,4 @@
-"""Keeping a leased lock alive, and saying so at once when it is not.
+"""Keeping a leased lock or claim alive, and saying so at once when it is not.
 
 The holder's own deadline runs on its monotonic clock from the moment that the last good renewal was *sent*,
 so it is never later than the store's. Two threads: one renews (it may hang in a dead network), one watches.
@@ -10,9 +10,10 @@ import math
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
-from headgate.core.errors import HeadgateError, LockLost, Lost, Unavailable
+from headgate.core.errors import ClaimLost, HeadgateError, LockLost, Lost, Unavailable
+from headgate.core.ledger import Claim
 from headgate.core.locks import Lock, Mode
 from headgate.service.clock import steady
 from headgate.telemetry import event
@@ -24,6 +25,116 @@ LONGEST_PAUSE_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 
 
+class KeptAlive:
+    """Something leased that is renewed until it is stopped: a lock, or a claim on a chunk."""
+
+    def __init__(
+        self,
+        until: float | None,
+        lease: float | None,
+        on_lost: Callable[[Any], None] | None,
+        margin: float,
+    ) -> None:
+        self._until = until
+        self._lease = lease
+        self._on_lost = on_lost
+        self._margin = margin
+        self._lost: Lost | None = None
+        #: Taken while it is renewed or changed: a renewal amid an upgrade would have the old token.
+        self.busy = threading.Lock()
+        self._changed = threading.Condition()
+        self._done = threading.Event()
+
+    @property
+    def lease(self) -> float | None:
+        """Seconds that it lives without being renewed; None: for ever."""
+        return self._lease
+
+    @property
+    def gone(self) -> Lost | None:
+        """Why it is no longer ours, or None while it is."""
+        self._look_at_clock()
+        return self._lost
+
+    @property
+    def deadline(self) -> float | None:
+        """On steady(): when it may be gone if nothing is heard of the store; None: never by itself."""
+        return self._until
+
+    def start(self) -> None:
+        """Begin to renew and to watch."""
+        if self._lease is not None:
+            threading.Thread(target=self._renew_on, name="headgate-renewal", args=(self._lease,), daemon=True).start()
+            threading.Thread(target=self._watch_deadline, name="headgate-deadline", daemon=True).start()
+
+    def stop(self) -> None:
+        """End renewing. Nothing is renewed after this returns."""
+        with self._changed:
+            self._done.set()
+            self._changed.notify_all()
+
+    def _renewed(self) -> float | None:
+        """Ask the store. Gives the seconds that are left, None for no end; Lost when it is over."""
+        raise NotImplementedError
+
+    def loss(self, why: str) -> Lost:
+        """The error that says so."""
+        raise NotImplementedError
+
+    def _tell(self, name: str, why: str) -> None:
+        """Log that something happened."""
+        raise NotImplementedError
+
+    def _renew_on(self, lease: float) -> None:
+        pause = _pause(lease)
+        while not self._done.wait(pause):
+            pause = self._renew_once(lease)
+
+    def _renew_once(self, lease: float) -> float:
+        """Renew. Gives the pause until the next try."""
+        try:
+            with self.busy:
+                sent = steady()
+                left = self._renewed()
+        except Lost as error:
+            if not self._done.is_set():
+                self._declare_lost(getattr(error, "why", str(error)))
+        except Unavailable as error:
+            self._tell("renewal_failed", str(error))
+            return min(RETRY_SECONDS, lease / 10)
+        except HeadgateError as error:
+            self._declare_lost(str(error))
+        else:
+            with self._changed:
+                self._until = deadline_after(sent, left)
+        return _pause(lease)
+
+    def _watch_deadline(self) -> None:
+        """Say that it is lost `margin` seconds before it can be, so that there is time to stop."""
+        with self._changed:
+            while not self._done.is_set() and self._lost is None:
+                left = (self.deadline or math.inf) - self._margin - steady()
+                if left <= 0:
+                    break
+                self._changed.wait(min(left, threading.TIMEOUT_MAX))
+        if not self._done.is_set():
+            self._declare_lost("it could not be renewed in time")
+
+    def _look_at_clock(self) -> None:
+        if self._lost is None and self.deadline is not None and steady() >= self.deadline:
+            self._declare_lost("it could not be renewed in time")
+
+    def _declare_lost(self, why: str) -> None:
+        with self._changed:
+            if self._lost is not None or self._done.is_set():
+                return
+            self._lost = self.loss(why)
+            self._changed.notify_all()
+        self._tell("lost", why)
+        if self._on_lost:
+            self._on_lost(self._lost)
+
+
 class Renewer(Protocol):
     """What a hold needs of the service."""
 
@@ -32,7 +143,7 @@ class Renewer(Protocol):
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]: ...
 
 
-class Hold:
+class Hold(KeptAlive):
     """A lock that is kept alive while a block runs. Has the lock's attributes."""
 
     def __init__(
@@ -43,17 +154,10 @@ class Hold:
         on_lost: Callable[[LockLost], None] | None,
         margin: float,
     ) -> None:
+        super().__init__(deadline_after(sent, lock.expires_in), lock.lease, on_lost, margin)
         self._service = service
         #: The grant as it is now: upgrades and downgrades change it.
         self.lock = lock
-        self._on_lost = on_lost
-        self._margin = margin
-        self._until = _deadline(sent, lock)
-        self._lost: LockLost | None = None
-        #: Taken while the lock is renewed, upgraded or downgraded: a renewal amid an upgrade would have the old token.
-        self.busy = threading.Lock()
-        self._changed = threading.Condition()
-        self._done = threading.Event()
         self._unwatch: Callable[[], None] = lambda: None
 
     @property
@@ -87,15 +191,10 @@ class Hold:
         return self.lock.since
 
     @property
-    def deadline(self) -> float | None:
-        """On steady(): when the lock may be gone if nothing is heard of the store; None: persistent."""
-        return self._until
-
-    @property
     def lost(self) -> LockLost | None:
         """Why the lock is no longer ours, or None while it is."""
         self._look_at_clock()
-        return self._lost
+        return self._lost if isinstance(self._lost, LockLost) else None
 
     def check(self) -> None:
         """Raise LockLost if the lock is lost or its local deadline is over. Asks nobody."""
@@ -105,72 +204,61 @@ class Hold:
     def start(self) -> None:
         """Begin to renew and to watch."""
         self._unwatch = self._service.watch_loss(self.lock, self._declare_lost)
-        if self.lock.lease is not None:
-            threading.Thread(
-                target=self._renew_on, name="headgate-renewal", args=(self.lock.lease,), daemon=True
-            ).start()
-            threading.Thread(target=self._watch_deadline, name="headgate-deadline", daemon=True).start()
+        super().start()
 
     def stop(self) -> None:
         """End renewing. Nothing is renewed after this returns."""
-        with self._changed:
-            self._done.set()
-            self._changed.notify_all()
+        super().stop()
         self._unwatch()
 
-    def _renew_on(self, lease: float) -> None:
-        pause = _pause(lease)
-        while not self._done.wait(pause):
-            pause = self._renew_once(lease)
+    def _renewed(self) -> float | None:
+        return self._service.renew(self.lock).expires_in
 
-    def _renew_once(self, lease: float) -> float:
-        """Renew. Gives the pause until the next try."""
-        try:
-            with self.busy:
-                sent = steady()
-                renewed = self._service.renew(self.lock)
-        except Lost as error:
-            if not self._done.is_set():
-                self._declare_lost(getattr(error, "why", str(error)))
-        except Unavailable as error:
-            event("lock.renewal_failed", lock=self.lock.id, why=str(error))
-            return min(RETRY_SECONDS, lease / 10)
-        except HeadgateError as error:
-            self._declare_lost(str(error))
-        else:
-            with self._changed:
-                self._until = _deadline(sent, renewed)
-        return _pause(lease)
+    def loss(self, why: str) -> LockLost:
+        """The error that says so."""
+        return LockLost(self.lock.id, self.lock.token, why)
 
-    def _watch_deadline(self) -> None:
-        """Say that the lock is lost `margin` seconds before it can be, so that there is time to stop."""
-        with self._changed:
-            while not self._done.is_set() and self._lost is None:
-                left = (self.deadline or math.inf) - self._margin - steady()
-                if left <= 0:
-                    break
-                self._changed.wait(min(left, threading.TIMEOUT_MAX))
-        if not self._done.is_set():
-            self._declare_lost("it could not be renewed in time")
+    def _tell(self, name: str, why: str) -> None:
+        event(f"lock.{name}", lock=self.lock.id, resource=self.lock.resource, client=self.lock.client, why=why)
 
-    def _look_at_clock(self) -> None:
-        if self._lost is None and self.deadline is not None and steady() >= self.deadline:
-            self._declare_lost("it could not be renewed in time")
 
-    def _declare_lost(self, why: str) -> None:
-        with self._changed:
-            if self._lost is not None or self._done.is_set():
-                return
-            self._lost = LockLost(self.lock.id, self.lock.token, why)
-            self._changed.notify_all()
-        event("lock.lost", lock=self.lock.id, resource=self.lock.resource, client=self.lock.client, why=why)
-        if self._on_lost:
-            self._on_lost(self._lost)
+class ClaimHold(KeptAlive):
+    """A claim on a chunk that is kept alive while its worker works."""
+
+    def __init__(
+        self,
+        heartbeat: Callable[[Claim], float],
+        claim: Claim,
+        sent: float,
+        on_lost: Callable[[ClaimLost], None] | None = None,
+        margin: float = 0.0,
+    ) -> None:
+        super().__init__(deadline_after(sent, claim.expires_in), claim.lease, on_lost, margin)
+        self._heartbeat = heartbeat
+        #: What was claimed.
+        self.claim = claim
+
+    @property
+    def lost(self) -> ClaimLost | None:
+        """Why the claim is no longer ours, or None while it is."""
+        self._look_at_clock()
+        return self._lost if isinstance(self._lost, ClaimLost) else None
+
+    def _renewed(self) -> float:
+        return self._heartbeat(self.claim)
+
+    def loss(self, why: str) -> ClaimLost:
+        """The error that says so."""
+        return ClaimLost(self.claim.job, self.claim.dataid, self.claim.token, why)
+
+    def _tell(self, name: str, why: str) -> None:
+        event(f"claim.{name}", job=self.claim.job, dataid=self.claim.dataid, token=self.claim.token, why=why)
+
+
+def deadline_after(sent: float, left: float | None) -> float | None:
+    """On the monotonic clock: when a lease is over that had so long to live when it was asked for; None: never."""
+    return None if left is None else sent + left
 
 
 def _pause(lease: float) -> float:
     return min(lease / RENEWALS, LONGEST_PAUSE_SECONDS)
-
-
-def _deadline(sent: float, lock: Lock) -> float | None:
-    return None if lock.expires_in is None else sent + lock.expires_in

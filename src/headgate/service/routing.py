@@ -25,6 +25,8 @@ class RoutedLocks:
         self._ledger_side = ledger_side
         self._coordination = coordination
         self._stores = (ledger_side, coordination)
+        #: The ledger beside which the locks on its chunks are kept.
+        self.ledger = getattr(ledger_side, "ledger", None)
 
     def acquire(self, request: Request) -> Grant:
         return self._for_request(request).acquire(request)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from headgate.core.claims import Verdict
 from headgate.core.history import Entry
+from headgate.core.ledger import Change, Claim, Dataset, Job, Kind, Row
 from headgate.core.locks import Lock, Mode, Request, Waiter
 
 Grant = tuple[Lock, ...]
@@ -36,6 +38,11 @@ class LockFilter:
     #: Only ids after this one (page by key).
     after: str | None = None
     limit: int | None = None
+
+    def admits(self, lock: Lock) -> bool:
+        """Whether a lock is one of these, whatever the limit."""
+        wanted = ((self.resource, lock.resource), (self.client, lock.client), (self.mode, lock.mode))
+        return all(want is None or want == has for want, has in wanted) and (self.after is None or lock.id > self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +153,149 @@ class LockStore(Protocol):
 
     def close(self) -> None:
         """Let go of connections. Leased locks on a session end with it; nothing else changes."""
+
+
+# ---------------------------------------------------------------- the ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks for a claim."""
+
+    #: Who works.
+    worker: str
+    #: Seconds that the claim lives without a heartbeat.
+    lease: float
+    #: The caller's id of this request: a repeat is recognised by it.
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """What a definition did."""
+
+    #: What it changed, one line each; empty: nothing.
+    changes: tuple[str, ...]
+    #: What looks like a mistake.
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Which rows of chunks to list; None: any."""
+
+    dataset: str | None = None
+    job: str | None = None
+    dataid: str | None = None
+    kind: Kind | None = None
+    status: str | None = None
+    #: Only data ids after this one, in the dataset's order (page by key); needs a dataset.
+    after: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerHistoryFilter:
+    """Which history entries of chunks and jobs to list; None: any."""
+
+    job: str | None = None
+    dataid: str | None = None
+    event: str | None = None
+    since: datetime | None = None
+    #: Only entries before this one (newest first, page by key).
+    before: int | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a job would do."""
+
+    #: What would run next, in order.
+    next: tuple[Verdict, ...]
+    #: What is known of and cannot run now, and why.
+    blocked: tuple[Verdict, ...]
+
+
+class LedgerStore(Protocol):
+    """Datasets, jobs, and the status of every chunk. Every method that writes is one transaction."""
+
+    #: What errors call this store.
+    name: str
+
+    def define_dataset(self, dataset: Dataset) -> Defined:
+        """Unknown or other: as defined. Refused when its chunks would change their order."""
+
+    def define_job(self, job: Job) -> Defined:
+        """Unknown or other: as defined, its claimable chunks found. UnknownName, BadValue for a second producer."""
+
+    def datasets(self) -> Sequence[Dataset]:
+        """All datasets, by name."""
+
+    def jobs(self) -> Sequence[Job]:
+        """All jobs, by name."""
+
+    def job(self, job: str) -> tuple[Job, Sequence[Dataset], str]:
+        """A job, its datasets, and what proves its key. UnknownName when there is none."""
+
+    def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
+        """Not there: READY. Gives how many were not READY. ClaimRefused, and none is, when one is another job's."""
+
+    def find_next(self, job: str, asker: Asker) -> Claim | None:
+        """The first claimable chunk: RUNNING. None when there is none. Secrets in the claim are sealed."""
+
+    def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
+        """That chunk, claimable: RUNNING. Otherwise ClaimRefused with the verdict."""
+
+    def force(self, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
+        """Whatever it is: RUNNING, forced. ClaimRefused while a worker is on it, unless `steal`."""
+
+    def success(self, job: str, dataid: str, token: int, who: str) -> None:
+        """RUNNING by that token: READY and DONE. So already: nothing. Otherwise ClaimLost."""
+
+    def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
+        """RUNNING by that token: ERROR, or HOLD. So already: nothing. Otherwise ClaimLost."""
+
+    def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
+        """RUNNING by that token and alive: the lease begins anew. Gives its seconds. Otherwise ClaimLost."""
+
+    def resubmit(
+        self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool
+    ) -> Sequence[Change]:
+        """Made: RESUBMIT, and with `downstream` all that was made from it. Gives what changed, or would."""
+
+    def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
+        """Any status, or none: HOLD. ClaimRefused while a worker is on it."""
+
+    def unhold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
+        """HOLD: what it was before. TransitionRefused otherwise."""
+
+    def forget(self, job: str, dataid: str, reason: str, who: str, *, steal: bool) -> Sequence[Change]:
+        """Any status: no row. ClaimRefused while a worker is on it, unless `steal`. UnknownName without a row."""
+
+    def set_status(self, row: Row, reason: str, who: str) -> Change:
+        """Support's hand: that row has that status."""
+
+    def pause(self, job: str, reason: str, who: str) -> Job:
+        """The job gets no chunk, for that reason; with an empty one it gets them again."""
+
+    def reap(self, who: str, limit: int = 1000) -> int:
+        """RUNNING, but its lease has run out: ERROR, or HOLD. Gives how many chunks."""
+
+    def explain(self, job: str, dataid: str) -> Verdict:
+        """May the job claim the chunk, and why."""
+
+    def plan(self, job: str, limit: int) -> Plan:
+        """What would run next, in order, and what blocks the rest."""
+
+    def rows(self, which: RowFilter) -> Sequence[Row]:
+        """Rows of chunks, by dataset and in its order."""
+
+    def running(self) -> Sequence[Lock]:
+        """What runs now, as the locks that it acts as, by id."""
+
+    def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
+        """What happened to chunks and jobs, newest first."""
+
+    def close(self) -> None:
+        """Let go of connections."""

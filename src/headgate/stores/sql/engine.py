@@ -6,7 +6,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,10 +61,20 @@ class Transaction:
         """Just do it."""
         self._execute(statement, params)
 
+    def many(self, statement: Statement, rows: Sequence[dict[str, object]]) -> None:
+        """Do it once for each of these, in as few trips as the driver can."""
+        if rows:
+            text, _ = self._dialect.prepare(statement, rows[0])
+            self._cursor.executemany(text, rows)
+
     def count(self, statement: Statement, **params: object) -> int:
         """Do it, and tell how many rows it changed."""
         self._execute(statement, params)
         return int(self._cursor.rowcount)
+
+    def next_token(self) -> int:
+        """A token for a claim: never given before."""
+        return self._dialect.next_token(self)
 
     def last_id(self) -> int:
         """The number that the last insert was given, where the database numbers rows."""

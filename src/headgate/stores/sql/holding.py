@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 
 from headgate.core.errors import LockLost, LockRefused, UnknownName
-from headgate.core.locks import ENDINGS, Lock, Mode, Request, Want, decide_upgrade
+from headgate.core.locks import ENDINGS, Lock, Mode, Request, Want, claim_blockers, decide_upgrade
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.granting import Wakes
-from headgate.stores.sql.scene import Scene, moment, read_lock, to_micro
+from headgate.stores.sql.moments import moment, to_micro
+from headgate.stores.sql.scene import Scene, read_lock
 
 
 def held(tx: Transaction, lock_id: str, token: int) -> Lock:
@@ -55,9 +56,9 @@ def upgrade(tx: Transaction, tag: str, lock_id: str, token: int) -> Lock | LockR
     if tx.again and found and read_lock(found).mode is Mode.EXCLUSIVE:
         return read_lock(found)
     scene, lock = scene_of_held(tx, tag, lock_id, token)
-    blockers = decide_upgrade(lock, scene.locks)
+    request = Request(lock.request_id, lock.client, (Want(lock.resource, Mode.EXCLUSIVE),), lock.lease)
+    blockers = (*decide_upgrade(lock, scene.locks), *claim_blockers(request, scene.claims))
     if blockers:
-        request = Request(lock.request_id, lock.client, (Want(lock.resource, Mode.EXCLUSIVE),), lock.lease)
         scene.refuse(request, blockers)
         scene.settle()
         return LockRefused(request, blockers)

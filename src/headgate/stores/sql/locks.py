@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import TypeVar
 
 from headgate.core.errors import LockRefused, Refused, StoreUnavailable, UnknownName
@@ -14,8 +16,10 @@ from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.granting import Wakes, grant_or_refuse, grant_quickly
+from headgate.stores.sql.ledger import SqlLedger
+from headgate.stores.sql.moments import moment
 from headgate.stores.sql.queueing import Queueing
-from headgate.stores.sql.scene import Scene, heads, moment, read_lock, read_places
+from headgate.stores.sql.scene import Scene, heads, read_lock, read_places
 from headgate.stores.sql.waiting import Wakeups
 
 T = TypeVar("T")
@@ -30,6 +34,8 @@ class SqlLocks:
         self._wakeups = Wakeups(database)
         self.tag = str(database.read(lambda tx: tx.one(sql.READ_TAG))[0])
         self._queueing = Queueing(database, self.tag, self._wakeups)
+        #: The ledger beside it: what runs on a chunk acts as a lock, and the other way round.
+        self.ledger = SqlLedger(database, self.tag)
 
     def acquire(self, request: Request) -> Grant:
         quick = grant_quickly(self._database, self.tag, request)
@@ -104,12 +110,17 @@ class SqlLocks:
     def list(self, which: LockFilter) -> Sequence[Lock]:
         from headgate.stores.sql.questions import ask_locks
 
-        return ask_locks(self._database, which)
+        running = [lock for lock in self.ledger.running() if which.admits(lock)]
+        found = heapq.merge(ask_locks(self._database, which), running, key=lambda lock: lock.id)
+        return list(islice(found, which.limit))
 
     def summary(self) -> Sequence[tuple[str, Mode, int]]:
         from headgate.stores.sql.questions import ask_summary
 
-        return ask_summary(self._database)
+        counts = {(resource, mode): count for resource, mode, count in ask_summary(self._database)}
+        for lock in self.ledger.running():
+            counts[lock.resource, lock.mode] = counts.get((lock.resource, lock.mode), 0) + 1
+        return sorted((resource, mode, count) for (resource, mode), count in counts.items())
 
     def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
         from headgate.stores.sql.questions import ask_waiters

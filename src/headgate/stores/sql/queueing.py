@@ -9,21 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headgate.core.errors import LockRefused, StoreUnavailable
-from headgate.core.locks import Blocker, Lock, Request, decide, find_cycle, resource_digest, resource_key
+from headgate.core.ledger import parse_chunk_resource
+from headgate.core.locks import (
+    Blocker,
+    Lock,
+    Request,
+    claim_blockers,
+    decide,
+    find_cycle,
+    resource_digest,
+    resource_key,
+)
 from headgate.stores.base import Grant, Ticket
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.granting import Wakes, grant_quickly, scene_of
-from headgate.stores.sql.scene import (
-    MICROSECONDS,
-    TRIAL,
-    WAITER_LEASE,
-    Place,
-    read_lock,
-    read_places,
-    ticket_columns,
-    to_seconds,
-)
+from headgate.stores.sql.moments import MICROSECONDS, to_seconds
+from headgate.stores.sql.running import running_on
+from headgate.stores.sql.scene import TRIAL, WAITER_LEASE, Place, read_lock, read_places, ticket_columns
 from headgate.stores.sql.statement import Row
 from headgate.stores.sql.waiting import Wakeups
 
@@ -112,9 +115,10 @@ class Queueing:
         return self._database.write(lambda tx: self._withdraw(tx, ticket))
 
     def _queue_up_quickly(self, request: Request) -> Grant | Ticket | None:
-        if len(request.wants) > 1 or request.reentrant or not request.fresh:
+        resource = request.wants[0].resource
+        if len(request.wants) > 1 or request.reentrant or not request.fresh or parse_chunk_resource(resource):
             return None
-        key = resource_key(request.wants[0].resource)
+        key = resource_key(resource)
         if not self.contended(key):
             grant = grant_quickly(self._database, self._tag, request)
             if grant:
@@ -218,18 +222,23 @@ class Queueing:
         """How it stands for a ticket, as far as can be told without writing."""
         keys = [resource_digest(want.resource) for want in ticket.request.wants]
 
-        def read(tx: Transaction) -> tuple[Sequence[Row], Sequence[Place]]:
-            return tx.all(sql.READ_LOCKS, keys=keys), read_places(tx, keys)
+        wanted = [want.resource for want in ticket.request.wants]
 
-        rows, places = self._database.read(read)
+        def read(tx: Transaction) -> tuple[Sequence[Row], Sequence[Place], Sequence[Lock]]:
+            running = running_on(tx, wanted, self._tag, hold_still=False)
+            return tx.all(sql.READ_LOCKS, keys=keys), read_places(tx, keys), running
+
+        rows, places, running = self._database.read(read)
         locks = [(read_lock(row), to_seconds(row[12])) for row in rows]
         if any(lock.request_id == ticket.request.id for lock, _ in locks):
             return _Outlook(ready=True)
         earlier = [p.waiter for p in places if p.alive and p.waiter.ticket < ticket.number]
         held = [lock for lock, left in locks if left is None or left > 0]
-        if decide(ticket.request, held, earlier).granted:
+        claimed = claim_blockers(ticket.request, running)
+        if decide(ticket.request, held, earlier).granted and not claimed:
             return _Outlook(ready=True)
         ends = [left for _, left in locks if left is not None and left > 0]
+        ends += [each.expires_in for each in claimed if each.expires_in is not None]
         return _Outlook(ready=False, position=len(earlier), soonest=min(ends, default=math.inf) + 0.001)
 
     def _sleep(self, event: threading.Event, seen: object, place: _Standing, seconds: float) -> object:

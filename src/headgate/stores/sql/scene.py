@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import SupportsFloat
+from datetime import datetime
 
 from headgate.core.locks import (
     COMPATIBLE,
@@ -19,6 +18,7 @@ from headgate.core.locks import (
     Mode,
     Request,
     Waiter,
+    claim_blockers,
     decide,
     refusal_reason,
     repeated_grant,
@@ -28,32 +28,14 @@ from headgate.core.machine import Also
 from headgate.core.states import LOCK
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.moments import MICROSECONDS, micro, moment, to_micro, to_seconds
+from headgate.stores.sql.running import running_on
 from headgate.stores.sql.statement import Row
 
-MICROSECONDS = 1_000_000
 #: A waiter that was not heard of for this long has died.
 WAITER_LEASE = 10 * MICROSECONDS
 #: A lock that is handed to a waiter lives only this long until the waiter takes it up, since it may have died.
 TRIAL = 10 * MICROSECONDS
-
-
-def moment(microseconds: int) -> datetime:
-    """The store's number as a time."""
-    return datetime.fromtimestamp(microseconds / MICROSECONDS, UTC)
-
-
-def _micro(at: datetime) -> int:
-    return round(at.timestamp() * MICROSECONDS)
-
-
-def to_micro(seconds: float | None) -> int | None:
-    """Seconds as the store keeps them."""
-    return None if seconds is None else round(seconds * MICROSECONDS)
-
-
-def to_seconds(microseconds: SupportsFloat | None) -> float | None:
-    """The store's number as seconds. Databases give decimals or integers."""
-    return None if microseconds is None else float(microseconds) / MICROSECONDS
 
 
 def read_lock(row: Row) -> Lock:
@@ -137,11 +119,14 @@ class Scene:
         for lock in gone:
             self.end(lock, "expire", reason="the lease ran out")
         self._drop_dead_waiters()
+        #: What the ledger's jobs are doing on these resources, as the locks that it acts as.
+        self.claims = running_on(tx, self._resources, tag, hold_still=True)
 
     def decide(self, request: Request, number: int | None = None) -> Decision:
         """May the request be granted, from this place in the queue (or from behind its end)?"""
         earlier = [p.waiter for p in self.places if number is None or p.waiter.ticket < number]
-        return decide(request, self.locks, earlier)
+        decision = decide(request, self.locks, earlier)
+        return replace(decision, blockers=(*decision.blockers, *claim_blockers(request, self.claims)))
 
     def repeated(self, request: Request) -> tuple[Lock, ...]:
         """The grant that this very request was given already, or nothing."""
@@ -263,7 +248,7 @@ class Scene:
         """Grant to the first in the queue, and on to the first that cannot be, or that waits for more than this."""
         handed = []
         for place in self._queue(resource):
-            held = [lock for lock in self.locks if lock.resource == resource]
+            held = [lock for lock in (*self.locks, *self.claims) if lock.resource == resource]
             free = all(COMPATIBLE[place.waiter.mode, lock.mode] for lock in held)
             if not free or not place.lock_id:
                 break
@@ -277,7 +262,7 @@ class Scene:
         token = self._next_token(resource)
         self._tx.run(
             sql.HAND_LOCK,
-            rkey=self._resources[resource].key, mode=waiter.mode.value, token=token, since=_micro(self._wall),
+            rkey=self._resources[resource].key, mode=waiter.mode.value, token=token, since=micro(self._wall),
             trial=trial, ticket=waiter.ticket,
         )  # fmt: skip
         lease = to_seconds(place.lease)
@@ -330,7 +315,7 @@ class Scene:
         self._tx.run(
             sql.WRITE_LOCK,
             id=lock.id, rkey=self._resources[resource].key, client=lock.client, mode=mode.value, token=lock.token,
-            since=_micro(self._wall), lease=to_micro(request.lease),
+            since=micro(self._wall), lease=to_micro(request.lease),
             lock_delay=to_micro(request.delay_of(mode)), request_id=request.id, owner=request.owner, note=request.note,
         )  # fmt: skip
         self.locks.append(lock)

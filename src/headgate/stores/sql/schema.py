@@ -15,11 +15,17 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
+)
+from sqlalchemy import (
+    text as condition,
 )
 from sqlalchemy.dialects import mysql
 
+from headgate.core.ledger import Kind, OnFailure
 from headgate.core.locks import Mode
-from headgate.core.states import LOCK
+from headgate.core.ordering import Order
+from headgate.core.states import CHUNK, LOCK
 
 metadata = MetaData()
 
@@ -164,5 +170,144 @@ client = Table(
     metadata,
     Column("name", text(255), primary_key=True),
     Column("since", BigInteger, nullable=False),
+    **MYSQL,
+)
+
+# ---------------------------------------------------------------- the ledger
+
+#: A data id's place in the order, compared byte by byte on every database.
+OrderKey = LargeBinary(1300).with_variant(mysql.VARBINARY(1300), "mysql", "mariadb")
+Document = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+KINDS = tuple(kind.value for kind in Kind)
+#: What the history tells of: chunks, and jobs that are paused.
+LEDGER_EVENTS = (*CHUNK.told, "pause", "unpause")
+
+dataset = Table(
+    "hg_dataset",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("name", text(255), nullable=False),
+    Column("uri", text(2048), nullable=False),
+    Column("dataid_order", text(10), nullable=False),
+    Column("settings", Document, nullable=False, comment="JSON"),
+    Column("secrets", Document, nullable=False, comment="JSON: each secret sealed, never plain"),
+    CheckConstraint(one_of("dataid_order", tuple(Order)), name="hg_dataset_order"),
+    Index("hg_dataset_name", "name", unique=True),
+    **MYSQL,
+)
+
+# Job 0 is `external`: data made elsewhere.
+job = Table(
+    "hg_job",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("name", text(255), nullable=False),
+    Column("environment", Document, nullable=False, comment="JSON"),
+    Column("max_attempts", Integer, nullable=False),
+    Column("max_crashes", Integer, nullable=False),
+    Column("retry_delay", BigInteger, nullable=False, comment="micro-seconds"),
+    Column("on_failure", text(10), nullable=False),
+    Column("paused", text(1000), nullable=False, comment="why; empty: it is not"),
+    Column("key_check", text(255), nullable=False, comment="proves a key without telling it; empty: it has none"),
+    CheckConstraint(one_of("on_failure", tuple(OnFailure)), name="hg_job_on_failure"),
+    Index("hg_job_name", "name", unique=True),
+    **MYSQL,
+)
+
+job_dataset = Table(
+    "hg_job_dataset",
+    metadata,
+    Column("job_id", Integer, primary_key=True, autoincrement=False),
+    # A job names a dataset once: as input and output it could never start.
+    Column("dataset_id", Integer, primary_key=True, autoincrement=False),
+    Column("kind", text(6), nullable=False),
+    Column("position", Integer, nullable=False, comment="the bit by which an input is missing"),
+    CheckConstraint(one_of("kind", KINDS), name="hg_job_dataset_kind"),
+    Index("hg_job_dataset_dataset", "dataset_id", "kind"),
+    **MYSQL,
+)
+
+# What is true of each chunk. The status is the lock.
+chunk = Table(
+    "hg_chunk",
+    metadata,
+    Column("dataset_id", Integer, primary_key=True, autoincrement=False),
+    Column("dataid", text(255), primary_key=True),
+    Column("job_id", Integer, primary_key=True, autoincrement=False),
+    Column("kind", text(6), primary_key=True),
+    Column("order_key", OrderKey, nullable=False),
+    Column("status", text(40), nullable=False, comment="any word; an unknown one blocks"),
+    Column("former", text(40), nullable=False, comment="what unhold brings back; empty: no row"),
+    Column("attempt", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("crashes", Integer, nullable=False),
+    Column("token", BigInteger, nullable=False),
+    Column("worker", text(255), nullable=False),
+    Column("request_id", text(200), nullable=False, comment="of the newest claim, by which a repeat is recognised"),
+    Column("lease", BigInteger, comment="micro-seconds"),
+    Column("lease_until", BigInteger, comment="on the lease clock; far off: by hand"),
+    Column("forced", Boolean(create_constraint=False), nullable=False),
+    Column("retry_after", BigInteger, comment="on the lease clock"),
+    Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
+    Column("started", BigInteger, comment="micro-seconds since 1970"),
+    Column("message", text(1000), nullable=False),
+    CheckConstraint(one_of("kind", KINDS), name="hg_chunk_kind"),
+    # What runs, and nothing else, has a lease: so the claims of the dead are found among the running ones alone.
+    CheckConstraint("(lease_until is null) = (status <> 'RUNNING')", name="hg_chunk_lease"),
+    Index(
+        "hg_chunk_lease_until", "job_id", "lease_until",
+        postgresql_where=condition("lease_until is not null"), sqlite_where=condition("lease_until is not null"),
+    ),
+    # What needs a person or another try; what runs or is done is not in it, where the database can leave it out.
+    Index(
+        "hg_chunk_trouble", "job_id", "status",
+        postgresql_where=condition("status not in ('READY', 'DONE', 'RUNNING')"),
+        sqlite_where=condition("status not in ('READY', 'DONE', 'RUNNING')"),
+    ),
+    Index("hg_chunk_order", "dataset_id", "order_key"),
+    sqlite_with_rowid=False,
+    **MYSQL,
+)  # fmt: skip
+
+# What may be claimable, and nothing else: find_next reads its head, never the chunks that are done.
+candidate = Table(
+    "hg_candidate",
+    metadata,
+    Column("job_id", Integer, primary_key=True, autoincrement=False),
+    Column("dataid", text(255), primary_key=True),
+    Column("order_key", OrderKey, nullable=False),
+    Column("place", Integer, nullable=False, comment="0: resubmitted, goes first; 1: all others"),
+    Column("missing", BigInteger, nullable=False, comment="a bit for each input that is not READY"),
+    Column("not_before", BigInteger, nullable=False, comment="on the lease clock"),
+    Index("hg_candidate_next", "job_id", "missing", "place", "order_key"),
+    sqlite_with_rowid=False,
+    **MYSQL,
+)
+
+# Where tokens of claims come from: one row of numbers for the whole store, which only grow.
+token = Table(
+    "hg_token",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    sqlite_autoincrement=True,
+    **MYSQL,
+)
+
+chunk_history = Table(
+    "hg_chunk_history",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("at", BigInteger, nullable=False),
+    Column("event", text(20), nullable=False),
+    Column("job_id", Integer, nullable=False),
+    Column("dataset_id", Integer, comment="of the row that tells the status; null: it happened to the job"),
+    Column("dataid", text(255), nullable=False),
+    Column("who", text(255), nullable=False),
+    Column("token", BigInteger, nullable=False),
+    Column("state_before", text(40), nullable=False),
+    Column("state_after", text(40), nullable=False),
+    Column("reason", text(1000), nullable=False),
+    CheckConstraint(one_of("event", LEDGER_EVENTS), name="hg_chunk_history_event"),
+    Index("hg_chunk_history_job", "job_id", "dataid", "id"),
     **MYSQL,
 )

@@ -84,6 +84,17 @@ class Dialect(ABC):
     or_leave: str = "on conflict do nothing"
     #: What makes a SELECT lock its rows.
     for_update: str = "for update"
+    #: The same, passing over rows that somebody else has locked.
+    skip_locked: str = "for update skip locked"
+    #: Hold datasets `d` still until the transaction ends: together with others (claims), or alone (locks on
+    #: chunks, definitions). A column of the SELECT, and its end.
+    share_dataset: str = "0"
+    share_rows: str = ""
+    own_dataset: str = "0"
+    own_rows: str = ""
+    #: An insert into hg_candidate that changes a row of the same key, and how it names a new value.
+    or_change: str = "on conflict (job_id, dataid) do update set"
+    new_value: str = "excluded.{}"
     #: Starts a transaction that will write; one that only reads.
     begin_write: str = "begin"
     begin_read: str = "begin"
@@ -130,6 +141,10 @@ class Dialect(ABC):
 
         Where somebody is likely to wait (`contended`), the resource may be handed to the first in the same trip.
         """
+
+    @abstractmethod
+    def next_token(self, tx: Any) -> int:
+        """A number that was never given before, and greater than all that were given in committed transactions."""
 
     def enqueue(self, runner: Runner, params: Parameters) -> int | None:
         """Join the queue of a resource that is busy, in one trip: the number, or None to go the careful way."""
@@ -196,6 +211,13 @@ class Dialect(ABC):
             "for_update": self.for_update,
             "insert_once": self.insert_once,
             "or_leave": self.or_leave,
+            "skip_locked": self.skip_locked,
+            "share_dataset": self.share_dataset,
+            "share_rows": self.share_rows,
+            "own_dataset": self.own_dataset,
+            "own_rows": self.own_rows,
+            "or_change": self.or_change,
+            **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},
         }
 
     @abstractmethod

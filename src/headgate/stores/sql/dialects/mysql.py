@@ -52,6 +52,8 @@ GRANT = Statement(
     "A resource that is free for this mode becomes held (see the routine).",
     """call hg_grant_1(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note)""",
 )
+NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
+DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
 RELEASE = Statement("A live lock that is held once goes (see the routine).", "call hg_release_1(:id, :token)")
 
 MICROSECONDS = "cast(unix_timestamp(sysdate(6)) * 1000000 as signed)"
@@ -130,6 +132,10 @@ class Mysql(Dialect):
     minute = f"({wall} div 60000000)"
     insert_once = "insert ignore into"
     or_leave = ""
+    share_rows = "lock in share mode"
+    own_rows = "for update"
+    or_change = "on duplicate key update"
+    new_value = "values({})"
     begin_write = "start transaction"
     begin_read = "start transaction read only"
     list_tables = Statement(
@@ -213,6 +219,12 @@ class Mysql(Dialect):
             return None
         waiting, rkey = runner.single_once(RELEASE, **params)[0]
         return None if rkey is None else Freed(waiting, rkey, handed=False)
+
+    def next_token(self, tx: Any) -> int:
+        tx.run(NEXT_TOKEN)
+        number: int = tx.last_id()
+        tx.run(DROP_TOKEN, number=number)
+        return number
 
     def schema_lock(self, execute: Any) -> None:
         execute("select get_lock('headgate-schema', 60)")

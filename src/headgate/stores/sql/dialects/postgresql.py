@@ -31,6 +31,9 @@ except ImportError as missing:  # pragma: no cover - the extra is installed in t
 #: Errors that psycopg counts as the programmer's and that are the operator's: a missing right, a dropped table.
 NOT_OUR_FAULT = (pg.InsufficientPrivilege, pg.UndefinedTable, pg.InvalidCatalogName, pg.InvalidSchemaName)
 SCHEMA_LOCK = 0x6865616467617465
+#: Datasets are held still by locks of this space, which end with the transaction and are granted in turn: on the
+#: rows themselves, claims that come one after the other would never let a lock on a chunk through.
+DATASET_SPACE = 0x68676461
 #: How often a listening connection looks whether it should stop.
 LISTEN_SECONDS = 0.5
 
@@ -144,6 +147,9 @@ NOTIFY = Statement(
 )
 
 
+NEXT_TOKEN = Statement("A new number.", "select nextval('hg_token_number_seq')")
+
+
 class Postgresql(Dialect):
     """A PostgreSQL server."""
 
@@ -153,6 +159,8 @@ class Postgresql(Dialect):
     wall = now
     minute = f"({wall} / 60000000)"
     begin_write = "begin"
+    share_dataset = f"pg_advisory_xact_lock_shared({DATASET_SPACE}, d.id)"
+    own_dataset = f"pg_advisory_xact_lock({DATASET_SPACE}, d.id)"
     listens = True
     begin_read = "begin read only"
     list_tables = Statement(
@@ -212,6 +220,9 @@ class Postgresql(Dialect):
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
         row = next(iter(runner.single_once(HAND_OVER if contended else RELEASE, **params)), None)
         return None if row is None else Freed(*row)
+
+    def next_token(self, tx: Any) -> int:
+        return int(tx.one(NEXT_TOKEN)[0])
 
     def enqueue(self, runner: Runner, params: Parameters) -> int | None:
         row = next(iter(runner.single_once(ENQUEUE, **params)), None)

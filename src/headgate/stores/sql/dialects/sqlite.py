@@ -72,7 +72,14 @@ WRITE_CLOCK = Statement(
     "Remember what the lease clock counts from.",
     "insert into hg_meta (name, value) values ('clock', :value) on conflict (name) do update set value = :value",
 )
-LATEST_LEASE = Statement("The end of the longest lease.", "select max(lease_until) from hg_lock")
+LATEST_LEASE = Statement(
+    "The end of the longest lease. A claim that was set by hand ends never, and counts as none.",
+    """select max(lease_until) from (
+         select max(lease_until) as lease_until from hg_lock
+         union all select max(lease_until) from hg_chunk where lease_until < 1 << 60)""",
+)
+NEXT_TOKEN = Statement("A new number.", "insert into hg_token default values")
+DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number <= :number")
 
 
 class Sqlite(Dialect):
@@ -84,6 +91,7 @@ class Sqlite(Dialect):
     wall = "hg_wall()"
     minute = f"({wall} / 60000000)"
     for_update = ""
+    skip_locked = ""
     begin_write = "begin immediate"
     begin_read = "begin"
     list_tables = Statement(
@@ -208,6 +216,12 @@ class Sqlite(Dialect):
 
         result: Freed | None = runner.write(work)
         return result
+
+    def next_token(self, tx: Any) -> int:
+        tx.run(NEXT_TOKEN)
+        number: int = tx.last_id()
+        tx.run(DROP_TOKEN, number=number)
+        return number
 
     def changed(self, connection: Connection) -> object:
         cursor = connection.cursor()

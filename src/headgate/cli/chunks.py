@@ -1,0 +1,154 @@
+"""Commands for data: publish, list, grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from headgate.cli.locks import InOrder
+from headgate.cli.output import ago, aligned, plain, span, table
+from headgate.cli.session import Session, common
+from headgate.core.errors import BadValue
+
+if TYPE_CHECKING:
+    from headgate.core.ledger import Row
+    from headgate.service.ledger import Ledger
+
+HEADINGS = ("DATASET", "DATAID", "JOB", "KIND", "STATUS", "SINCE", "ATTEMPT", "WORKER", "MESSAGE")
+#: Data ids that are handed to the ledger at a time.
+BATCH = 5000
+#: A letter for each status: the picture is read without colours.
+SIGNS = {
+    "READY": "#",
+    "RUNNING": ">",
+    "ERROR": "x",
+    "RESUBMIT": "r",
+    "HOLD": "h",
+    "PENDING": "p",
+}
+NOTHING, UNKNOWN = ".", "?"
+
+
+@click.group("data", cls=InOrder)
+def data() -> None:
+    """Publish chunks of data; list and picture their status.
+
+    \b
+    Examples:
+      headgate data publish orders_raw 2026-11-01
+      headgate data publish orders_raw 2024-01-01..2026-10-31
+      headgate data list --status ERROR
+      headgate data grid
+    """
+
+
+@data.command("publish")
+@click.argument("dataset")
+@click.argument("dataids", metavar="DATAID...", nargs=-1)
+@click.option(
+    "--from-file", type=click.File("r", encoding="utf-8"), help="Read data ids from it, one a line; - is stdin."
+)
+@common
+@click.pass_obj
+def publish(session: Session, dataset: str, dataids: Sequence[str], from_file: TextIO | None) -> None:
+    """Say that data made elsewhere is there: its chunks are READY.
+
+    A DATAID may be a range of days (2024-01-01..2026-10-31) or of numbers (1..1000), both ends included. Many are
+    published in batches; after an interruption run it again, what is there already is passed over.
+    """
+    from headgate.core.ranges import expand
+
+    words = [*dataids, *(line.rstrip("\r\n") for line in from_file or ())]
+    if not words:
+        raise BadValue("dataids", words, "are none; name at least one, or --from-file")
+    every = (dataid for word in words for dataid in expand(word))
+    with session.gate() as gate:
+        new, seen = _publish(session, gate.ledger, dataset, every)
+    session.answer(
+        {"dataset": dataset, "published": new, "given": seen},
+        lambda: (
+            f"published  {new} chunk(s) of {dataset}" + (f", {seen - new} were there already" if seen > new else "")
+        ),
+    )
+
+
+def _publish(session: Session, ledger: Ledger, dataset: str, dataids: Iterator[str]) -> tuple[int, int]:
+    new = seen = 0
+    while batch := list(islice(dataids, BATCH)):
+        new += ledger.publish(dataset, batch)
+        seen += len(batch)
+        if seen > BATCH:
+            session.say(f"{seen} so far")
+    return new, seen
+
+
+@data.command("list")
+@click.option("--dataset", help="Only this dataset.")
+@click.option("--job", help="Only rows of this job.")
+@click.option("--dataid", help="Only this data id.")
+@click.option("--kind", help="INPUT or OUTPUT.")
+@click.option("--status", help="Only this status.")
+@click.option("--after", metavar="DATAID", help="Only data ids after this one; needs --dataset.")
+@click.option("--limit", type=int, default=1000, show_default=True, help="How many rows at most.")
+@common
+@click.pass_obj
+def list_rows(session: Session, /, **which: Any) -> None:
+    """List the rows of chunks: by dataset, in its order."""
+    with session.gate() as gate:
+        rows = gate.ledger.status(**which)
+    session.answer([plain(row) for row in rows], lambda: _rows(rows))
+
+
+@data.command("grid")
+@click.option("--dataset", "datasets", multiple=True, help="Only this dataset; may be given several times.")
+@click.option("--limit", type=int, default=60, show_default=True, help="How many data ids at most: the last ones.")
+@common
+@click.pass_obj
+def grid(session: Session, datasets: Sequence[str], limit: int) -> None:
+    """Picture the status of chunks: a line for each data id, a column for each dataset."""
+    from headgate.core.ordering import Order, order_key
+    from headgate.service.checks import check_limit
+
+    check_limit(limit)
+    with session.gate() as gate:
+        names = list(datasets) or [each.name for each in gate.ledger.datasets()]
+        rows = [row for name in names for row in gate.ledger.status(name, kind="OUTPUT")]
+    found = {(row.dataid, row.dataset): row.status for row in rows}
+    dataids = sorted({row.dataid for row in rows}, key=lambda each: order_key(each, Order.NATURAL))[-limit:]
+    document = {dataid: {name: found.get((dataid, name)) for name in names} for dataid in dataids}
+    session.answer(document, lambda: picture(names, document))
+
+
+def picture(names: Sequence[str], document: dict[str, dict[str, str | None]]) -> str:
+    """The grid as letters, with a legend."""
+    if not document:
+        return "no chunks yet"
+    lines = [[dataid, *(sign(document[dataid][name]) for name in names)] for dataid in document]
+    legend = ", ".join(f"{letter} {status}" for status, letter in SIGNS.items())
+    return aligned([["DATAID", *names], *lines]) + f"\n\n{legend}, {UNKNOWN} any other, {NOTHING} nothing"
+
+
+def sign(status: str | None) -> str:
+    """The letter for a status."""
+    return NOTHING if status is None else SIGNS.get(status, UNKNOWN)
+
+
+def _rows(rows: Iterable[Row]) -> str:
+    lines = [
+        (
+            row.dataset, row.dataid, row.job, row.kind, row.status, ago(row.since) if row.since else "-",
+            row.attempt or "-", _worker(row), row.message or "-",
+        )
+        for row in rows
+    ]  # fmt: skip
+    return table(HEADINGS, lines) if lines else "no chunks"
+
+
+def _worker(row: Row) -> str:
+    if not row.worker:
+        return "-"
+    ends = "" if row.expires_in is None else f", ends in {span(max(row.expires_in, 0))}"
+    return f"{row.worker}{ends}"

@@ -1,0 +1,108 @@
+"""`headgate define`: datasets and jobs from a pipeline file."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.session import Session, common
+from headgate.core.errors import BadValue
+
+if TYPE_CHECKING:
+    from headgate.service.ledger import Ledger
+    from headgate.stores.base import Defined
+
+DATASET_KEYS = ("uri", "order", "settings")
+JOB_KEYS = ("inputs", "outputs", "environment", "max_attempts", "max_crashes", "retry_delay", "on_failure")
+
+
+@click.command("define")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PIPELINE.toml")
+@common
+@click.pass_obj
+def define(session: Session, file: Path) -> None:
+    """Define the datasets and jobs of a pipeline file. Doing it again changes nothing.
+
+    Prints what changes, one line each. What the file does not name stays as it is.
+
+    \b
+    Example of a file:
+      [dataset.orders_raw]
+      uri = "postgresql://warehouse/raw"
+      [dataset.orders_clean]
+      [job.clean]
+      inputs = ["orders_raw"]
+      outputs = ["orders_clean"]
+      max_attempts = 3
+    """
+    pipeline = read_pipeline(file)
+    with session.gate() as gate:
+        results = [*define_all(gate.ledger, pipeline)]
+    changes = [line for each in results for line in each.changes]
+    warnings = list(dict.fromkeys(line for each in results for line in each.warnings))
+    session.answer(
+        {"changes": changes, "warnings": warnings}, lambda: "\n".join(changes) or "nothing changed: all is as defined"
+    )
+    for line in warnings:
+        session.say(f"headgate: note: {line}")
+
+
+def define_all(ledger: Ledger, pipeline: Mapping[str, Any]) -> Iterable[Defined]:
+    """Datasets first, since jobs name them."""
+    for name, content in pipeline.get("dataset", {}).items():
+        yield ledger.define_dataset(name, **content)
+    for name, content in pipeline.get("job", {}).items():
+        yield ledger.define_job(name, **content)
+
+
+def read_pipeline(file: Path) -> Mapping[str, Any]:
+    """The file's content; BadValue with the line and the nearest name when something in it is not known."""
+    text = file.read_text(encoding="utf-8")
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadValue("pipeline file", file.name, f"cannot be read: {error}") from error
+    _check_names(file, text, content, ("dataset", "job"))
+    for noun, keys in (("dataset", DATASET_KEYS), ("job", JOB_KEYS)):
+        for name, body in _table(file, text, content, noun).items():
+            _check_names(file, text, _table(file, text, content[noun], name), keys, f"of {noun} {name}")
+            _check_lists(file, text, name, body)
+    return content
+
+
+def _check_names(file: Path, text: str, content: Mapping[str, object], known: tuple[str, ...], where: str = "") -> None:
+    for name in content:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+            place = (
+                f"{where} in {file.name}, line {_line(text, name)},"
+                if where
+                else f"in {file.name}, line {_line(text, name)},"
+            )
+            raise BadValue("key", name, f"{place} is unknown; {hint}")
+
+
+def _table(file: Path, text: str, content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = content.get(name, {})
+    if not isinstance(found, Mapping):
+        raise BadValue("key", name, f"in {file.name}, line {_line(text, name)}, is no table; write [{name}.NAME]")
+    return found
+
+
+def _check_lists(file: Path, text: str, name: str, body: Mapping[str, Any]) -> None:
+    for key in ("inputs", "outputs"):
+        if key in body and not isinstance(body[key], list):
+            raise BadValue(key, body[key], f"of {name} in {file.name}, line {_line(text, key)}, is no list of names")
+
+
+def _line(text: str, name: str) -> int:
+    """The first line that has the name as a key or in a heading."""
+    pattern = re.compile(rf'(^|[.\["\s]){re.escape(name)}(["\s.\]=]|$)')
+    return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)), 1)

@@ -1,0 +1,191 @@
+"""`headgate job run`: a command that runs on chunk after chunk, each claimed, kept alive and reported."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.lock_run import COMMAND, RunCommand, open_processes
+from headgate.cli.session import DURATION, Session, common
+from headgate.core.errors import ClaimLost, HeadgateError, Unavailable
+
+if TYPE_CHECKING:
+    from headgate.cli.running import Following
+    from headgate.core.ledger import Claim
+    from headgate.service.ledger import Ledger
+    from headgate.service.renewal import ClaimHold
+
+NOTHING_TO_DO = 3
+#: The claim file could not be written.
+CANNOT_WRITE = 74
+#: Pause before a store that does not answer is told again.
+RETRY_SECONDS = 0.5
+
+
+@click.command("run", cls=RunCommand, short_help="Run a command on the next chunk, or on all of them.")
+@click.argument("job_name", metavar="JOB")
+@click.option("--dataid", help="On that very chunk, or refused with the reason.")
+@click.option("--loop", is_flag=True, help="Go on until there is nothing to do.")
+@click.option(
+    "--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="So many at a time; needs --loop."
+)
+@click.option("--worker", help="Who works.  [default: this host and process]")
+@click.option("--lease", type=DURATION, default=60, help="A chunk is given up so long after this died.  [default: 60s]")
+@click.option("--grace", type=DURATION, help="From asking CMD to end to killing it.  [default: 10s, a quarter lease]")
+@common
+@click.pass_context
+def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: bool, workers: int, **how: Any) -> int:
+    """Run CMD on the next chunk that JOB may work on, and report what became of it.
+
+    Exit code 0 of CMD is success, any other is failure. CMD is run as it stands, without a shell; signals are passed
+    on to it. It finds HEADGATE_JOB, HEADGATE_DATAID, HEADGATE_ATTEMPT, HEADGATE_TOKEN, HEADGATE_INPUT_<NAME>_URI,
+    HEADGATE_OUTPUT_<NAME>_URI and the job's variables in its environment, and the whole claim as JSON in the file
+    HEADGATE_CLAIM_FILE, which only its user can read and which is gone afterwards.
+
+    The exit code is CMD's own; 3 when there is nothing to do; 76 when the claim was lost, and CMD was ended. With
+    --loop it is 0 when all chunks went well, 1 when one did not.
+
+    \b
+    Examples:
+      headgate job run clean -- ./clean.sh
+      headgate job run clean --loop --workers 4 -- ./clean.sh
+    """
+    session: Session = context.obj
+    command = context.meta[COMMAND]
+    if loop and dataid is not None:
+        raise click.UsageError("--loop takes whatever is next; leave out --dataid", context)
+    if workers > 1 and not loop:
+        raise click.UsageError("--workers needs --loop", context)
+    if loop:
+        from headgate.cli.job_loop import Crew
+
+        return Crew(session, workers, lambda: run_one(session, job_name, None, command, **how)).work()
+    return run_one(session, job_name, dataid, command, **how)
+
+
+def run_one(
+    session: Session,
+    job: str,
+    dataid: str | None,
+    command: Sequence[str],
+    *,
+    lease: float,
+    grace: float | None,
+    worker: str | None,
+) -> int:
+    """One chunk from claim to report. Gives the exit code."""
+    from headgate.cli.running import Following, Limits
+    from headgate.service.checks import check_positive_lease
+
+    check_positive_lease(lease)
+    limits = Limits.of(lease, grace)
+    with open_processes(session, command) as processes, session.gate() as gate:
+        sent = steady()
+        if dataid is None:
+            claim = gate.ledger.find_next(job, worker=worker, lease=lease)
+        else:
+            claim = gate.ledger.claim(job, dataid, worker=worker, lease=lease)
+        if claim is None:
+            session.say(f"nothing to do for {job}; see: {session.command('job', 'plan', job)}")
+            return NOTHING_TO_DO
+        session.claimed = True
+        following = Following(processes, limits)
+        return _work(session, gate.ledger, claim, following, sent)
+
+
+def _work(session: Session, ledger: Ledger, claim: Claim, following: Following, sent: float) -> int:
+    from headgate.service.renewal import ClaimHold
+
+    hold = ClaimHold(ledger.heartbeat, claim, sent, on_lost=following.look)
+    hold.start()
+    try:
+        with claim_file(claim) as path:
+            code = following.until_end([hold], {**environment(claim, path), **session.store_variables()})
+    except OSError as error:
+        hold.stop()
+        return _could_not_start(session, ledger, claim, error)
+    except BaseException:
+        hold.stop()
+        with suppress(HeadgateError):
+            ledger.fail(claim, "it was interrupted before it began")
+        raise
+    hold.stop()
+    if following.left_something:
+        session.say("headgate: ended what the command left running")
+    if following.lost is not None:
+        _end_lost(ledger, claim, following)
+    _report(ledger, claim, code, hold)
+    return code
+
+
+def _could_not_start(session: Session, ledger: Ledger, claim: Claim, error: OSError) -> int:
+    from headgate.cli.failures import complain
+
+    why = f"the claim file cannot be written: {error.strerror or error}"
+    ledger.fail(claim, why)
+    complain(session, "cannot-write", why)
+    return CANNOT_WRITE
+
+
+def _end_lost(ledger: Ledger, claim: Claim, following: Following) -> None:
+    """The command was ended because the claim was, or was about to be, lost."""
+    why = getattr(following.lost, "why", str(following.lost))
+    with suppress(HeadgateError):  # Perhaps it is still ours: then others need not wait for its end.
+        ledger.fail(claim, f"the claim could not be kept: {why}")
+    raise ClaimLost(claim.job, claim.dataid, claim.token, f"{why}; the command was ended")
+
+
+def _report(ledger: Ledger, claim: Claim, code: int, hold: ClaimHold) -> None:
+    """Say what became of it; a store that does not answer is told again while the claim lives."""
+    while True:
+        try:
+            if code == 0:
+                ledger.success(claim)
+            else:
+                ledger.fail(claim, f"exit code {code}" if code < 128 else f"ended by signal {code - 128}")
+        except Unavailable:
+            if hold.deadline is None or steady() > hold.deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+        else:
+            return
+
+
+def environment(claim: Claim, path: Path) -> dict[str, str]:
+    """What the command is told. What is ours cannot be overwritten by the job's own variables."""
+    told = {
+        "HEADGATE_JOB": claim.job, "HEADGATE_DATAID": claim.dataid, "HEADGATE_ATTEMPT": str(claim.attempt),
+        "HEADGATE_TOKEN": str(claim.token), "HEADGATE_CLAIM_FILE": str(path),
+    }  # fmt: skip
+    ports: Mapping[str, str] = {
+        f"HEADGATE_{kind}_{variable_name(name)}_URI": port.uri
+        for kind, found in (("INPUT", claim.inputs), ("OUTPUT", claim.outputs))
+        for name, port in found.items()
+    }
+    return {**claim.environment, **ports, **told}
+
+
+def variable_name(name: str) -> str:
+    """A dataset's name as a part of a variable's: capitals, digits and underscores."""
+    return re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+@contextmanager
+def claim_file(claim: Claim) -> Iterator[Path]:
+    """The whole claim in a file that only its user can read, gone afterwards."""
+    descriptor, name = tempfile.mkstemp(prefix="headgate-claim-", suffix=".json")
+    path = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(claim.to_json() + "\n")
+        yield path
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,323 @@
+"""Commands for jobs: claim and report, explain and plan, and what support does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headgate.cli.job_run import NOTHING_TO_DO, run
+from headgate.cli.locks import InOrder
+from headgate.cli.output import pairs, plain, table
+from headgate.cli.session import DURATION, Session, common
+
+if TYPE_CHECKING:
+    from headgate.core.claims import Verdict
+    from headgate.core.ledger import Change, Claim
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def chunk(function: F) -> F:
+    """The two words that name a job's chunk."""
+    return click.argument("job_name", metavar="JOB")(click.argument("dataid", metavar="DATAID")(function))
+
+
+def why(function: F) -> F:
+    """The reason that support gives."""
+    return click.option("--reason", required=True, help="Why; it is kept in the history.")(function)
+
+
+@click.group("job", cls=InOrder)
+def job() -> None:
+    """Claim chunks and report on them; explain, plan, resubmit, hold.
+
+    \b
+    Examples:
+      headgate job run clean --loop -- ./clean.sh
+      headgate job next clean --json
+      headgate job success clean 2026-11-01 --token 12
+      headgate job explain clean 2026-11-01
+      headgate job resubmit clean 2026-11-01 --reason "wrong rates" --downstream --dry-run
+    """
+
+
+job.add_command(run)
+
+
+@job.command("next")
+@click.argument("job_name", metavar="JOB")
+@click.option("--dataid", help="That very chunk, or refused with the reason.")
+@click.option("--worker", help="Who works.  [default: this host and process]")
+@click.option(
+    "--lease", type=DURATION, default=60, help="It is given up so long after the last heartbeat.  [default: 60s]"
+)
+@common
+@click.pass_obj
+def next_chunk(session: Session, job_name: str, dataid: str | None, worker: str | None, lease: float) -> int:
+    """Claim the next chunk that JOB may work on, and print it. Exit code 3 when there is nothing to do.
+
+    The claim outlives this command: report with `job success` or `job fail` before the lease is over, or prolong it
+    with `job heartbeat`.
+    """
+    with session.gate() as gate:
+        if dataid is None:
+            claim = gate.ledger.find_next(job_name, worker=worker, lease=lease)
+        else:
+            claim = gate.ledger.claim(job_name, dataid, worker=worker, lease=lease)
+    if claim is None:
+        session.say(f"nothing to do for {job_name}; see: {session.command('job', 'plan', job_name)}")
+        return NOTHING_TO_DO
+    _answer_claim(session, claim)
+    return 0
+
+
+@job.command("success")
+@chunk
+@click.option("--token", type=int, required=True, metavar="N", help="The token of the claim.")
+@common
+@click.pass_obj
+def success(session: Session, job_name: str, dataid: str, token: int) -> None:
+    """Say that a claimed chunk is done."""
+    with session.gate() as gate:
+        gate.ledger.success(job_name, dataid, token)
+    session.answer({"job": job_name, "dataid": dataid, "reported": "success"}, lambda: f"done  {job_name} {dataid}")
+
+
+@job.command("fail")
+@chunk
+@click.option("--token", type=int, required=True, metavar="N", help="The token of the claim.")
+@click.option("--message", default="", help="Why.")
+@common
+@click.pass_obj
+def fail(session: Session, job_name: str, dataid: str, token: int, message: str) -> None:
+    """Say that a claimed chunk could not be done."""
+    with session.gate() as gate:
+        gate.ledger.fail(job_name, message, dataid, token)
+    session.answer({"job": job_name, "dataid": dataid, "reported": "fail"}, lambda: f"failed  {job_name} {dataid}")
+
+
+@job.command("heartbeat")
+@chunk
+@click.option("--token", type=int, required=True, metavar="N", help="The token of the claim.")
+@click.option("--lease", type=DURATION, default=60, help="From now on.  [default: 60s]")
+@common
+@click.pass_obj
+def heartbeat(session: Session, job_name: str, dataid: str, token: int, lease: float) -> None:
+    """Say that the worker of a claimed chunk lives."""
+    with session.gate() as gate:
+        left = gate.ledger.heartbeat(job_name, dataid, token, lease=lease)
+    session.answer({"job": job_name, "dataid": dataid, "expires_in": left}, lambda: f"alive for {left:g} s")
+
+
+@job.command("explain")
+@chunk
+@common
+@click.pass_obj
+def explain(session: Session, job_name: str, dataid: str) -> None:
+    """Say whether JOB may claim a chunk, and show each condition with its answer."""
+    with session.gate() as gate:
+        verdict = gate.ledger.explain(job_name, dataid)
+    session.answer(_verdict(verdict), lambda: _explained(verdict))
+
+
+@job.command("plan")
+@click.argument("job_name", metavar="JOB")
+@click.option("--limit", type=int, default=20, show_default=True, help="How many of each at most.")
+@common
+@click.pass_obj
+def plan(session: Session, job_name: str, limit: int) -> None:
+    """Show what would run next, in order, and what blocks the rest."""
+    with session.gate() as gate:
+        found = gate.ledger.plan(job_name, limit)
+    document = {"next": [_verdict(each) for each in found.next], "blocked": [_verdict(each) for each in found.blocked]}
+    lines = [(each.dataid, "first" if each.first else "next", "-") for each in found.next]
+    lines += [(each.dataid, "blocked", "; ".join(one.text for one in each.blockers)) for each in found.blocked]
+    session.answer(document, lambda: table(("DATAID", "STATE", "WHY"), lines) if lines else "nothing to do")
+
+
+@job.command("list")
+@common
+@click.pass_obj
+def list_jobs(session: Session) -> None:
+    """List the jobs, with what they read and make."""
+    with session.gate() as gate:
+        jobs = gate.ledger.jobs()
+    rows = [
+        (each.name, ", ".join(each.inputs) or "-", ", ".join(each.outputs) or "-", each.paused or "-") for each in jobs
+    ]
+    headings = ("JOB", "READS", "MAKES", "PAUSED")
+    session.answer([each.to_document() for each in jobs], lambda: table(headings, rows) if rows else "no jobs yet")
+
+
+@job.command("connections")
+@click.argument("job_name", metavar="JOB")
+@common
+@click.pass_obj
+def connections(session: Session, job_name: str) -> None:
+    """Show how to reach what JOB reads and makes, without a claim."""
+    with session.gate() as gate:
+        found = gate.ledger.connections(job_name)
+    rows = [(kind[:-1], name, port.uri or "-") for kind, ports in found.items() for name, port in ports.items()]
+    document = {kind: {name: plain_port(port) for name, port in ports.items()} for kind, ports in found.items()}
+    session.answer(document, lambda: table(("KIND", "DATASET", "URI"), rows))
+
+
+@job.command("force")
+@chunk
+@why
+@click.option("--steal", is_flag=True, help="From a living worker, too.")
+@click.option("--lease", type=DURATION, default=60, help="As for `job next`.  [default: 60s]")
+@common
+@click.pass_obj
+def force(session: Session, /, job_name: str, dataid: str, **how: Any) -> None:
+    """Claim a chunk whatever the rules say, and print it as `job next` does."""
+    with session.gate() as gate:
+        claim = gate.ledger.force(job_name, dataid, **how)
+    _answer_claim(session, claim)
+
+
+@job.command("resubmit")
+@click.argument("job_name", metavar="JOB")
+@click.argument("dataids", metavar="DATAID...", nargs=-1, required=True)
+@why
+@click.option("--downstream", is_flag=True, help="And all that was made from it.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--steal", is_flag=True, help="From a living worker, too.")
+@common
+@click.pass_obj
+def resubmit(session: Session, /, job_name: str, dataids: Sequence[str], **how: Any) -> None:
+    """Have chunks made again, before all others and with new counts."""
+    with session.gate() as gate:
+        changes = gate.ledger.resubmit(job_name, dataids, **how)
+    _answer_changes(session, changes)
+
+
+@job.command("hold")
+@chunk
+@why
+@common
+@click.pass_obj
+def hold(session: Session, job_name: str, dataid: str, reason: str) -> None:
+    """Keep everybody from making and reading a chunk."""
+    with session.gate() as gate:
+        changes = gate.ledger.hold(job_name, dataid, reason=reason)
+    _answer_changes(session, changes)
+
+
+@job.command("unhold")
+@chunk
+@click.option("--reason", default="", help="Why; it is kept in the history.")
+@common
+@click.pass_obj
+def unhold(session: Session, job_name: str, dataid: str, reason: str) -> None:
+    """Give a held chunk its former status back."""
+    with session.gate() as gate:
+        changes = gate.ledger.unhold(job_name, dataid, reason=reason)
+    _answer_changes(session, changes)
+
+
+@job.command("forget")
+@chunk
+@why
+@click.option("--steal", is_flag=True, help="From a living worker, too.")
+@common
+@click.pass_obj
+def forget(session: Session, /, job_name: str, dataid: str, **how: Any) -> None:
+    """Remove JOB's rows of a chunk, as if it never was. It may be made again then."""
+    with session.gate() as gate:
+        changes = gate.ledger.forget(job_name, dataid, **how)
+    _answer_changes(session, changes)
+
+
+@job.command("set-status")
+@click.argument("dataset")
+@click.argument("dataid")
+@click.argument("job_name", metavar="JOB")
+@click.argument("kind")
+@click.argument("status")
+@why
+@common
+@click.pass_obj
+def set_status(session: Session, /, dataset: str, dataid: str, job_name: str, **what: Any) -> None:
+    """Set the status of one row by hand. JOB `external` is data made elsewhere."""
+    with session.gate() as gate:
+        change = gate.ledger.set_status(dataset, dataid, job_name, **what)
+    _answer_changes(session, [change])
+
+
+@job.command("pause")
+@click.argument("job_name", metavar="JOB")
+@why
+@common
+@click.pass_obj
+def pause(session: Session, job_name: str, reason: str) -> None:
+    """Give JOB no more chunks; what runs ends normally."""
+    with session.gate() as gate:
+        found = gate.ledger.pause(job_name, reason=reason)
+    session.answer(found.to_document(), lambda: f"paused  {job_name}: {reason}")
+
+
+@job.command("unpause")
+@click.argument("job_name", metavar="JOB")
+@common
+@click.pass_obj
+def unpause(session: Session, job_name: str) -> None:
+    """Give JOB chunks again."""
+    with session.gate() as gate:
+        found = gate.ledger.unpause(job_name)
+    session.answer(found.to_document(), lambda: f"goes on  {job_name}")
+
+
+@job.command("reap")
+@common
+@click.pass_obj
+def reap(session: Session) -> None:
+    """Turn the claims of dead workers into errors."""
+    with session.gate() as gate:
+        count = gate.ledger.reap()
+    session.answer({"reaped": count}, lambda: f"reaped  {count} chunk(s)")
+
+
+def plain_port(port: Any) -> dict[str, Any]:
+    """A dataset's connection data for programs."""
+    return {"uri": port.uri, "settings": dict(port.settings), "secrets": dict(port.secrets)}
+
+
+def _answer_claim(session: Session, claim: Claim) -> None:
+    session.answer(
+        claim.to_document(),
+        lambda: pairs(
+            {
+                "claimed": f"{claim.job} {claim.dataid}", "token": claim.token, "attempt": claim.attempt,
+                **{f"input {name}": port.uri for name, port in claim.inputs.items()},
+                **{f"output {name}": port.uri for name, port in claim.outputs.items()},
+            }
+        ),
+    )  # fmt: skip
+    told = session.command("job", "success", claim.job, claim.dataid, "--token", str(claim.token))
+    session.say(f"report it with: {told}")
+
+
+def _answer_changes(session: Session, changes: Sequence[Change]) -> None:
+    rows = [(each.job, each.dataset, each.dataid, each.kind, each.before, each.after) for each in changes]
+    headings = ("JOB", "DATASET", "DATAID", "KIND", "BEFORE", "AFTER")
+    session.answer([plain(each) for each in changes], lambda: table(headings, rows) if rows else "nothing changed")
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    conditions = [
+        {"name": each.name, "ok": each.ok, "answer": each.answer, "text": each.text, "row": plain(each.row)}
+        for each in verdict.conditions
+    ]
+    return {
+        "job": verdict.job, "dataid": verdict.dataid, "granted": verdict.granted, "first": verdict.first,
+        "answer": verdict.answer, "conditions": conditions,
+    }  # fmt: skip
+
+
+def _explained(verdict: Verdict) -> str:
+    head = verdict.sentence().splitlines()[0]
+    lines = [f"  {'yes' if each.ok else 'NO '}  {each.text}" for each in verdict.conditions]
+    return "\n".join([head, *lines])

@@ -1,0 +1,271 @@
+"""The ledger's nouns: datasets, jobs, the rows of their chunks, and claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from headgate.core.errors import BadValue
+from headgate.core.names import check_name
+from headgate.core.ordering import Order
+
+#: The job that data made elsewhere belongs to.
+EXTERNAL = "external"
+RUNNING, READY, ERROR, RESUBMIT, HOLD, PENDING, DONE = (
+    "RUNNING", "READY", "ERROR", "RESUBMIT", "HOLD", "PENDING", "DONE",
+)  # fmt: skip
+#: Words for statuses, in any case. Any other word is kept as it is, and blocks like HOLD.
+STATUS_WORDS: Mapping[str, str] = {
+    **{word: word for word in (RUNNING, READY, ERROR, RESUBMIT, HOLD, PENDING, DONE)},
+    "FAILED": ERROR,
+    "RERUN": RESUBMIT,
+}
+STATUS_LENGTH = 40
+MESSAGE_LENGTH = 1000
+#: Which inputs are missing is kept as bits of one number.
+MOST_INPUTS = 60
+MASKED = "***"
+
+
+class Kind(StrEnum):
+    """What a row says of its job: it reads the chunk, or makes it."""
+
+    INPUT = "INPUT"
+    OUTPUT = "OUTPUT"
+
+
+#: The words for the two kinds, in any case.
+KIND_WORDS: Mapping[str, Kind] = {"INPUT": Kind.INPUT, "IN": Kind.INPUT, "OUTPUT": Kind.OUTPUT, "OUT": Kind.OUTPUT}
+
+
+class OnFailure(StrEnum):
+    """What becomes of a chunk when its worker reports a failure."""
+
+    RERUN = "rerun"
+    HOLD = "hold"
+
+
+def parse_kind(value: object) -> Kind:
+    """INPUT, OUTPUT, IN or OUT, in any case."""
+    if isinstance(value, str) and value.upper() in KIND_WORDS:
+        return KIND_WORDS[value.upper()]
+    raise BadValue("kind", value, "is none of INPUT, OUTPUT, IN, OUT")
+
+
+def parse_status(value: object) -> str:
+    """A status: a known word in any case, or any other name, kept as it is."""
+    text = check_name("status", value)
+    if len(text) > STATUS_LENGTH:
+        raise BadValue("status", value, f"has {len(text)} characters; {STATUS_LENGTH} are allowed")
+    return STATUS_WORDS.get(text.upper(), text)
+
+
+def chunk_resource(dataset: str, dataid: str) -> str:
+    """The resource that locks on a chunk are taken on."""
+    return f"data:{dataset}/{dataid}"
+
+
+def parse_chunk_resource(resource: str) -> tuple[str, str] | None:
+    """Dataset and data id of a chunk's resource; None for any other resource."""
+    scheme, colon, rest = resource.partition(":")
+    dataset, slash, dataid = rest.partition("/")
+    whole = scheme == "data" and colon and dataset and slash and dataid and "/" not in dataid
+    return (dataset, dataid) if whole else None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Named data that comes in chunks."""
+
+    #: Its name.
+    name: str
+    #: Where it is.
+    uri: str = ""
+    #: How its data ids are ordered.
+    order: Order = Order.NATURAL
+    #: What else is needed to reach it, for anybody to see.
+    settings: Mapping[str, str] = field(default_factory=dict)
+    #: Names of its secrets, each with its sealed form; never a plain one.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def to_document(self) -> dict[str, Any]:
+        """The dataset for programs; secrets are masked."""
+        secrets = dict.fromkeys(self.secrets, MASKED)
+        return {
+            "name": self.name, "uri": self.uri, "order": str(self.order), "settings": dict(self.settings),
+            "secrets": secrets,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A program that is configured once, and runs on one chunk at a time."""
+
+    #: Its name.
+    name: str
+    #: The datasets that it reads; the first one's order decides which chunk is next.
+    inputs: tuple[str, ...] = ()
+    #: The datasets that it makes; nobody else makes them.
+    outputs: tuple[str, ...] = ()
+    #: Variables for its environment.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: Failures after which a chunk is not tried again by itself; 0: no limit.
+    max_attempts: int = 3
+    #: Deaths of workers after which a chunk is held; 0: no limit.
+    max_crashes: int = 3
+    #: Seconds before a failed chunk is tried again; doubled with each further failure.
+    retry_delay: float = 0.0
+    #: rerun: a failed chunk is tried again; hold: it waits for a person.
+    on_failure: OnFailure = OnFailure.RERUN
+    #: Why no chunk is given out now; empty: chunks are given out.
+    paused: str = ""
+
+    @property
+    def counted(self) -> Kind:
+        """The kind of its rows that a status is kept on: OUTPUT, or INPUT when it makes nothing."""
+        return Kind.OUTPUT if self.outputs else Kind.INPUT
+
+    def to_document(self) -> dict[str, Any]:
+        """The job for programs."""
+        return {
+            "name": self.name, "inputs": list(self.inputs), "outputs": list(self.outputs),
+            "environment": dict(self.environment), "max_attempts": self.max_attempts,
+            "max_crashes": self.max_crashes, "retry_delay": self.retry_delay, "on_failure": str(self.on_failure),
+            "paused": self.paused,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one job's doing says of one chunk. Locks are implied by the status, and stored nowhere else."""
+
+    dataset: str
+    dataid: str
+    job: str
+    kind: Kind
+    #: RUNNING, READY, …, or any other word.
+    status: str
+    #: What unhold brings back; empty: no row.
+    former: str = ""
+    #: How many times it was claimed.
+    attempt: int = 0
+    #: Reported failures since the counts began.
+    failures: int = 0
+    #: Workers that died on it since the counts began.
+    crashes: int = 0
+    #: Of the newest claim; it only grows.
+    token: int = 0
+    #: Who works or worked on it.
+    worker: str = ""
+    #: Seconds that the claim lives without a heartbeat.
+    lease: float | None = None
+    #: Seconds until the lease runs out, when the store was asked; None: no lease.
+    expires_in: float | None = None
+    #: True when support forced the claim.
+    forced: bool = False
+    #: Seconds until it may be tried again, when the store was asked; None: no delay.
+    retry_in: float | None = None
+    #: When the status was written, by the store's clock.
+    since: datetime | None = None
+    #: When the newest claim was made, by the store's clock.
+    started: datetime | None = None
+    #: Why, as reported.
+    message: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """RUNNING, and its lease has not run out."""
+        return self.status == RUNNING and (self.expires_in is None or self.expires_in > 0)
+
+    @property
+    def expired(self) -> bool:
+        """RUNNING, but its lease has run out."""
+        return self.status == RUNNING and not self.alive
+
+    def sentence(self) -> str:
+        """One line for people."""
+        by = f" by {self.worker}" if self.worker and self.status == RUNNING else ""
+        left = "" if self.expires_in is None else f", lease ends in {max(self.expires_in, 0):.0f} s"
+        note = f": {self.message}" if self.message else ""
+        return f"{self.kind} {self.dataset}/{self.dataid} of {self.job} is {self.status}{by}{left}{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One dataset as a claim hands it to the worker."""
+
+    #: The dataset.
+    dataset: str
+    #: The chunk.
+    dataid: str
+    #: Where it is.
+    uri: str
+    #: What else is needed to reach it.
+    settings: Mapping[str, str]
+    #: Opened with the job's key, or masked.
+    secrets: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right, and the duty, to work on one chunk. Frozen: what the store said at that moment."""
+
+    #: The job.
+    job: str
+    #: The chunk.
+    dataid: str
+    #: How many times the chunk was claimed, this one included.
+    attempt: int
+    #: Grows with every claim on the chunk; every report carries it.
+    token: int
+    #: Who works.
+    worker: str
+    #: Seconds that it lives without a heartbeat.
+    lease: float
+    #: Seconds until the lease runs out, when the store was asked.
+    expires_in: float
+    #: By dataset.
+    inputs: Mapping[str, Port]
+    outputs: Mapping[str, Port]
+    #: The job's variables.
+    environment: Mapping[str, str]
+    #: True when support forced it.
+    forced: bool = False
+
+    def to_document(self) -> dict[str, Any]:
+        """Everything that a script needs, with the secrets as this claim has them."""
+        return {
+            "dataid": self.dataid, "job": self.job, "attempt": self.attempt, "token": self.token,
+            "worker": self.worker, "lease": self.lease, "forced": self.forced,
+            "inputs": {name: _port_document(port) for name, port in self.inputs.items()},
+            "outputs": {name: _port_document(port) for name, port in self.outputs.items()},
+            "environment": dict(self.environment),
+        }  # fmt: skip
+
+    def to_json(self) -> str:
+        """The same, as one line of JSON."""
+        return json.dumps(self.to_document(), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an operation did, or would do, to one row."""
+
+    job: str
+    dataset: str
+    dataid: str
+    kind: Kind
+    #: The status before and after; "absent" for no row.
+    before: str
+    after: str
+
+
+def _port_document(port: Port) -> dict[str, Any]:
+    return {
+        "dataset": port.dataset, "dataid": port.dataid, "uri": port.uri,
+        "settings": dict(port.settings), "secrets": dict(port.secrets),
+    }  # fmt: skip

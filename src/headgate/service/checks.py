@@ -1,0 +1,85 @@
+"""Values that callers give: what they must be like."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+
+from headgate.core.errors import BadValue
+from headgate.core.names import check_name
+
+#: No lease and no lock-delay is longer: a hundred years of seconds.
+LONGEST = 100 * 365.25 * 86_400
+TEXT_LENGTH = 10_000
+
+
+def check_seconds(what: str, value: object) -> float:
+    """A number of seconds, zero or more."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadValue(what, value, "is not a number of seconds")
+    if (isinstance(value, float) and math.isnan(value)) or value < 0:
+        raise BadValue(what, value, "is not a number of seconds from 0 on")
+    return math.inf if value > sys.float_info.max else float(value)
+
+
+def check_span(what: str, value: object) -> float:
+    """A number of seconds that has an end."""
+    seconds = check_seconds(what, value)
+    if seconds > LONGEST:
+        raise BadValue(what, value, f"is too long; {LONGEST:.0f} seconds, a hundred years, are allowed")
+    return seconds
+
+
+def check_lease(value: object) -> float | None:
+    """A lease: None for a persistent lock, else seconds, more than none and not for ever."""
+    if value is None:
+        return None
+    seconds = check_span("lease", value)
+    if seconds == 0:
+        raise BadValue("lease", value, "is no length of time; leave it out for a persistent lock")
+    return seconds
+
+
+def check_limit(value: object) -> int:
+    """How many at most: a whole number from 1 on."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
+        raise BadValue("limit", value, "is not a whole number from 1 on")
+    return value
+
+
+def check_positive_lease(value: object) -> float:
+    """A lease of a claim: seconds, more than none and not for ever."""
+    seconds = check_lease(value)
+    if seconds is None:
+        raise BadValue("lease", value, "is missing; a claim lives by its heartbeats")
+    return seconds
+
+
+def check_token(value: object) -> int:
+    """A token: a whole number from 1 on."""
+    if value is None:
+        raise BadValue("token", value, "is missing; a report carries the token of its claim")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
+        raise BadValue("token", value, "is not a whole number from 1 on")
+    return value
+
+
+def check_names(what: str, values: object) -> tuple[str, ...]:
+    """Several names; a single text is a mistake that would be taken for its letters."""
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise BadValue(what, values, "is not a list of names")
+    return tuple(check_name(what, each) for each in values)
+
+
+def check_texts(what: str, values: object) -> dict[str, str]:
+    """Names with a text each."""
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise BadValue(what, values, "is no mapping of names to texts")
+    for name, value in values.items():
+        check_name(what, name)
+        if not isinstance(value, str) or len(value) > TEXT_LENGTH or "\0" in value:
+            raise BadValue(f"{what} {name}", value, f"is not a text of at most {TEXT_LENGTH} characters")
+    return dict(values)

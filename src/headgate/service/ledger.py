@@ -1,0 +1,379 @@
+"""The ledger: what may be asked of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from headgate.core.claims import Verdict
+from headgate.core.errors import BadValue, ClaimLost, HeadgateError
+from headgate.core.history import Entry
+from headgate.core.ledger import (
+    EXTERNAL,
+    MASKED,
+    MESSAGE_LENGTH,
+    Change,
+    Claim,
+    Dataset,
+    Job,
+    Port,
+    Row,
+    parse_kind,
+    parse_status,
+)
+from headgate.core.names import check_name, check_note, check_reason
+from headgate.core.ordering import parse_order
+from headgate.core.pipeline import check_count, check_job, parse_on_failure
+from headgate.service.checks import check_limit, check_names, check_positive_lease, check_span, check_texts, check_token
+from headgate.service.clock import steady
+from headgate.service.identity import new_request_id, owner
+from headgate.service.renewal import ClaimHold
+from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, LedgerStore, Plan, RowFilter
+from headgate.telemetry import event
+
+#: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
+DEFAULT_LEASE = 60.0
+#: Data ids that are published in one transaction.
+PUBLISH_BATCH = 5000
+URI_LENGTH = 2048
+ClaimLike = Claim | ClaimHold
+
+
+class Ledger:
+    """Datasets, jobs, and which chunk may be worked on next."""
+
+    def __init__(self, store: LedgerStore) -> None:
+        self._store = store
+
+    # ---------------------------------------------------------------- definitions
+
+    def define_dataset(
+        self,
+        name: str,
+        *,
+        uri: str = "",
+        order: str = "natural",
+        settings: Mapping[str, str] | None = None,
+    ) -> Defined:
+        """A dataset as it shall be; the same again changes nothing. Gives what changed."""
+        dataset = Dataset(
+            check_name("dataset", name), _check_uri(uri), parse_order(order), check_texts("settings", settings)
+        )
+        return self._defined(self._store.define_dataset(dataset))
+
+    def define_job(
+        self,
+        name: str,
+        *,
+        inputs: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        max_attempts: int = 3,
+        max_crashes: int = 3,
+        retry_delay: float = 0,
+        on_failure: str = "rerun",
+    ) -> Defined:
+        """A job as it shall be; the same again changes nothing. Gives what changed, and what looks like a mistake."""
+        job = Job(
+            check_name("job", name),
+            check_names("inputs", inputs),
+            check_names("outputs", outputs),
+            check_texts("environment", environment),
+            check_count("max_attempts", max_attempts),
+            check_count("max_crashes", max_crashes),
+            check_span("retry_delay", retry_delay),
+            parse_on_failure(on_failure),
+        )
+        return self._defined(self._store.define_job(check_job(job)))
+
+    def datasets(self) -> Sequence[Dataset]:
+        """All datasets, by name; their secrets are sealed."""
+        return self._store.datasets()
+
+    def jobs(self) -> Sequence[Job]:
+        """All jobs, by name."""
+        return self._store.jobs()
+
+    def connections(self, job: str) -> dict[str, dict[str, Port]]:
+        """How to reach a job's inputs and outputs, without a claim."""
+        found, datasets, _key_check = self._store.job(check_name("job", job))
+        ports = {each.name: Port(each.name, "", each.uri, each.settings, _masked(each.secrets)) for each in datasets}
+        return {
+            "inputs": {name: ports[name] for name in found.inputs},
+            "outputs": {name: ports[name] for name in found.outputs},
+        }
+
+    # ---------------------------------------------------------------- work
+
+    def publish(self, dataset: str, dataids: str | Iterable[str], *, by: str | None = None) -> int:
+        """Data made elsewhere is READY. Gives how many were not; doing it again does no harm.
+
+        Many at once go in batches: when it is interrupted, run it again.
+        """
+        name, who = check_name("dataset", dataset), _who(by)
+        given = [dataids] if isinstance(dataids, str) else list(dataids)
+        checked = list(dict.fromkeys(check_name("dataid", each) for each in given))
+        if not checked:
+            raise BadValue("dataids", given, "are none; name at least one")
+        batches = (checked[start : start + PUBLISH_BATCH] for start in range(0, len(checked), PUBLISH_BATCH))
+        count = sum(self._store.publish(name, batch, who) for batch in batches)
+        event("chunk.published", dataset=name, count=count)
+        return count
+
+    def find_next(
+        self, job: str, *, worker: str | None = None, lease: float = DEFAULT_LEASE, request_id: str | None = None
+    ) -> Claim | None:
+        """The next chunk to work on, claimed; None when there is nothing to do."""
+        claim = self._store.find_next(check_name("job", job), _asker(worker, lease, request_id))
+        return None if claim is None else self._handed(claim)
+
+    def claim(
+        self,
+        job: str,
+        dataid: str,
+        *,
+        worker: str | None = None,
+        lease: float = DEFAULT_LEASE,
+        request_id: str | None = None,
+    ) -> Claim:
+        """That very chunk, claimed; ClaimRefused with every reason when it may not be."""
+        asker = _asker(worker, lease, request_id)
+        return self._handed(self._store.claim(check_name("job", job), check_name("dataid", dataid), asker))
+
+    def force(
+        self,
+        job: str,
+        dataid: str,
+        *,
+        reason: str,
+        steal: bool = False,
+        worker: str | None = None,
+        lease: float = DEFAULT_LEASE,
+    ) -> Claim:
+        """Support's act: that very chunk, claimed whatever the rules say. `steal`: from a living worker, too."""
+        job, dataid = check_name("job", job), check_name("dataid", dataid)
+        asker = _asker(worker, lease, None)
+        return self._handed(self._store.force(job, dataid, asker, check_reason(reason), steal=bool(steal)))
+
+    def success(self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None) -> None:
+        """The chunk is done. Saying so twice does no harm; ClaimLost, and nothing changes, when it is not yours."""
+        job, dataid, token = _reference(claim, dataid, token)
+        self._store.success(job, dataid, token, owner())
+        event("chunk.success", job=job, dataid=dataid, token=token)
+
+    def fail(
+        self, claim: ClaimLike | str, message: str = "", dataid: str | None = None, token: int | None = None
+    ) -> None:
+        """The chunk could not be done, and why. ClaimLost, and nothing changes, when it is not yours."""
+        job, dataid, token = _reference(claim, dataid, token)
+        self._store.fail(job, dataid, token, _message(message), owner())
+        event("chunk.failed", logging.WARNING, job=job, dataid=dataid, token=token)
+
+    def heartbeat(
+        self,
+        claim: ClaimLike | str,
+        dataid: str | None = None,
+        token: int | None = None,
+        *,
+        lease: float | None = None,
+    ) -> float:
+        """The worker lives: the lease begins anew. Gives its seconds; ClaimLost when it has run out."""
+        length = claim.lease if isinstance(claim, Claim) and lease is None else lease
+        job, dataid, token = _reference(claim, dataid, token)
+        return self._store.heartbeat(job, dataid, token, check_positive_lease(length or DEFAULT_LEASE))
+
+    def work(self, job: str, *, worker: str | None = None, lease: float = DEFAULT_LEASE) -> Iterator[Claim]:
+        """Claim after claim until nothing is left: each is kept alive, and reported as done when the next is asked for.
+
+        A loop that is left early, by an error or by `break`, reports the chunk at hand as failed; report it as done
+        yourself before `break`. ClaimLost when the claim was lost meanwhile.
+        """
+        while True:
+            sent = steady()
+            claim = self.find_next(job, worker=worker, lease=lease)
+            if claim is None:
+                return
+            hold = ClaimHold(self.heartbeat, claim, sent)
+            hold.start()
+            try:
+                yield claim
+            except GeneratorExit:
+                hold.stop()
+                self._give_up(claim)
+                raise
+            hold.stop()
+            if hold.lost:
+                raise hold.lost
+            self.success(claim)
+
+    # ---------------------------------------------------------------- support
+
+    def resubmit(
+        self,
+        job: str,
+        dataid: str | Iterable[str],
+        *,
+        reason: str,
+        downstream: bool = False,
+        steal: bool = False,
+        dry_run: bool = False,
+    ) -> Sequence[Change]:
+        """Make it again, first; with `downstream` all that was made from it too. Gives what changed, or would."""
+        given = [dataid] if isinstance(dataid, str) else list(dataid)
+        dataids = list(dict.fromkeys(check_name("dataid", each) for each in given))
+        changes = self._store.resubmit(
+            check_name("job", job), dataids, check_reason(reason), owner(),
+            downstream=bool(downstream), steal=bool(steal), dry_run=bool(dry_run),
+        )  # fmt: skip
+        if not dry_run:
+            event("chunk.resubmitted", job=job, count=len(changes), reason=reason)
+        return changes
+
+    def hold(self, job: str, dataid: str, *, reason: str) -> Sequence[Change]:
+        """Nobody makes or reads it until it is let go. ClaimRefused while a worker is on it."""
+        names = check_name("job", job), check_name("dataid", dataid)
+        return self._store.hold(*names, check_reason(reason), owner())
+
+    def unhold(self, job: str, dataid: str, *, reason: str = "") -> Sequence[Change]:
+        """As it was before it was held."""
+        names = check_name("job", job), check_name("dataid", dataid)
+        return self._store.unhold(*names, check_note("reason", reason), owner())
+
+    def forget(self, job: str, dataid: str, *, reason: str, steal: bool = False) -> Sequence[Change]:
+        """As if it never was: the job's rows go, never those of what it reads."""
+        names = check_name("job", job), check_name("dataid", dataid)
+        return self._store.forget(*names, check_reason(reason), owner(), steal=bool(steal))
+
+    def set_status(self, dataset: str, dataid: str, job: str, kind: str, status: str, *, reason: str) -> Change:
+        """Support's hand: that row has that status. A word that nobody knows is kept, and blocks."""
+        row = Row(
+            check_name("dataset", dataset), check_name("dataid", dataid), check_name("job", job), parse_kind(kind),
+            parse_status(status),
+        )  # fmt: skip
+        change = self._store.set_status(row, check_reason(reason), owner())
+        event("chunk.set", logging.WARNING, job=job, dataset=dataset, dataid=dataid, status=row.status, reason=reason)
+        return change
+
+    def pause(self, job: str, *, reason: str) -> Job:
+        """The job gets no more chunks; what runs ends normally."""
+        return self._store.pause(check_name("job", job), check_reason(reason), owner())
+
+    def unpause(self, job: str) -> Job:
+        """The job gets chunks again."""
+        return self._store.pause(check_name("job", job), "", owner())
+
+    def reap(self) -> int:
+        """Turn the claims of dead workers into errors. Whoever needs such a chunk does so anyway."""
+        count = self._store.reap(owner())
+        if count:
+            event("chunk.reaped", logging.WARNING, count=count)
+        return count
+
+    # ---------------------------------------------------------------- questions
+
+    def explain(self, job: str, dataid: str) -> Verdict:
+        """May the job claim the chunk? Each condition with its answer and the row behind it."""
+        return self._store.explain(check_name("job", job), check_name("dataid", dataid))
+
+    def plan(self, job: str, limit: int = 20) -> Plan:
+        """What would run next, in order, and what blocks the rest."""
+        return self._store.plan(check_name("job", job), check_limit(limit))
+
+    def status(
+        self,
+        dataset: str | None = None,
+        job: str | None = None,
+        dataid: str | None = None,
+        *,
+        kind: str | None = None,
+        status: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[Row]:
+        """Rows of chunks, by dataset and in its order; page on with `after` the last data id."""
+        if after is not None and dataset is None:
+            raise BadValue("after", after, "needs a dataset: each has an order of its own")
+        which = RowFilter(
+            dataset=None if dataset is None else check_name("dataset", dataset),
+            job=None if job is None else check_name("job", job),
+            dataid=None if dataid is None else check_name("dataid", dataid),
+            kind=None if kind is None else parse_kind(kind),
+            status=None if status is None else parse_status(status),
+            after=None if after is None else check_name("dataid", after),
+            limit=None if limit is None else check_limit(limit),
+        )
+        return self._store.rows(which)
+
+    def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
+        """What happened to chunks and jobs, newest first."""
+        return self._store.history(which)
+
+    def _defined(self, defined: Defined) -> Defined:
+        for line in defined.changes:
+            event("ledger.defined", change=line)
+        for line in defined.warnings:
+            event("ledger.doubtful", logging.WARNING, what=line)
+        return defined
+
+    def _handed(self, claim: Claim) -> Claim:
+        """The claim as the worker gets it: secrets are masked."""
+        event("chunk.claimed", job=claim.job, dataid=claim.dataid, token=claim.token, attempt=claim.attempt)
+        return with_secrets(claim, _masked)
+
+    def _give_up(self, claim: Claim) -> None:
+        """The loop was left: a failure, unless it was reported otherwise already."""
+        with suppress(ClaimLost, HeadgateError):
+            self.fail(claim, "the loop over the chunks was left before this one was done")
+
+
+def with_secrets(claim: Claim, opened: Any) -> Claim:
+    """The claim with its sealed secrets opened, or masked."""
+    from dataclasses import replace
+
+    def ports(given: Mapping[str, Port]) -> dict[str, Port]:
+        return {name: replace(port, secrets=opened(port.secrets)) for name, port in given.items()}
+
+    return replace(claim, inputs=ports(claim.inputs), outputs=ports(claim.outputs))
+
+
+def _masked(secrets: Mapping[str, str]) -> dict[str, str]:
+    return dict.fromkeys(secrets, MASKED)
+
+
+def _asker(worker: str | None, lease: object, request_id: str | None) -> Asker:
+    return Asker(
+        owner() if worker is None else check_name("worker", worker),
+        check_positive_lease(lease),
+        new_request_id() if request_id is None else check_name("request id", request_id),
+    )
+
+
+def _who(by: str | None) -> str:
+    return owner() if by is None else check_name("by", by)
+
+
+def _reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, str, int]:
+    """What names a claim: job, data id and token."""
+    if isinstance(claim, ClaimHold):
+        claim = claim.claim
+    if isinstance(claim, Claim):
+        return claim.job, claim.dataid, check_token(claim.token if token is None else token)
+    if claim == EXTERNAL:
+        raise BadValue("job", claim, "is the name that data made elsewhere goes by; it is published, not claimed")
+    return check_name("job", claim), check_name("dataid", dataid), check_token(token)
+
+
+def _message(value: object) -> str:
+    """What a failed worker says: made printable and short rather than refused, since the failure must be kept."""
+    text = "" if value is None else str(value)
+    return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:MESSAGE_LENGTH]
+
+
+def _check_uri(value: object) -> str:
+    if value == "":
+        return ""
+    if not isinstance(value, str) or len(value) > URI_LENGTH or not value.isprintable():
+        raise BadValue("uri", value, f"is not printable text of at most {URI_LENGTH} characters")
+    return value

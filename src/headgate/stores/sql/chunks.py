@@ -1,0 +1,303 @@
+"""One job's chunk, held still within one transaction: everything is read, decided by the core, and written back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from headgate.core.claims import (
+    ABSENT,
+    Answer,
+    Outcome,
+    View,
+    after_crash,
+    claim_modes,
+    missing_inputs,
+    own_answer,
+    worst_row,
+)
+from headgate.core.errors import ClaimLost
+from headgate.core.ledger import (
+    DONE,
+    ERROR,
+    MESSAGE_LENGTH,
+    READY,
+    RESUBMIT,
+    RUNNING,
+    STATUS_WORDS,
+    Claim,
+    Kind,
+    Port,
+    Row,
+)
+from headgate.core.locks import Lock, resource_digest
+from headgate.core.ordering import order_key
+from headgate.stores.base import Asker
+from headgate.stores.sql import ledger_statements as sql
+from headgate.stores.sql import lock_statements
+from headgate.stores.sql.candidates import became_ready, became_unready
+from headgate.stores.sql.engine import Duplicate, Transaction
+from headgate.stores.sql.moments import MICROSECONDS, moment, to_micro, to_seconds
+from headgate.stores.sql.running import ENDLESS
+from headgate.stores.sql.scene import read_lock
+from headgate.stores.sql.shapes import Shape
+from headgate.stores.sql.statement import Row as SqlRow
+
+#: A lease that was set by hand: it ends in seventy thousand years.
+BY_HAND = 2**61
+
+
+def read_row(row: SqlRow, datasets: dict[int, str], jobs: dict[int, str]) -> Row:
+    """Columns of a chunk as a row; numbers become names."""
+    (dataset, dataid, job, kind, status, former, attempt, failures, crashes, token, worker, lease, left, forced,
+     retry, since, started, message) = row  # fmt: skip
+    expires = to_seconds(left)
+    return Row(
+        dataset=datasets[int(dataset)],
+        dataid=str(dataid),
+        job=jobs[int(job)],
+        kind=Kind(kind),
+        status=str(status),
+        former=str(former),
+        attempt=int(attempt),
+        failures=int(failures),
+        crashes=int(crashes),
+        token=int(token),
+        worker=str(worker),
+        lease=to_seconds(lease),
+        expires_in=None if expires is None or expires > ENDLESS else expires,
+        forced=bool(forced),
+        retry_in=to_seconds(retry),
+        since=moment(since),
+        started=None if started is None else moment(started),
+        message=str(message),
+    )
+
+
+def job_names(tx: Transaction) -> dict[int, str]:
+    """Every job's name by its number, with that of data made elsewhere."""
+    return {0: "external", **{int(number): str(name) for number, name in tx.all(sql.READ_JOB_NAMES)}}
+
+
+class Chunk:
+    """The rows that decide about one job and one data id, and what becomes of them."""
+
+    def __init__(self, tx: Transaction, shape: Shape, dataid: str, *, look: bool = False) -> None:
+        self._tx = tx
+        self.shape = shape
+        self.job = shape.job
+        self.dataid = dataid
+        if not look:
+            tx.one(sql.LOCK_CANDIDATE, job=shape.id, dataid=dataid)
+        found = tx.all(sql.READ_ROWS if look else sql.LOCK_ROWS, datasets=self._numbers(), dataid=dataid)
+        self._found = {(int(row[0]), int(row[2]), str(row[3])): row for row in found}
+        datasets = {number: name for name, number in shape.ids.items()}
+        jobs = self._job_names()
+        rows = tuple(read_row(row, datasets, jobs) for row in found)
+        #: What the core decides by; kept in line with what is written.
+        self.view = View(self.job, dataid, rows)
+
+    def with_locks(self) -> Chunk:
+        """Look at the explicit locks on the chunks too: a claim must meet them."""
+        self.view = replace(self.view, locks=self._locks())
+        return self
+
+    @property
+    def status(self) -> str:
+        """The status that the job's rows tell; absent when there is none."""
+        row = worst_row([row for row in self.view.counted() if row])
+        return ABSENT if row is None else row.status
+
+    @property
+    def state(self) -> str:
+        """The same, as a state of the chunk's table."""
+        status = self.status
+        known = status in STATUS_WORDS.values() and status != DONE
+        return status if known or status == ABSENT else "other"
+
+    @property
+    def alive(self) -> bool:
+        """Whether a worker is on it now."""
+        return any(row.alive for row in self.view.owned())
+
+    def claim(self, asker: Asker, event: str, reason: str = "") -> Claim:
+        """RUNNING with a new token: the right to work on it."""
+        before = self.status
+        was_ready = self.ready_outputs()
+        prior = worst_row(self.view.owned()) or Row("", self.dataid, self.job.name, Kind.OUTPUT, ABSENT)
+        token, forced = self._tx.next_token(), event == "force"
+        running = replace(
+            prior, status=RUNNING, former="", attempt=prior.attempt + 1, token=token, worker=asker.worker,
+            lease=asker.lease, expires_in=asker.lease, forced=forced, retry_in=None, message="",
+        )  # fmt: skip
+        for kind, names in ((Kind.OUTPUT, self.job.outputs), (Kind.INPUT, self.job.inputs)):
+            for name in names:
+                self.put(replace(running, dataset=name, kind=kind), request_id=asker.request_id, starts=True)
+        self._tx.run(sql.DROP_CANDIDATE, job=self.shape.id, dataid=self.dataid)
+        self.tell(event, asker.worker, token, before, RUNNING, reason)
+        became_unready(self._tx, was_ready, [self.dataid])
+        return self.as_claim()
+
+    def as_claim(self) -> Claim:
+        """The running rows as the worker gets them; secrets are still sealed."""
+        row = self.view.owned()[0]
+        lease = row.lease or 0.0
+        return Claim(
+            self.job.name, self.dataid, row.attempt, row.token, row.worker, lease, row.expires_in or lease,
+            {name: self._port(name) for name in self.job.inputs},
+            {name: self._port(name) for name in self.job.outputs},
+            self.job.environment, row.forced,
+        )  # fmt: skip
+
+    def verify(self, token: int, reported: tuple[str, ...]) -> bool:
+        """Whether the token's claim runs: False when it was reported so already. ClaimLost when it is another's."""
+        rows = self.view.owned()
+        row = worst_row([each for each in self.view.counted() if each])
+        if row is None:
+            raise ClaimLost(self.job.name, self.dataid, token, "there is no such claim")
+        if row.token != token:
+            now = f"the newest claim has token {row.token}"
+            raise ClaimLost(self.job.name, self.dataid, token, f"{now}; it is {row.status}")
+        if row.status == RUNNING and all(each.token == token for each in rows):
+            return True
+        if row.status in reported:
+            return False
+        raise ClaimLost(self.job.name, self.dataid, token, f"it does not run: it is {row.status}")
+
+    def succeed(self, who: str) -> None:
+        """The worker is done: READY and DONE."""
+        for row in self._running():
+            status = READY if row.kind is Kind.OUTPUT else DONE
+            self.put(_ended(row, status))
+        token = self.view.owned()[0].token
+        self.tell("success", who, token, RUNNING, READY if self.job.outputs else DONE, "")
+        self._tx.run(sql.DROP_CANDIDATE, job=self.shape.id, dataid=self.dataid)
+        became_ready(self._tx, [self.shape.ids[name] for name in self.job.outputs], [self.dataid])
+
+    def end(self, outcome: Outcome, event: str, who: str, message: str) -> None:
+        """The worker failed or died: ERROR, or HOLD."""
+        running = self._running()
+        # A dead worker that wakes up finds its token stale.
+        token = self._tx.next_token() if event == "reap" else running[0].token
+        for row in running:
+            counted = row.kind is self.job.counted
+            self.put(
+                replace(
+                    _ended(row, outcome.status if counted else ERROR),
+                    former=outcome.former if counted else "", failures=outcome.failures, crashes=outcome.crashes,
+                    retry_in=outcome.delay or None, message=message[:MESSAGE_LENGTH], token=token,
+                )
+            )  # fmt: skip
+        self.tell(event, who, token, RUNNING, outcome.status, message)
+        self.refresh_candidate()
+
+    def reap(self, who: str) -> bool:
+        """A claim whose lease has run out becomes ERROR, or HOLD. False when there is none."""
+        dead = worst_row([row for row in self.view.owned() if row.expired])
+        if dead is None or self.alive:
+            return False
+        self.end(after_crash(self.job, dead), "reap", who, f"lease expired: {dead.worker or 'its worker'} died")
+        return True
+
+    def put(self, row: Row, *, request_id: str | None = None, starts: bool = False) -> None:
+        """Write a row as it shall be: a new one, or what was read is changed."""
+        number = self.shape.ids[row.dataset]
+        old = self.view.own(row.kind, row.dataset)
+        found = self._found.get((number, self.shape.id, row.kind.value))
+        columns: dict[str, Any] = {
+            "dataset": number, "dataid": self.dataid, "job": self.shape.id, "kind": row.kind.value,
+            "status": row.status, "former": row.former, "attempt": row.attempt, "failures": row.failures,
+            "crashes": row.crashes, "token": row.token, "worker": row.worker, "request_id": request_id or "",
+            "lease": to_micro(row.lease), "lease_left": _lease_left(row), "forced": row.forced,
+            "delay": to_micro(row.retry_in), "message": row.message, "starts": starts,
+        }  # fmt: skip
+        if old is None or found is None:
+            key = order_key(self.dataid, self.shape.datasets[row.dataset].order)
+            self._tx.run(sql.ADD_ROW, order_key=key, **columns)
+        elif not self._tx.count(sql.CHANGE_ROW, was=old.status, was_token=old.token, **columns):
+            raise Duplicate("the row changed meanwhile")
+        self._found[number, self.shape.id, row.kind.value] = ()
+        self._replace(old, replace(row, job=self.job.name, dataid=self.dataid))
+
+    def drop(self, row: Row) -> None:
+        """A row goes."""
+        number = self.shape.ids[row.dataset]
+        gone = self._tx.count(
+            sql.DROP_ROW, dataset=number, dataid=self.dataid, job=self.shape.id, kind=row.kind.value, was=row.status,
+            was_token=row.token,
+        )  # fmt: skip
+        if not gone:
+            raise Duplicate("the row changed meanwhile")
+        del self._found[number, self.shape.id, row.kind.value]
+        self._replace(row, None)
+
+    def refresh_candidate(self) -> None:
+        """Bring the chunk's place among what may be claimable into line with its rows."""
+        missing = missing_inputs(self.view)
+        answer = own_answer(self.view)
+        unknown = self.status == ABSENT and missing == (1 << len(self.job.inputs)) - 1
+        if answer is Answer.NO or unknown:
+            self._tx.run(sql.DROP_CANDIDATE, job=self.shape.id, dataid=self.dataid)
+            return
+        delays = [row.retry_in or 0.0 for row in self.view.owned()]
+        first = any(row is not None and row.status == RESUBMIT for row in self.view.counted())
+        self._tx.run(
+            sql.PUT_CANDIDATE, job=self.shape.id, dataid=self.dataid, order_key=self.shape.order_key(self.dataid),
+            place=0 if first else 1, missing=missing, delay=round(max([0.0, *delays]) * MICROSECONDS),
+        )  # fmt: skip
+
+    def settle(self, ready_before: Iterable[int]) -> None:
+        """After rows were changed by hand: tell who reads the outputs, and find the chunk's own place."""
+        before, after = set(ready_before), set(self.ready_outputs())
+        became_unready(self._tx, sorted(before - after), [self.dataid])
+        became_ready(self._tx, sorted(after - before), [self.dataid])
+        self.refresh_candidate()
+
+    def ready_outputs(self) -> list[int]:
+        """The numbers of its outputs that are READY."""
+        rows = (self.view.own(Kind.OUTPUT, name) for name in self.job.outputs)
+        return sorted(self.shape.ids[row.dataset] for row in rows if row and row.status == READY)
+
+    def tell(self, event: str, who: str, token: int, before: str, after: str, reason: str) -> None:
+        """Into the history, with the change that it tells of."""
+        name = (self.job.outputs or self.job.inputs)[0]
+        self._tx.run(
+            sql.TELL, event=event, job=self.shape.id, dataset=self.shape.ids[name], dataid=self.dataid, who=who,
+            token=token, before=before, after=after, reason=reason[:MESSAGE_LENGTH],
+        )  # fmt: skip
+
+    def _running(self) -> list[Row]:
+        return [row for row in self.view.owned() if row.status == RUNNING]
+
+    def _numbers(self) -> list[int]:
+        return sorted(self.shape.ids.values())
+
+    def _job_names(self) -> dict[int, str]:
+        known = {0: "external", self.shape.id: self.job.name}
+        others = {job for _, job, _ in self._found} - set(known)
+        return {**known, **job_names(self._tx)} if others else known
+
+    def _locks(self) -> tuple[Lock, ...]:
+        keys = [resource_digest(resource) for resource in claim_modes(self.job, self.dataid)]
+        rows = self._tx.all(lock_statements.READ_LOCKS, keys=keys)
+        return tuple(read_lock(row) for row in rows if row[12] is None or int(row[12]) > 0)
+
+    def _port(self, name: str) -> Port:
+        dataset = self.shape.datasets[name]
+        return Port(name, self.dataid, dataset.uri, dataset.settings, dataset.secrets)
+
+    def _replace(self, old: Row | None, new: Row | None) -> None:
+        rows = [row for row in self.view.rows if row is not old]
+        self.view = replace(self.view, rows=tuple([*rows, new] if new else rows))
+
+
+def _ended(row: Row, status: str) -> Row:
+    """What runs no longer: no lease."""
+    return replace(row, status=status, former="", lease=None, expires_in=None, retry_in=None, message="")
+
+
+def _lease_left(row: Row) -> int | None:
+    if row.status != RUNNING:
+        return None
+    return BY_HAND if row.lease is None else to_micro(row.lease)

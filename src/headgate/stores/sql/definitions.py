@@ -1,0 +1,122 @@
+"""Datasets and jobs in SQL: defining and pausing them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from headgate.core.errors import Refused
+from headgate.core.ledger import Dataset, Job, Kind
+from headgate.core.pipeline import check_beside, differences, warnings_for
+from headgate.stores.base import Defined
+from headgate.stores.sql import ledger_statements as sql
+from headgate.stores.sql.candidates import BATCH, Consumer, clear_missing
+from headgate.stores.sql.chunks import Chunk
+from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.moments import to_micro
+from headgate.stores.sql.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of
+from headgate.stores.sql.statement import Statement
+
+
+def define_dataset(tx: Transaction, dataset: Dataset) -> Defined:
+    """A new dataset, or another definition of one."""
+    row = next(iter(tx.all(sql.OWN_DATASETS, names=[dataset.name])), None)
+    number, old = (0, None) if row is None else read_dataset(row)
+    changes = differences(old, dataset)
+    if not changes:
+        return Defined(())
+    columns = {
+        "uri": dataset.uri, "dataid_order": str(dataset.order), "settings": _json(dataset.settings),
+        "secrets": _json(dataset.secrets),
+    }  # fmt: skip
+    if old is None:
+        tx.run(sql.ADD_DATASET, name=dataset.name, **columns)
+        return Defined(tuple(changes))
+    if old.order is not dataset.order and tx.one(sql.HAS_CHUNKS, dataset=number):
+        raise Refused(f"dataset {dataset.name} has chunks already, in {old.order} order; the order cannot be changed")
+    tx.run(sql.CHANGE_DATASET, id=number, **columns)
+    return Defined(tuple(changes))
+
+
+def define_job(tx: Transaction, job: Job) -> Defined:
+    """A new job, or another definition of one. What may be claimable is worked out anew when its inputs change."""
+    tx.all(sql.OWN_DATASETS, names=sorted({*job.inputs, *job.outputs}))
+    datasets = {dataset.name: number for number, dataset in all_datasets(tx).items()}
+    jobs = all_jobs(tx)
+    check_beside(job, datasets, jobs.values())
+    old = next((each for each in jobs.values() if each.name == job.name), None)
+    changes = differences(old, job)
+    if changes:
+        _write_job(tx, old, job, datasets)
+    others = [each for each in jobs.values() if each.name != job.name]
+    published = [name for name, number in datasets.items() if tx.one(sql.HAS_READY, dataset=number)]
+    known = warnings_for(others, published)
+    warnings = warnings_for([*others, job], published)
+    return Defined(tuple(changes), tuple(line for line in warnings if line not in known))
+
+
+def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str, int]) -> None:
+    columns: dict[str, object] = {
+        "environment": _json(job.environment), "max_attempts": job.max_attempts, "max_crashes": job.max_crashes,
+        "retry_delay": to_micro(job.retry_delay), "on_failure": str(job.on_failure),
+    }  # fmt: skip
+    if old is None:
+        tx.run(sql.ADD_JOB, name=job.name, **columns)
+    number = int(tx.one(sql.LOCK_JOB, name=job.name)[0])
+    if old is not None:
+        tx.run(sql.CHANGE_JOB, id=number, **columns)
+        if (old.inputs, old.outputs) == (job.inputs, job.outputs):
+            return
+        _refuse_running(tx, number, job.name)
+        tx.run(sql.DROP_LINKS, job=number)
+    for kind, names in ((Kind.INPUT, job.inputs), (Kind.OUTPUT, job.outputs)):
+        for position, name in enumerate(names):
+            tx.run(sql.ADD_LINK, job=number, dataset=datasets[name], kind=kind.value, position=position)
+    rebuild(tx, shape_of(tx, job.name, share=False))
+
+
+def _refuse_running(tx: Transaction, number: int, name: str) -> None:
+    busy = tx.one(sql.READ_BUSY, job=number, limit=1)
+    if busy:
+        raise Refused(f"job {name} works on {busy[0]} now; its inputs and outputs can be changed when nothing runs")
+
+
+def rebuild(tx: Transaction, shape: Shape) -> None:
+    """Work out from the chunks what may be claimable by one job. The job's datasets are held still meanwhile."""
+    tx.run(sql.DROP_CANDIDATES, job=shape.id)
+    inputs = tuple(shape.ids[name] for name in shape.job.inputs)
+    if inputs:
+        consumer = Consumer(shape.id, inputs, shape.datasets[shape.job.inputs[0]].order)
+        for dataset in inputs:
+            for batch in _pages(tx, sql.READ_CHUNKS_OF, {"dataset": dataset}):
+                clear_missing(tx, consumer, [dataset], batch)
+    for dataset in shape.ids.values():
+        for batch in _pages(tx, sql.READ_STARTED, {"dataset": dataset, "job": shape.id}):
+            for dataid in batch:
+                Chunk(tx, shape, dataid).refresh_candidate()
+
+
+def _pages(tx: Transaction, statement: Statement, params: dict[str, object]) -> Iterator[list[str]]:
+    after = ""
+    while page := [str(row[0]) for row in tx.all(statement, **params, after=after, limit=BATCH)]:
+        yield page
+        after = page[-1]
+
+
+def pause(tx: Transaction, name: str, paused: str, who: str) -> Job:
+    """A job is paused with a reason, or goes on."""
+    row = tx.one(sql.LOCK_JOB, name=name)
+    shape = shape_of(tx, name, share=False)
+    if row is None or shape.job.paused == paused:
+        return shape.job
+    tx.run(sql.PAUSE_JOB, id=shape.id, paused=paused)
+    event, before, after = ("pause", "active", "paused") if paused else ("unpause", "paused", "active")
+    tx.run(
+        sql.TELL, event=event, job=shape.id, dataset=None, dataid="", who=who, token=0, before=before, after=after,
+        reason=paused,
+    )  # fmt: skip
+    return shape_of(tx, name, share=False).job
+
+
+def _json(values: Mapping[str, str]) -> str:
+    return json.dumps(dict(values), ensure_ascii=False, sort_keys=True)

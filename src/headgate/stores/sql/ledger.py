@@ -1,0 +1,165 @@
+"""The ledger in SQL: the port's methods, one transaction each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from headgate.core.claims import Verdict, may_claim
+from headgate.core.history import Entry
+from headgate.core.ledger import Change, Claim, Dataset, Job, Row
+from headgate.core.locks import Lock
+from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter
+from headgate.stores.sql import claiming, definitions, mending
+from headgate.stores.sql import ledger_statements as sql
+from headgate.stores.sql.chunks import Chunk
+from headgate.stores.sql.engine import Database, Duplicate, Transaction
+from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
+from headgate.stores.sql.statement import Statement
+
+T = TypeVar("T")
+
+#: How often a transaction is begun again because somebody else wrote the same row first.
+MOST_TRIES = 20
+
+
+class SqlLedger:
+    """Datasets, jobs and chunks in one SQL database."""
+
+    def __init__(self, database: Database, tag: str) -> None:
+        self.name = database.name
+        self._database = database
+        self._tag = tag
+
+    def define_dataset(self, dataset: Dataset) -> Defined:
+        return self._write(lambda tx: definitions.define_dataset(tx, dataset))
+
+    def define_job(self, job: Job) -> Defined:
+        return self._write(lambda tx: definitions.define_job(tx, job))
+
+    def datasets(self) -> Sequence[Dataset]:
+        return sorted(self._database.read(all_datasets).values(), key=lambda each: each.name)
+
+    def jobs(self) -> Sequence[Job]:
+        return sorted(self._database.read(all_jobs).values(), key=lambda each: each.name)
+
+    def job(self, job: str) -> tuple[Job, Sequence[Dataset], str]:
+        shape = self._database.read(lambda tx: shape_of(tx, job, share=False))
+        return shape.job, list(shape.datasets.values()), shape.key_check
+
+    def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
+        return self._write(lambda tx: mending.publish(tx, dataset, dataids, who))
+
+    def find_next(self, job: str, asker: Asker) -> Claim | None:
+        after: claiming.Place | None = None
+        while True:
+            found = self._write(lambda tx: claiming.find_next(tx, job, asker, after))  # noqa: B023 - run at once
+            if not isinstance(found, claiming.Place):
+                return found
+            after = found
+
+    def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
+        return self._write(lambda tx: claiming.claim(tx, job, dataid, asker))
+
+    def force(self, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
+        return self._write(lambda tx: claiming.force(tx, job, dataid, asker, reason, steal=steal))
+
+    def success(self, job: str, dataid: str, token: int, who: str) -> None:
+        self._write(lambda tx: claiming.success(tx, job, dataid, token, who))
+
+    def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
+        self._write(lambda tx: claiming.fail(tx, job, dataid, token, message, who))
+
+    def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
+        return self._write(lambda tx: claiming.heartbeat(tx, job, dataid, token, lease))
+
+    def resubmit(
+        self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool
+    ) -> Sequence[Change]:
+        return self._write(
+            lambda tx: mending.resubmit(
+                tx, job, dataids, reason, who, downstream=downstream, steal=steal, dry_run=dry_run
+            )
+        )
+
+    def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
+        return self._write(lambda tx: mending.hold(tx, job, dataid, reason, who))
+
+    def unhold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
+        return self._write(lambda tx: mending.unhold(tx, job, dataid, reason, who))
+
+    def forget(self, job: str, dataid: str, reason: str, who: str, *, steal: bool) -> Sequence[Change]:
+        return self._write(lambda tx: mending.forget(tx, job, dataid, reason, who, steal=steal))
+
+    def set_status(self, row: Row, reason: str, who: str) -> Change:
+        return self._write(lambda tx: mending.set_status(tx, row, reason, who))
+
+    def pause(self, job: str, reason: str, who: str) -> Job:
+        return self._write(lambda tx: definitions.pause(tx, job, reason, who))
+
+    def reap(self, who: str, limit: int = 1000) -> int:
+        count = 0
+        for number, job in self._database.read(all_jobs).items():
+            left = limit - count
+            for dataid in self._expired(number, left) if left > 0 else ():
+                count += self._write(lambda tx: _reap(tx, job.name, dataid, who))  # noqa: B023 - run at once
+        return count
+
+    def explain(self, job: str, dataid: str) -> Verdict:
+        def work(tx: Transaction) -> Verdict:
+            chunk = Chunk(tx, shape_of(tx, job, share=False), dataid, look=True)
+            return may_claim(chunk.with_locks().view)
+
+        return self._database.read(work)
+
+    def plan(self, job: str, limit: int) -> Plan:
+        return self._database.read(lambda tx: _plan(tx, job, limit))
+
+    def rows(self, which: RowFilter) -> Sequence[Row]:
+        from headgate.stores.sql.ledger_questions import ask_rows
+
+        return ask_rows(self._database, which)
+
+    def running(self) -> Sequence[Lock]:
+        from headgate.stores.sql.ledger_questions import ask_running
+
+        return ask_running(self._database, self._tag)
+
+    def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
+        from headgate.stores.sql.ledger_questions import ask_ledger_history
+
+        return ask_ledger_history(self._database, which)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _expired(self, job: int, limit: int) -> list[str]:
+        rows = self._database.read(lambda tx: tx.all(sql.READ_EXPIRED, job=job, limit=limit))
+        return [str(row[0]) for row in rows]
+
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        """One transaction; begun again when somebody else wrote the same row first."""
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return self._database.write(work)
+            except Duplicate:
+                continue
+        return self._database.write(work)
+
+
+def _reap(tx: Transaction, job: str, dataid: str, who: str) -> int:
+    return int(Chunk(tx, shape_of(tx, job, share=True), dataid).reap(who))
+
+
+def _plan(tx: Transaction, job: str, limit: int) -> Plan:
+    shape = shape_of(tx, job, share=False)
+
+    def verdicts(statement: Statement) -> list[Verdict]:
+        found = tx.all(statement, job=shape.id, limit=limit)
+        return [may_claim(Chunk(tx, shape, str(row[0]), look=True).with_locks().view) for row in found]
+
+    ahead = verdicts(sql.READ_NEXT)
+    others = [verdict for each in (sql.READ_BUSY, sql.READ_TROUBLE, sql.READ_INCOMPLETE) for verdict in verdicts(each)]
+    blocked = {verdict.dataid: verdict for verdict in (*ahead, *others) if not verdict.granted}
+    ordered = sorted(blocked.values(), key=lambda each: shape.order_key(each.dataid))
+    return Plan(tuple(each for each in ahead if each.granted), tuple(ordered[:limit]))

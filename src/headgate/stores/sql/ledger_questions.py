@@ -1,0 +1,125 @@
+"""Questions about the ledger with filters: rows of chunks, what runs, the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, func, literal_column, select
+
+from headgate.core.history import Entry
+from headgate.core.ledger import Dataset, Row, chunk_resource
+from headgate.core.locks import Lock
+from headgate.core.ordering import order_key
+from headgate.stores.base import LedgerHistoryFilter, RowFilter
+from headgate.stores.sql import schema
+from headgate.stores.sql.chunks import job_names, read_row
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.moments import MICROSECONDS, moment
+from headgate.stores.sql.running import as_lock
+from headgate.stores.sql.shapes import all_datasets, unknown
+from headgate.stores.sql.statement import Row as SqlRow
+
+
+def ask_rows(database: Database, which: RowFilter) -> Sequence[Row]:
+    """Rows of chunks, by dataset and in its order."""
+    return database.read(lambda tx: _rows(tx, which, literal_column(database.dialect.now)))
+
+
+def _rows(tx: Transaction, which: RowFilter, now: ColumnElement[int]) -> list[Row]:
+    chunk = schema.chunk.c
+    datasets, jobs = all_datasets(tx), job_names(tx)
+    question = select(
+        chunk.dataset_id, chunk.dataid, chunk.job_id, chunk.kind, chunk.status, chunk.former, chunk.attempt,
+        chunk.failures, chunk.crashes, chunk.token, chunk.worker, chunk.lease, chunk.lease_until - now, chunk.forced,
+        chunk.retry_after - now, chunk.since, chunk.started, chunk.message,
+    ).order_by(chunk.dataset_id, chunk.order_key, chunk.job_id, chunk.kind.desc())  # fmt: skip
+    for condition in _conditions(which, datasets, jobs):
+        question = question.where(condition)
+    names = {number: dataset.name for number, dataset in datasets.items()}
+    rows = [read_row(row, names, jobs) for row in tx.ask(question.limit(which.limit))]
+    return sorted(rows, key=lambda row: row.dataset)
+
+
+def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, str]) -> list[ColumnElement[bool]]:
+    chunk = schema.chunk.c
+    conditions: list[ColumnElement[bool]] = []
+    if which.dataset is not None:
+        by_name = {dataset.name: number for number, dataset in datasets.items()}
+        number = _number("dataset", which.dataset, by_name)
+        conditions.append(chunk.dataset_id == number)
+        if which.after is not None:
+            conditions.append(chunk.order_key > order_key(which.after, datasets[number].order))
+    if which.job is not None:
+        conditions.append(chunk.job_id == _number("job", which.job, {name: number for number, name in jobs.items()}))
+    if which.dataid is not None:
+        conditions.append(chunk.dataid == which.dataid)
+    if which.kind is not None:
+        conditions.append(chunk.kind == which.kind.value)
+    if which.status is not None:
+        conditions.append(chunk.status == which.status)
+    return conditions
+
+
+def ask_running(database: Database, tag: str) -> Sequence[Lock]:
+    """What runs now, as the locks that it acts as."""
+    chunk, dataset, job = schema.chunk.c, schema.dataset.c, schema.job.c
+    now: ColumnElement[int] = literal_column(database.dialect.now)
+    question = (
+        select(
+            dataset.name, chunk.dataid, func.coalesce(job.name, "external"), chunk.kind, chunk.token, chunk.worker,
+            chunk.lease, chunk.lease_until - now, chunk.since, chunk.attempt,
+        )
+        .join_from(schema.chunk, schema.dataset, dataset.id == chunk.dataset_id)
+        .outerjoin(schema.job, job.id == chunk.job_id)
+        .where(chunk.lease_until.is_not(None), chunk.lease_until > now)
+    )  # fmt: skip
+    locks = [as_lock(tag, row) for row in database.read(lambda tx: tx.ask(question))]
+    return sorted(locks, key=lambda lock: lock.id)
+
+
+def ask_ledger_history(database: Database, which: LedgerHistoryFilter) -> Sequence[Entry]:
+    """What happened to chunks and jobs, newest first."""
+    return database.read(lambda tx: _history(tx, which))
+
+
+def _history(tx: Transaction, which: LedgerHistoryFilter) -> list[Entry]:
+    told, dataset, job = schema.chunk_history.c, schema.dataset.c, schema.job.c
+    question: Select[Any] = (
+        select(
+            told.id, told.at, told.event, dataset.name, told.dataid, func.coalesce(job.name, "external"), told.who,
+            told.token, told.state_before, told.state_after, told.reason,
+        )
+        .select_from(schema.chunk_history)
+        .outerjoin(schema.dataset, dataset.id == told.dataset_id)
+        .outerjoin(schema.job, job.id == told.job_id)
+        .order_by(told.id.desc())
+        .limit(which.limit)
+    )  # fmt: skip
+    if which.job is not None:
+        numbers = {name: number for number, name in job_names(tx).items()}
+        question = question.where(told.job_id == _number("job", which.job, numbers))
+    if which.dataid is not None:
+        question = question.where(told.dataid == which.dataid)
+    if which.event is not None:
+        question = question.where(told.event == which.event)
+    if which.since is not None:
+        question = question.where(told.at >= round(which.since.timestamp() * MICROSECONDS))
+    if which.before is not None:
+        question = question.where(told.id < which.before)
+    return [_entry(row) for row in tx.ask(question)]
+
+
+def _entry(row: SqlRow) -> Entry:
+    number, at, event, dataset, dataid, job, who, token, before, after, reason = row
+    noun, resource = ("job", "") if dataset is None else ("chunk", chunk_resource(str(dataset), str(dataid)))
+    return Entry(
+        int(number), moment(at), noun, str(event), resource, str(who), "", int(token), str(before), str(after),
+        str(reason), job=str(job),
+    )  # fmt: skip
+
+
+def _number(what: str, name: str, there: dict[str, int]) -> int:
+    if name not in there:
+        raise unknown(what, name, there)
+    return there[name]

@@ -1,0 +1,28 @@
+"""Times and spans as the store keeps them: micro-seconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import SupportsFloat
+
+MICROSECONDS = 1_000_000
+
+
+def moment(microseconds: int) -> datetime:
+    """The store's number as a time."""
+    return datetime.fromtimestamp(microseconds / MICROSECONDS, UTC)
+
+
+def micro(at: datetime) -> int:
+    """A time as the store keeps it."""
+    return round(at.timestamp() * MICROSECONDS)
+
+
+def to_micro(seconds: float | None) -> int | None:
+    """Seconds as the store keeps them."""
+    return None if seconds is None else round(seconds * MICROSECONDS)
+
+
+def to_seconds(microseconds: SupportsFloat | None) -> float | None:
+    """The store's number as seconds. Databases give decimals or integers."""
+    return None if microseconds is None else float(microseconds) / MICROSECONDS

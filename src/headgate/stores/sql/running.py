@@ -1,0 +1,54 @@
+"""Where locks and the ledger meet: what runs on a chunk acts as a lock on it.
+
+Both sides hold the chunk's dataset still while they decide: a claim together with other claims, a lock on a chunk
+alone. So one of the two always sees what the other has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.core.ledger import Kind, chunk_resource, parse_chunk_resource
+from headgate.core.locks import Lock, Mode, lock_id
+from headgate.stores.sql import ledger_statements as sql
+from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.moments import moment, to_seconds
+from headgate.stores.sql.statement import Row
+
+#: Seconds from which on a lease has no end.
+ENDLESS = 1e12
+
+
+def running_on(tx: Transaction, resources: Iterable[str], tag: str, *, hold_still: bool) -> list[Lock]:
+    """What runs on these resources, as locks. `hold_still`: nobody claims their chunks until the transaction ends."""
+    chunks = [chunk for chunk in map(parse_chunk_resource, resources) if chunk]
+    if not chunks:
+        return []
+    names = sorted({dataset for dataset, _ in chunks})
+    rows = tx.all(sql.OWN_DATASETS if hold_still else sql.READ_NAMED, names=names)
+    numbers = {str(row[1]): int(row[0]) for row in rows}
+    return [
+        as_lock(tag, (dataset, dataid, *row))
+        for dataset, dataid in chunks
+        if dataset in numbers
+        for row in tx.all(sql.READ_RUNNING, dataset=numbers[dataset], dataid=dataid)
+    ]
+
+
+def as_lock(tag: str, row: Row) -> Lock:
+    """A running row as the lock that it acts as: who writes is alone, readers are together."""
+    dataset, dataid, job, kind, token, worker, lease, left, since, attempt = row
+    resource = chunk_resource(str(dataset), str(dataid))
+    expires = to_seconds(left)
+    return Lock(
+        id=lock_id(tag, resource, f"{kind} {job}"),
+        resource=resource,
+        client=str(worker) or str(job),
+        mode=Mode.EXCLUSIVE if kind == Kind.OUTPUT else Mode.SHARED,
+        token=int(token),
+        since=moment(since),
+        lease=to_seconds(lease),
+        expires_in=None if expires is None or expires > ENDLESS else expires,
+        owner=f"job {job}",
+        note=f"job {job} runs on it, attempt {attempt}",
+    )

@@ -1,0 +1,111 @@
+"""Datasets and jobs in SQL: reading them, with the numbers that the tables know them by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from headgate.core.errors import UnknownName
+from headgate.core.ledger import EXTERNAL, Dataset, Job, Kind, OnFailure
+from headgate.core.ordering import Order, order_key
+from headgate.stores.sql import ledger_statements as sql
+from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.moments import to_seconds
+from headgate.stores.sql.statement import Row, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A job, its datasets, and the numbers that the tables know them by."""
+
+    #: The job.
+    job: Job
+    #: Its number; 0: data made elsewhere.
+    id: int
+    #: Its datasets, by name.
+    datasets: Mapping[str, Dataset]
+    #: Their numbers.
+    ids: Mapping[str, int]
+    #: Proves the job's key; empty: it has none.
+    key_check: str = ""
+
+    def order_key(self, dataid: str) -> bytes:
+        """The place of a data id: the first input's order decides."""
+        name = (self.job.inputs or self.job.outputs)[0]
+        return order_key(dataid, self.datasets[name].order)
+
+
+def read_dataset(row: Row) -> tuple[int, Dataset]:
+    """Columns of a dataset: its number, and what it is."""
+    number, name, uri, order, settings, secrets = row[:6]
+    dataset = Dataset(str(name), str(uri), Order(order), json.loads(settings), json.loads(secrets))
+    return int(number), dataset
+
+
+def read_job(row: Row, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[int, Job, str]:
+    """Columns of a job: its number, what it is, and what proves its key."""
+    number, name, environment, max_attempts, max_crashes, delay, on_failure, paused, key_check = row
+    job = Job(
+        str(name), tuple(inputs), tuple(outputs), json.loads(environment), int(max_attempts), int(max_crashes),
+        to_seconds(delay) or 0.0, OnFailure(on_failure), str(paused),
+    )  # fmt: skip
+    return int(number), job, str(key_check)
+
+
+def shape_of(tx: Transaction, name: str, *, share: bool) -> Shape:
+    """A job by its name. `share`: its datasets are not locked or defined by others until the transaction ends."""
+    row = tx.one(sql.READ_JOB, name=name)
+    if row is None:
+        raise unknown("job", name, (str(found[1]) for found in tx.all(sql.READ_JOB_NAMES)))
+    links = tx.all(sql.SHARE_SHAPE if share else sql.READ_SHAPE, job=row[0])
+    found = {str(link[3]): read_dataset(link[2:8]) for link in links}
+    placed = sorted((int(position), str(kind), str(link_name)) for kind, position, _, link_name, *_ in links)
+    inputs = [each for _, kind, each in placed if kind == Kind.INPUT]
+    outputs = [each for _, kind, each in placed if kind == Kind.OUTPUT]
+    number, job, key_check = read_job(row, inputs, outputs)
+    datasets = {each: dataset for each, (_, dataset) in found.items()}
+    return Shape(job, number, datasets, {each: key for each, (key, _) in found.items()}, key_check)
+
+
+def external_shape(tx: Transaction, dataset: str, *, share: bool) -> Shape:
+    """Data made elsewhere, seen as a job that makes one dataset."""
+    number, found = dataset_of(tx, dataset, sql.SHARE_DATASET if share else sql.READ_DATASET)
+    return Shape(Job(EXTERNAL, (), (dataset,)), 0, {dataset: found}, {dataset: number})
+
+
+def dataset_of(tx: Transaction, name: str, statement: Statement = sql.READ_DATASET) -> tuple[int, Dataset]:
+    """A dataset by its name."""
+    row = tx.one(statement, name=name)
+    if row is None:
+        raise unknown("dataset", name, (str(found[1]) for found in tx.all(sql.READ_DATASETS)))
+    return read_dataset(row)
+
+
+def all_datasets(tx: Transaction) -> dict[int, Dataset]:
+    """Every dataset, by number."""
+    return dict(read_dataset(row) for row in tx.all(sql.READ_DATASETS))
+
+
+def all_jobs(tx: Transaction) -> dict[int, Job]:
+    """Every job, by number."""
+    names = {number: dataset.name for number, dataset in all_datasets(tx).items()}
+    links = tx.all(sql.READ_LINKS)
+
+    def of(job_id: int, kind: Kind) -> list[str]:
+        return [names[int(dataset)] for job, dataset, word in links if job == job_id and word == kind]
+
+    rows = tx.all(sql.READ_JOBS)
+    read = (read_job(row, of(row[0], Kind.INPUT), of(row[0], Kind.OUTPUT)) for row in rows)
+    return {number: job for number, job, _ in read}
+
+
+def unknown(what: str, name: str, there: Iterable[str]) -> UnknownName:
+    """Nothing of that name, and the nearest one that there is."""
+    names: Sequence[str] = sorted(there)
+    near = get_close_matches(name, names, 1)
+    if near:
+        return UnknownName(what, name, f"Did you mean {near[0]!r}?")
+    listed = ", ".join(names[:5]) + ("…" if len(names) > 5 else "")
+    return UnknownName(what, name, f"There are: {listed}" if names else f"No {what} is defined yet")

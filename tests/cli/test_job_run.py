@@ -1,0 +1,187 @@
+"""`job run` as a real process: claims, heartbeats, signals, exit codes, and what is left behind."""
+
+import errno
+import json
+import os
+import signal
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from headgate.cli import job_run
+from headgate.cli.session import Session
+from tests.cli.commands import Headgate, gone, read_number, until
+
+PIPELINE = """
+[dataset.raw]
+uri = "file:///raw"
+[dataset."tidy-up"]
+uri = "file:///tidy"
+[job.clean]
+inputs = ["raw"]
+outputs = ["tidy-up"]
+max_attempts = 2
+[job.clean.environment]
+REGION = "eu"
+HEADGATE_DATAID = "cannot be overwritten"
+"""
+
+
+@pytest.fixture
+def pipeline(headgate: Headgate) -> Headgate:
+    (headgate.folder / "pipeline.toml").write_text(PIPELINE)
+    assert headgate("define", "pipeline.toml").code == 0
+    assert headgate("data", "publish", "raw", "1..3").code == 0
+    return headgate
+
+
+def rows(command: Headgate) -> dict[str, str]:
+    """The status of each chunk that was made."""
+    found: list[dict[str, Any]] = command("data", "list", "--dataset", "tidy-up", "--kind", "OUT", "--json").json
+    return {row["dataid"]: row["status"] for row in found}
+
+
+def run(command: Headgate, *words: str, script: str = "true", **more: str) -> Any:
+    return command("job", "run", "clean", *words, "--", "sh", "-c", script, **more)
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "status"),
+    [("exit 0", 0, "READY"), ("exit 42", 42, "ERROR"), ("kill -9 $$", 137, "ERROR"), ("exit 3", 3, "ERROR")],
+)
+def test_the_exit_code_is_the_commands_own_and_is_reported(
+    pipeline: Headgate, script: str, code: int, status: str
+) -> None:
+    done = run(pipeline, script=script)
+    assert (done.code, done.out) == (code, "")
+    assert rows(pipeline) == {"1": status}
+
+
+def test_nothing_to_do_is_3_and_nothing_is_run(pipeline: Headgate) -> None:
+    pipeline("job", "pause", "clean", "--reason", "holidays")
+    done = run(pipeline, script="touch ran")
+    assert done.code == 3
+    assert not (pipeline.folder / "ran").exists()
+
+
+def test_a_command_that_there_is_not_claims_nothing(pipeline: Headgate) -> None:
+    assert pipeline("job", "run", "clean", "--", "no-such-command").code == 127
+    assert rows(pipeline) == {}
+
+
+def test_the_command_is_told_all_that_it_needs(pipeline: Headgate) -> None:
+    script = 'env | grep -E "^(HEADGATE_|REGION)" | sort; stat -c %a "$HEADGATE_CLAIM_FILE"; cat "$HEADGATE_CLAIM_FILE"'
+    done = run(pipeline, "--dataid", "2", script=script)
+    assert done.code == 0, done.err
+    *variables, mode, document = done.out.splitlines()
+    told = dict(line.split("=", 1) for line in variables)
+    claim = json.loads(document)
+    assert (told["HEADGATE_JOB"], told["HEADGATE_DATAID"], told["HEADGATE_ATTEMPT"]) == ("clean", "2", "1")
+    assert told["HEADGATE_TOKEN"] == str(claim["token"])
+    assert told["HEADGATE_INPUT_RAW_URI"] == "file:///raw"
+    assert told["HEADGATE_OUTPUT_TIDY_UP_URI"] == "file:///tidy"
+    assert told["REGION"] == "eu"
+    assert mode == "600"
+    assert (claim["dataid"], claim["inputs"]["raw"]["uri"]) == ("2", "file:///raw")
+    assert not Path(told["HEADGATE_CLAIM_FILE"]).exists()
+
+
+def test_a_chunk_that_may_not_run_is_refused(pipeline: Headgate) -> None:
+    assert run(pipeline, "--dataid", "99").code == 75
+
+
+def test_no_shell_reads_a_dataid(pipeline: Headgate) -> None:
+    pipeline("data", "publish", "raw", "; touch oops")
+    done = pipeline("job", "run", "clean", "--dataid", "; touch oops", "--", "printenv", "HEADGATE_DATAID")
+    assert done.out == "; touch oops\n"
+    assert not (pipeline.folder / "oops").exists()
+
+
+def test_the_loop_takes_all_and_tries_again(pipeline: Headgate) -> None:
+    script = 'echo "$HEADGATE_DATAID $HEADGATE_ATTEMPT" >> log; [ "$HEADGATE_DATAID" != 2 ]'
+    done = run(pipeline, "--loop", script=script)
+    assert done.code == 1
+    log = (pipeline.folder / "log").read_text().splitlines()
+    assert sorted(log) == ["1 1", "2 1", "2 2", "3 1"]
+    assert rows(pipeline) == {"1": "READY", "2": "ERROR", "3": "READY"}
+    assert json.loads(done.err.splitlines()[-1] if "{" in done.err.splitlines()[-1] else done.err.splitlines()[-2])
+    assert run(pipeline, "--loop").code == 3
+
+
+def test_workers_work_side_by_side(pipeline: Headgate) -> None:
+    """Each waits until all three are there: one after the other would wait for ever."""
+    script = 'touch "here-$HEADGATE_DATAID"; until [ -e here-1 -a -e here-2 -a -e here-3 ]; do sleep 0.01; done'
+    assert run(pipeline, "--loop", "--workers", "3", script=script).code == 0
+    assert rows(pipeline) == {"1": "READY", "2": "READY", "3": "READY"}
+
+
+def test_a_signal_is_passed_on_and_the_failure_is_reported(pipeline: Headgate) -> None:
+    process = pipeline.start("job", "run", "clean", "--", "sh", "-c", "echo $$ >pid; exec sleep 60")
+    child = read_number(pipeline.folder / "pid")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert gone(child)
+    assert rows(pipeline) == {"1": "ERROR"}
+
+
+def test_the_loop_ends_by_a_signal(pipeline: Headgate) -> None:
+    process = pipeline.start("job", "run", "clean", "--loop", "--", "sh", "-c", "echo $$ >pid; exec sleep 60")
+    child = read_number(pipeline.folder / "pid")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert gone(child)
+    assert rows(pipeline) == {"1": "ERROR"}
+
+
+def test_heartbeats_keep_a_long_run_alive(pipeline: Headgate) -> None:
+    assert run(pipeline, "--lease", "1", script="sleep 2.5").code == 0
+    assert rows(pipeline) == {"1": "READY"}
+
+
+def test_a_claim_that_is_taken_away_ends_the_command(pipeline: Headgate) -> None:
+    """Also one that ignores being asked to end."""
+    script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done"
+    process = pipeline.start("job", "run", "clean", "--lease", "2", "--grace", "0.3", "--", "sh", "-c", script)
+    child = read_number(pipeline.folder / "pid")
+    assert pipeline("job", "resubmit", "clean", "1", "--steal", "--reason", "wrong input").code == 0
+    assert process.wait(30) == 76
+    assert gone(child)
+    assert rows(pipeline) == {"1": "RESUBMIT"}
+
+
+def test_a_runner_that_is_killed_takes_its_command_along(pipeline: Headgate) -> None:
+    process = pipeline.start("job", "run", "clean", "--lease", "1", "--", "sh", "-c", "echo $$ >pid; exec sleep 60")
+    child = read_number(pipeline.folder / "pid")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(30)
+    until(lambda: gone(child), "the command to end")
+    until(lambda: run(pipeline).code == 0 and rows(pipeline).get("1") == "READY", "the chunk to run again")
+
+
+def test_a_full_disk_for_the_claim_file_fails_the_chunk(
+    pipeline: Headgate, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said at once, reported, and nothing is run."""
+
+    def full(**_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    code = job_run.run_one(
+        Session(url=pipeline.url), "clean", None, ["touch", "ran"], lease=60, grace=None, worker=None
+    )
+    assert code == job_run.CANNOT_WRITE
+    assert "No space left" in capsys.readouterr().err
+    assert rows(pipeline) == {"1": "ERROR"}
+    assert not Path("ran").exists()
+
+
+def test_wrong_usage(pipeline: Headgate) -> None:
+    assert pipeline("job", "run", "clean").code == 2
+    assert run(pipeline, "--workers", "2").code == 2
+    assert run(pipeline, "--loop", "--dataid", "1").code == 2
+    assert run(pipeline, "--lease", "0").code == 2
+    assert pipeline("job", "run", "claen", "--loop", "--", "true").code == 2
+    assert rows(pipeline) == {}

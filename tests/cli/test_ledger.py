@@ -1,0 +1,179 @@
+"""The ledger's commands, run as a user runs them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Headgate
+
+PIPELINE = """
+[dataset.orders_raw]
+uri = "postgresql://warehouse/raw"
+[dataset.orders_clean]
+uri = "s3://bucket/clean"
+[dataset.report]
+[job.clean]
+inputs = ["orders_raw"]
+outputs = ["orders_clean"]
+max_attempts = 2
+[job.clean.environment]
+REGION = "eu"
+[job.report]
+inputs = ["orders_clean"]
+outputs = ["report"]
+"""
+
+
+@pytest.fixture
+def pipeline(headgate: Headgate) -> Headgate:
+    write(headgate.folder, PIPELINE)
+    done = headgate("define", "pipeline.toml")
+    assert done.code == 0, done.err
+    return headgate
+
+
+def write(folder: Path, text: str) -> None:
+    (folder / "pipeline.toml").write_text(text, encoding="utf-8")
+
+
+def claim(command: Headgate, job: str = "clean") -> tuple[str, str]:
+    """The next chunk: data id and token."""
+    done = command("job", "next", job, "--json")
+    assert done.code == 0, done.err
+    return done.json["dataid"], str(done.json["token"])
+
+
+def test_define_says_what_changes_and_again_nothing(headgate: Headgate) -> None:
+    write(headgate.folder, PIPELINE)
+    first = headgate("define", "pipeline.toml")
+    assert first.code == 0
+    assert "job clean: new" in first.out
+    assert "nobody has published yet" in first.err
+    assert headgate("define", "pipeline.toml", "--json").json["changes"] == []
+    write(headgate.folder, PIPELINE.replace("max_attempts = 2", "max_attempts = 5"))
+    assert headgate("define", "pipeline.toml").out.strip() == "job clean: max_attempts 2 → 5"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("max_attempts = 2", "max_atempts = 2", ["line 10", "did you mean 'max_attempts'"]),
+        ("[job.report]", "[jub.report]", ["line 13", "did you mean 'job'"]),
+        ('inputs = ["orders_raw"]', 'inputs = "orders_raw"', ["line 8", "no list"]),
+        ('inputs = ["orders_clean"]', 'inputs = ["orders_claen"]', ["orders_claen"]),
+        ('uri = "s3', "uri = s3", ["line 5"]),
+        ('outputs = ["report"]', 'outputs = ["orders_clean"]', ["could never start"]),
+    ],
+)
+def test_a_typo_is_told_with_its_line_and_the_nearest_name(
+    headgate: Headgate, old: str, new: str, expected: list[str]
+) -> None:
+    write(headgate.folder, PIPELINE.replace(old, new, 1))
+    done = headgate("define", "pipeline.toml")
+    assert done.code == 2
+    for word in expected:
+        assert word in done.err
+
+
+def test_the_life_of_a_chunk(pipeline: Headgate) -> None:
+    assert pipeline("data", "publish", "orders_raw", "2026-11-01..2026-11-03").out.startswith("published  3 chunk(s)")
+    dataid, token = claim(pipeline)
+    assert dataid == "2026-11-01"
+    assert pipeline("job", "heartbeat", "clean", dataid, "--token", token).code == 0
+    assert pipeline("job", "success", "clean", dataid, "--token", token).code == 0
+    assert pipeline("job", "success", "clean", dataid, "--token", token).code == 0
+    assert pipeline("job", "success", "clean", dataid, "--token", "999").code == 76
+    second, token = claim(pipeline)
+    assert pipeline("job", "fail", "clean", second, "--token", token, "--message", "no space").code == 0
+    listed = pipeline("data", "list", "--status", "ERROR", "--json").json
+    assert {(row["dataid"], row["message"]) for row in listed} == {(second, "no space")}
+    assert claim(pipeline, "report")[0] == dataid
+
+
+def test_nothing_to_do_is_3_and_refused_is_75(pipeline: Headgate) -> None:
+    nothing = pipeline("job", "next", "clean")
+    assert (nothing.code, nothing.out) == (3, "")
+    assert "nothing to do" in nothing.err
+    refused = pipeline("job", "next", "clean", "--dataid", "7", "--json")
+    assert refused.code == 75
+    assert refused.error["error"] == "claim-refused"
+    assert "nothing made or published it" in refused.error["detail"]
+
+
+def test_explain_and_plan_say_why(pipeline: Headgate) -> None:
+    pipeline("data", "publish", "orders_raw", "1", "2")
+    claim(pipeline)
+    explained = pipeline("job", "explain", "clean", "1")
+    assert explained.code == 0
+    assert explained.out.startswith("clean may not claim 1")
+    assert "NO " in explained.out
+    assert pipeline("job", "explain", "clean", "2", "--json").json["granted"] is True
+    plan = pipeline("job", "plan", "clean", "--json").json
+    assert [each["dataid"] for each in plan["next"]] == ["2"]
+    assert [each["dataid"] for each in plan["blocked"]] == ["1"]
+
+
+def test_support_resubmits_holds_and_forgets(pipeline: Headgate) -> None:
+    pipeline("data", "publish", "orders_raw", "1")
+    for job in ("clean", "report"):
+        dataid, token = claim(pipeline, job)
+        pipeline("job", "success", job, dataid, "--token", token)
+    words = ("job", "resubmit", "clean", "1", "--reason", "wrong", "--downstream")
+    preview = pipeline(*words, "--dry-run", "--json").json
+    assert {(each["job"], each["after"]) for each in preview} >= {("clean", "RESUBMIT"), ("report", "RESUBMIT")}
+    assert pipeline(*words, "--json").json == preview
+    assert pipeline("job", "hold", "clean", "1", "--reason", "wait").code == 0
+    assert pipeline("job", "next", "clean").code == 3
+    assert pipeline("job", "unhold", "clean", "1").code == 0
+    assert pipeline("job", "forget", "report", "1", "--reason", "start anew").code == 0
+    assert pipeline("job", "pause", "clean", "--reason", "disk").code == 0
+    assert pipeline("job", "next", "clean").code == 3
+    assert pipeline("job", "unpause", "clean").code == 0
+    forced = pipeline("job", "force", "clean", "1", "--reason", "now", "--json").json
+    assert forced["forced"] is True
+    assert pipeline("job", "resubmit", "clean", "1", "--reason", "no").code == 75
+    set_by_hand = ("job", "set-status", "orders_clean", "1", "clean", "OUT", "RERUN", "--reason", "bad data")
+    assert pipeline(*set_by_hand, "--json").json[0]["after"] == "RESUBMIT"
+
+
+def test_a_running_chunk_is_listed_with_the_locks(pipeline: Headgate) -> None:
+    pipeline("data", "publish", "orders_raw", "1")
+    claim(pipeline)
+    assert "data:orders_clean/1" in pipeline("lock", "list").out
+    refused = pipeline("lock", "acquire", "data:orders_clean/1", "--client", "ann")
+    assert refused.code == 75
+    assert "job clean runs on it" in refused.err
+    assert "lock break" not in refused.err
+
+
+def test_the_grid_is_read_without_colours(pipeline: Headgate) -> None:
+    pipeline("data", "publish", "orders_raw", "9", "10")
+    claim(pipeline)
+    lines = pipeline("data", "grid").out.splitlines()
+    assert lines[0].split() == ["DATAID", "orders_clean", "orders_raw", "report"]
+    assert [line.split() for line in lines[1:3]] == [["9", ">", "#", "."], ["10", ".", "#", "."]]
+    assert "> RUNNING" in lines[-1]
+
+
+def test_chunks_are_published_from_a_file(pipeline: Headgate) -> None:
+    (pipeline.folder / "ids.txt").write_text("".join(f"{number}\n" for number in range(12_000)))
+    first = pipeline("data", "publish", "orders_raw", "--from-file", "ids.txt", "--json")
+    assert first.json == {"dataset": "orders_raw", "published": 12_000, "given": 12_000}
+    again = pipeline("data", "publish", "orders_raw", "--from-file", "-", "--json", stdin="5\n12000\n")
+    assert again.json["published"] == 1
+    assert pipeline("data", "publish", "orders_raw").code == 2
+    assert pipeline("data", "publish", "orders_raw", "2024-02-30..2024-03-01").code == 2
+
+
+def test_what_is_unknown_is_wrong_usage(pipeline: Headgate) -> None:
+    for words in (("job", "next", "claen"), ("job", "plan", "claen"), ("data", "publish", "orders_rwa", "1")):
+        done = pipeline(*words)
+        assert done.code == 2
+        assert "Did you mean" in done.err
+
+
+def test_jobs_and_connections_are_listed(pipeline: Headgate) -> None:
+    assert [each["name"] for each in pipeline("job", "list", "--json").json] == ["clean", "report"]
+    found = pipeline("job", "connections", "clean", "--json").json
+    assert found["inputs"]["orders_raw"]["uri"] == "postgresql://warehouse/raw"
+    assert pipeline("job", "reap", "--json").json == {"reaped": 0}

@@ -1,0 +1,94 @@
+"""What the ledger's cases are made of: a small pipeline, chunks in every state, and a look at all that is kept."""
+
+from dataclasses import replace
+from typing import Any
+
+from headgate import Claim, Gate
+from headgate.core.history import Entry
+from headgate.core.ledger import Change, Row
+from headgate.service.ledger import Ledger
+from headgate.stores.base import LedgerHistoryFilter
+from headgate.stores.sql.engine import Database
+from headgate.stores.sql.statement import Statement
+from tests.contract.steps import SHORT, wait_until
+
+WHY = "the test wants it so"
+EXPIRE = Statement(
+    "The lease of a claim has run out.",
+    "update hg_chunk set lease_until = {now} - 1 where dataid = :dataid and lease_until is not null",
+)
+HURRY = Statement("No delay any more.", "update hg_candidate set not_before = 0")
+HURRY_ROWS = Statement(
+    "No delay any more, in the rows.", "update hg_chunk set retry_after = null where retry_after is not null"
+)
+
+
+def database(gate: Gate) -> Database:
+    """The gate's own database."""
+    found: Any = gate._store
+    return found._database  # type: ignore[no-any-return]
+
+
+def one_job(gate: Gate, **policy: Any) -> Ledger:
+    """Seed 000's pipeline in short: raw is read by clean, which makes tidy, which is read by report."""
+    ledger = gate.ledger
+    for name in ("raw", "tidy", "rep"):
+        ledger.define_dataset(name, uri=f"file:///{name}")
+    ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], **policy)
+    ledger.define_job("report", inputs=["tidy"], outputs=["rep"], **policy)
+    return ledger
+
+
+def expire(gate: Gate, dataid: str) -> None:
+    """The worker of a chunk died a while ago."""
+    database(gate).write(lambda tx: tx.run(EXPIRE, dataid=dataid))
+
+
+def hurry(gate: Gate) -> None:
+    """Every delay is over."""
+    for statement in (HURRY, HURRY_ROWS):
+        database(gate).write(lambda tx: tx.run(statement))  # noqa: B023 - run at once
+
+
+def status_of(ledger: Ledger, dataset: str, dataid: str, job: str, kind: str = "OUTPUT") -> str:
+    """A row's status; absent when there is none."""
+    rows = ledger.status(dataset, job, dataid, kind=kind)
+    return rows[0].status if rows else "absent"
+
+
+def next_id(ledger: Ledger, job: str) -> str | None:
+    """What find_next gives, in short."""
+    claim = ledger.find_next(job)
+    return None if claim is None else claim.dataid
+
+
+def everything(gate: Gate) -> tuple[list[Row], list[Entry], list[Any]]:
+    """All that the ledger keeps: rows, history, and what may be claimable."""
+    ledger = gate.ledger
+    rows = [replace(row, expires_in=None, retry_in=None) for row in ledger.status()]
+    told = list(ledger.history(LedgerHistoryFilter(limit=100_000)))
+    look = Statement("All of it.", "select job_id, dataid, place, missing from hg_candidate order by job_id, dataid")
+    return rows, told, database(gate).read(lambda tx: tx.all(look))
+
+
+def told(gate: Gate, job: str, dataid: str) -> list[tuple[str, str, str]]:
+    """The history of a job's chunk, oldest first: event, before, after."""
+    found = gate.history(job=job, dataid=dataid, limit=10_000)
+    return [(entry.event, entry.before, entry.after) for entry in reversed(found)]
+
+
+def claimed(ledger: Ledger, job: str) -> Claim:
+    """The next chunk, which must be there."""
+    claim = ledger.find_next(job)
+    assert claim
+    return claim
+
+
+def summary(changes: Any) -> list[tuple[str, str, str, str]]:
+    """Changes in short."""
+    return [(each.job, each.dataset, each.before, each.after) for each in changes if isinstance(each, Change)]
+
+
+def let_lease_end(ledger: Ledger, job: str, dataid: str) -> None:
+    """A claim with a short lease ends by itself, by the store's clock."""
+    wait_until(lambda: any(row.expired for row in ledger.status(job=job, dataid=dataid)), f"{SHORT} s to pass")

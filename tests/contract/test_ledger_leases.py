@@ -1,0 +1,273 @@
+"""Leases, tokens, retries: a dead worker is noticed, a stale claim reports nothing, a poisonous chunk is held."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headgate import ClaimLost, ClaimRefused, Gate
+from headgate.stores.base import LedgerStore
+from tests.conftest import SQL_STORES
+from tests.contract.ledger_steps import (
+    WHY,
+    claimed,
+    everything,
+    expire,
+    hurry,
+    let_lease_end,
+    next_id,
+    one_job,
+    status_of,
+    told,
+)
+from tests.contract.steps import SHORT, Gates, wait_until
+
+pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
+
+
+def test_a_claim_of_the_dead_ends_by_the_stores_clock(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", "1")
+    dead = ledger.find_next("clean", lease=SHORT, worker="dead")
+    assert dead
+    assert (next_id(ledger, "clean"), ledger.reap()) == (None, 0)
+    let_lease_end(ledger, "clean", "1")
+    again = claimed(ledger, "clean")
+    assert (again.dataid, again.attempt) == ("1", 2)
+    assert again.token > dead.token
+    assert told(gate, "clean", "1") == [
+        ("claim", "absent", "RUNNING"), ("reap", "RUNNING", "ERROR"), ("claim", "ERROR", "RUNNING"),
+    ]  # fmt: skip
+
+
+def test_heartbeats_keep_a_claim_alive(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", "1")
+    claim = ledger.find_next("clean", lease=1.0)
+    assert claim
+    assert ledger.heartbeat(claim, lease=100) == 100
+    (row,) = ledger.status("tidy")
+    assert row.expires_in is not None
+    assert row.expires_in > 50
+    assert row.lease == 100
+
+
+def test_an_expired_lease_is_not_renewed(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", "1")
+    claim = claimed(ledger, "clean")
+    expire(gate, "1")
+    before = everything(gate)
+    with pytest.raises(ClaimLost, match="its lease has run out"):
+        ledger.heartbeat(claim)
+    assert everything(gate) == before
+
+
+def test_an_expired_claim_that_nobody_reaped_may_still_report(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", ["1", "2"])
+    one, two = claimed(ledger, "clean"), claimed(ledger, "clean")
+    expire(gate, "1")
+    expire(gate, "2")
+    ledger.success(one)
+    ledger.fail(two, "late")
+    assert (status_of(ledger, "tidy", "1", "clean"), status_of(ledger, "tidy", "2", "clean")) == ("READY", "ERROR")
+
+
+@pytest.mark.parametrize("ending", ["reap", "claim", "force", "resubmit", "forget"])
+def test_a_claim_made_stale_can_report_nothing(gate: Gate, ending: str) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", "1")
+    stale = claimed(ledger, "clean")
+    if ending in ("reap", "claim"):
+        expire(gate, "1")
+    acts: dict[str, Callable[[], object]] = {
+        "reap": ledger.reap,
+        "claim": lambda: ledger.claim("clean", "1"),
+        "force": lambda: ledger.force("clean", "1", reason=WHY, steal=True),
+        "resubmit": lambda: ledger.resubmit("clean", "1", reason=WHY, steal=True),
+        "forget": lambda: ledger.forget("clean", "1", reason=WHY, steal=True),
+    }
+    acts[ending]()
+    before = everything(gate)
+    for report in (ledger.success, ledger.fail, ledger.heartbeat):
+        with pytest.raises(ClaimLost) as lost:
+            report(stale)
+        assert (lost.value.job, lost.value.dataid, lost.value.token) == ("clean", "1", stale.token)
+    assert everything(gate) == before
+
+
+def test_saying_it_twice_is_a_quiet_yes(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", ["1", "2"])
+    one, two = claimed(ledger, "clean"), claimed(ledger, "clean")
+    ledger.success(one)
+    ledger.fail(two, "boom")
+    before = everything(gate)
+    ledger.success(one)
+    ledger.fail(two, "boom")
+    assert everything(gate) == before
+    with pytest.raises(ClaimLost, match="it does not run: it is READY"):
+        ledger.fail(one, "after all")
+
+
+def test_tokens_grow_for_ever_also_after_forget(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", "1")
+    tokens = []
+    for _ in range(3):
+        claim = claimed(ledger, "clean")
+        tokens.append(claim.token)
+        ledger.success(claim)
+        ledger.forget("clean", "1", reason=WHY)
+    assert tokens == sorted(set(tokens))
+
+
+def test_tokens_go_on_after_everybody_left(gates: Gates) -> None:
+    ledger = one_job(gates.open())
+    ledger.publish("raw", ["1", "2"])
+    token = claimed(ledger, "clean").token
+    gates.close()
+    assert claimed(gates.open().ledger, "clean").token > token
+
+
+def test_a_used_up_chunk_stays_error_and_explain_says_so(gate: Gate) -> None:
+    ledger = one_job(gate, max_attempts=2)
+    ledger.publish("raw", ["1", "2"])
+    for _ in range(2):
+        ledger.fail(ledger.claim("clean", "1"), "boom")
+    assert status_of(ledger, "tidy", "1", "clean") == "ERROR"
+    assert next_id(ledger, "clean") == "2", "it does not stand in the way of others"
+    with pytest.raises(ClaimRefused, match="2 failures of 2 are used up"):
+        ledger.claim("clean", "1")
+    assert "2 failures of 2" in ledger.explain("clean", "1").sentence()
+    ledger.resubmit("clean", "1", reason="mended")
+    assert next_id(ledger, "clean") == "1"
+
+
+def test_a_new_ready_of_an_input_starts_the_counts_again(gate: Gate) -> None:
+    ledger = one_job(gate, max_attempts=1)
+    ledger.publish("raw", "1")
+    ledger.success(claimed(ledger, "clean"))
+    ledger.fail(claimed(ledger, "report"), "boom")
+    assert next_id(ledger, "report") is None
+    ledger.resubmit("clean", "1", reason=WHY)
+    ledger.success(claimed(ledger, "clean"))
+    assert claimed(ledger, "report").attempt == 2
+    assert ledger.status("rep")[0].failures == 0
+
+
+def test_a_chunk_that_kills_its_workers_ends_on_hold(gate: Gate) -> None:
+    ledger = one_job(gate, max_crashes=2)
+    ledger.publish("raw", ["1", "2"])
+    for _ in range(2):
+        ledger.claim("clean", "1")
+        expire(gate, "1")
+        assert ledger.reap() == 1
+    assert status_of(ledger, "tidy", "1", "clean") == "HOLD"
+    assert next_id(ledger, "clean") == "2"
+    (row,) = ledger.status("tidy", dataid="1")
+    assert (row.crashes, row.failures, row.former) == (2, 0, "ERROR")
+    assert "lease expired" in row.message
+
+
+def test_find_next_does_not_hand_out_what_killed_its_workers(gate: Gate) -> None:
+    """Also when nobody has reaped the last one yet."""
+    ledger = one_job(gate, max_crashes=1)
+    ledger.publish("raw", "1")
+    claimed(ledger, "clean")
+    expire(gate, "1")
+    with pytest.raises(ClaimRefused):
+        ledger.claim("clean", "1")
+    assert next_id(ledger, "clean") is None
+    assert status_of(ledger, "tidy", "1", "clean") == "HOLD"
+
+
+def test_on_failure_hold_waits_for_a_person(gate: Gate) -> None:
+    ledger = one_job(gate, on_failure="hold")
+    ledger.publish("raw", "1")
+    ledger.fail(claimed(ledger, "clean"), "look at this")
+    assert status_of(ledger, "tidy", "1", "clean") == "HOLD"
+    assert next_id(ledger, "clean") is None
+    ledger.unhold("clean", "1")
+    assert status_of(ledger, "tidy", "1", "clean") == "ERROR"
+    assert next_id(ledger, "clean") == "1"
+
+
+def test_a_delay_lets_others_go_first_and_grows(gate: Gate) -> None:
+    ledger = one_job(gate, retry_delay=1000)
+    ledger.publish("raw", ["1", "2"])
+    ledger.fail(claimed(ledger, "clean"), "boom")
+    (row,) = ledger.status("tidy", dataid="1")
+    assert row.retry_in is not None
+    assert 900 < row.retry_in <= 1000
+    assert "it may be tried again in" in ledger.explain("clean", "1").sentence()
+    assert [next_id(ledger, "clean") for _ in range(2)] == ["2", None]
+    hurry(gate)
+    ledger.fail(claimed(ledger, "clean"), "boom")
+    (row,) = ledger.status("tidy", dataid="1")
+    assert row.retry_in is not None
+    assert 1900 < row.retry_in <= 2000
+
+
+def test_a_short_delay_ends_by_itself(gate: Gate) -> None:
+    ledger = one_job(gate, retry_delay=SHORT)
+    ledger.publish("raw", "1")
+    ledger.fail(claimed(ledger, "clean"), "boom")
+    wait_until(lambda: next_id(ledger, "clean") == "1", "the delay to end")
+
+
+def test_a_repeated_request_gives_the_same_claim(gate: Gate, kind: str) -> None:
+    """When the answer was lost, the claim is not."""
+    from headgate.stores.base import Asker
+    from headgate.stores.sql import claiming
+    from tests.contract.ledger_steps import database
+
+    ledger = one_job(gate)
+    ledger.publish("raw", ["1", "2"])
+    asker = Asker("me", 60.0, "request-1")
+    store: LedgerStore = ledger._store
+    first = store.find_next("clean", asker)
+    again = database(gate).write(lambda tx: claiming.find_next(tx, "clean", asker, None), again=True)
+    assert first is not None
+    assert again is not None
+    assert isinstance(again, type(first))
+    assert (again.dataid, again.token) == (first.dataid, first.token)
+
+
+def test_work_reports_by_how_the_body_ends(gate: Gate) -> None:
+    ledger = one_job(gate, max_attempts=1)
+    ledger.publish("raw", ["1", "2", "3"])
+    done = []
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the loop itself raises
+        for claim in ledger.work("clean", lease=5):
+            done.append(claim.dataid)
+            _ = 1 // (2 - len(done))
+    assert done == ["1", "2"]
+    assert [status_of(ledger, "tidy", dataid, "clean") for dataid in "123"] == ["READY", "ERROR", "absent"]
+    assert [claim.dataid for claim in ledger.work("clean")] == ["3"]
+
+
+def test_work_keeps_its_claim_alive(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", "1")
+    for claim in ledger.work("clean", lease=1.0):
+        (before,) = ledger.status("tidy")
+        wait_until(lambda: _renewed(gate, before.expires_in), "a heartbeat")  # noqa: B023 - run at once
+        assert claim.dataid == "1"
+    assert status_of(ledger, "tidy", "1", "clean") == "READY"
+
+
+def _renewed(gate: Gate, before: float | None) -> bool:
+    (row,) = gate.ledger.status("tidy")
+    assert before is not None
+    assert row.expires_in is not None
+    return row.expires_in > before
+
+
+def test_work_says_that_its_claim_was_lost(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", "1")
+    with pytest.raises(ClaimLost):  # noqa: PT012 - the loop itself raises
+        for claim in ledger.work("clean"):
+            ledger.resubmit("clean", claim.dataid, reason=WHY, steal=True)
+    assert status_of(ledger, "tidy", "1", "clean") == "RESUBMIT"

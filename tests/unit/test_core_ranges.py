@@ -1,0 +1,30 @@
+"""Ranges of data ids."""
+
+import pytest
+
+from headgate import BadValue
+from headgate.core.ranges import expand
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("2024-02-28..2024-03-01", ["2024-02-28", "2024-02-29", "2024-03-01"]),
+        ("9..11", ["9", "10", "11"]),
+        ("008..010", ["008", "009", "010"]),
+        ("7..7", ["7"]),
+        ("plain", ["plain"]),
+        ("a..b", ["a..b"]),
+        ("1..x", ["1..x"]),
+        ("..", [".."]),
+        ("2024-01..2024-02", ["2024-01..2024-02"]),
+    ],
+)
+def test_days_and_numbers_are_ranges_and_any_other_word_is_itself(word: str, expected: list[str]) -> None:
+    assert list(expand(word)) == expected
+
+
+@pytest.mark.parametrize("word", ["2..1", "2024-03-01..2024-02-01", "2024-02-30..2024-03-01", "1..9999999999"])
+def test_a_range_that_cannot_be_is_refused(word: str) -> None:
+    with pytest.raises(BadValue, match="range"):
+        expand(word)
