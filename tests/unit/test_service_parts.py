@@ -12,8 +12,9 @@ import pytest
 
 from headgate.core.errors import BadValue, HeadgateError, LockLost, StoreUnavailable
 from headgate.core.locks import Lock, Mode
+from headgate.service.checks import check_lease, check_seconds
 from headgate.service.identity import describe_process, new_request_id, owner
-from headgate.service.locks import check_lease, check_seconds, check_wants
+from headgate.service.locks import check_wants
 from headgate.service.renewal import Hold
 from headgate.telemetry import JsonLines, event, logger
 

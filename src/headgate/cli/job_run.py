@@ -16,6 +16,7 @@ import click
 from headgate.cli.lock_run import COMMAND, RunCommand, open_processes
 from headgate.cli.session import DURATION, Session, common
 from headgate.core.errors import ClaimLost, HeadgateError, Unavailable
+from headgate.service.clock import steady
 
 if TYPE_CHECKING:
     from headgate.cli.running import Following
