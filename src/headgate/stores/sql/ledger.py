@@ -127,6 +127,11 @@ class SqlLedger:
 
         return ask_rows(self._database, which)
 
+    def failures(self, limit: int) -> Sequence[Row]:
+        from headgate.stores.sql.ledger_questions import ask_failures
+
+        return ask_failures(self._database, limit)
+
     def running(self) -> Sequence[Lock]:
         from headgate.stores.sql.ledger_questions import ask_running
 
