@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from headgate.core.errors import BadValue
 from headgate.core.history import Entry
+from headgate.core.ledger import Row, chunk_resource
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
 from headgate.core.states import MACHINES
@@ -46,7 +47,10 @@ class Gate:
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """What runs, what is locked, what failed, in seed 003's form."""
-        return self.locks.status(rich=rich)
+        status = self.locks.status(rich=rich)
+        if self._ledger is not None:
+            status["failures"] = [_failure(row) for row in self._ledger.failures()]
+        return status
 
     def history(  # noqa: PLR0913 - each is a filter by its name
         self,
@@ -164,6 +168,12 @@ def _ledger_beside(store: LockStore) -> Ledger | None:
     """The ledger in the database that locks on its chunks are kept in; None where that is no database."""
     ledger: LedgerStore | None = getattr(store, "ledger", None)
     return None if ledger is None else Ledger(ledger)
+
+
+def _failure(row: Row) -> dict[str, Any]:
+    """A failed chunk as the status tells it."""
+    resource = chunk_resource(row.dataset, row.dataid)
+    return {"id": resource, "job": row.job, "dataid": row.dataid, "message": row.message, "since": row.since}
 
 
 def _kind(url: object) -> str:

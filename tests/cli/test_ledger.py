@@ -88,6 +88,9 @@ def test_the_life_of_a_chunk(pipeline: Headgate) -> None:
     listed = pipeline("data", "list", "--status", "ERROR", "--json").json
     assert {(row["dataid"], row["message"]) for row in listed} == {(second, "no space")}
     assert claim(pipeline, "report")[0] == dataid
+    told = pipeline("history", "--job", "clean", "--dataid", second, "--json").json["entries"]
+    assert [(entry["event"], entry["reason"]) for entry in told] == [("fail", "no space"), ("claim", "")]
+    assert "no space" in pipeline("history", "--job", "clean").out
 
 
 def test_nothing_to_do_is_3_and_refused_is_75(pipeline: Headgate) -> None:

@@ -271,3 +271,15 @@ def test_work_says_that_its_claim_was_lost(gate: Gate) -> None:
         for claim in ledger.work("clean"):
             ledger.resubmit("clean", claim.dataid, reason=WHY, steal=True)
     assert status_of(ledger, "tidy", "1", "clean") == "RESUBMIT"
+
+
+def test_the_status_tells_of_failed_chunks_newest_first(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.define_job("mail", inputs=["raw"])
+    ledger.publish("raw", ["1", "2"])
+    ledger.fail(claimed(ledger, "clean"), "first")
+    ledger.fail(claimed(ledger, "mail"), "second")
+    found = gate.status()["failures"]
+    assert [(each["id"], each["job"], each["message"]) for each in found] == [
+        ("data:raw/1", "mail", "second"), ("data:tidy/1", "clean", "first"),
+    ]  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.stores.sql import lock_statements
 from headgate.stores.sql.dialects import dialect_for, mysql, postgresql, sqlite
-from headgate.stores.sql.statement import Statement, spread, to_pyformat
+from headgate.stores.sql.statement import Statement, for_many, spread, to_pyformat
 
 URLS = ["sqlite://", "postgresql://host/db", "mysql://me@host/db"]
 STATEMENTS = [
@@ -73,3 +73,11 @@ def test_no_value_is_ever_written_into_a_statement() -> None:
         assert "%s" not in statement.text
         assert ":'" not in statement.text
         assert "':" not in statement.text
+
+
+def test_an_insert_of_one_row_becomes_one_of_several() -> None:
+    one = Statement("Write it.", "insert into t (a, b) values (:a, coalesce(:b, now())) on conflict do nothing")
+    assert for_many(one, 2).text == (
+        "insert into t (a, b) values (:a_0, coalesce(:b_0, now())), (:a_1, coalesce(:b_1, now())) "
+        "on conflict do nothing"
+    )

@@ -59,6 +59,8 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
 @click.option("--client", help="Only what this client did.")
 @click.option("--event", help="Only one kind: grant, release, refuse, expire, break, …")
 @click.option("--lock", "lock_id", metavar="ID", help="Only what happened to this lock.")
+@click.option("--job", help="What happened to this job and its chunks, instead of to locks.")
+@click.option("--dataid", help="What happened to this chunk, instead of to locks.")
 @click.option("--since", type=Since(), help="Not before this: 2h (ago), or 2026-11-15T04:50.")
 @click.option("--before", type=int, metavar="N", help="Only entries before this one: the next page.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
@@ -71,6 +73,7 @@ def history(session: Session, /, limit: int, **which: Any) -> None:
     Examples:
       headgate history --resource mysql://db1/core
       headgate history --event break --since 7d
+      headgate history --job clean --dataid 2026-11-01
     """
     with session.gate() as gate:
         found = list(gate.history(limit=limit + 1, **which))

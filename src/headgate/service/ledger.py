@@ -306,6 +306,10 @@ class Ledger:
         )
         return self._store.rows(which)
 
+    def failures(self, limit: int = 100) -> Sequence[Row]:
+        """Chunks that are in ERROR, newest first."""
+        return self._store.failures(check_limit(limit))
+
     def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
         """What happened to chunks and jobs, newest first."""
         return self._store.history(which)

@@ -291,6 +291,9 @@ class LedgerStore(Protocol):
     def rows(self, which: RowFilter) -> Sequence[Row]:
         """Rows of chunks, by dataset and in its order."""
 
+    def failures(self, limit: int) -> Sequence[Row]:
+        """Chunks that are in ERROR, newest first, one row each."""
+
     def running(self) -> Sequence[Lock]:
         """What runs now, as the locks that it acts as, by id."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
 from headgate.stores.sql.dialects.base import Connection, Dialect, Trouble
-from headgate.stores.sql.statement import Row, Statement
+from headgate.stores.sql.statement import Row, Statement, for_many
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -62,10 +62,12 @@ class Transaction:
         self._execute(statement, params)
 
     def many(self, statement: Statement, rows: Sequence[dict[str, object]]) -> None:
-        """Do it once for each of these, in as few trips as the driver can."""
-        if rows:
-            text, _ = self._dialect.prepare(statement, rows[0])
-            self._cursor.executemany(text, rows)
+        """Insert each of these, in as few trips as the database can."""
+        most = self._dialect.rows_at_once
+        for start in range(0, len(rows), most):
+            part = rows[start : start + most]
+            flat = {f"{name}_{number}": value for number, row in enumerate(part) for name, value in row.items()}
+            self._execute(for_many(statement, len(part)), flat)
 
     def count(self, statement: Statement, **params: object) -> int:
         """Do it, and tell how many rows it changed."""

@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 #: How often a transaction is begun again because somebody else wrote the same row first.
 MOST_TRIES = 20
+#: From so many new chunks on, a planner that thinks the tables empty goes wrong.
+MANY = 1000
 
 
 class SqlLedger:
@@ -30,6 +32,7 @@ class SqlLedger:
         self.name = database.name
         self._database = database
         self._tag = tag
+        self._sizes_known = False
 
     def define_dataset(self, dataset: Dataset) -> Defined:
         return self._write(lambda tx: definitions.define_dataset(tx, dataset))
@@ -48,7 +51,11 @@ class SqlLedger:
         return shape.job, list(shape.datasets.values()), shape.key_check
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
-        return self._write(lambda tx: mending.publish(tx, dataset, dataids, who))
+        count = self._write(lambda tx: mending.publish(tx, dataset, dataids, who))
+        if count >= MANY and not self._sizes_known:
+            self._sizes_known = True
+            self._database.dialect.learn_sizes(self._database)
+        return count
 
     def find_next(self, job: str, asker: Asker) -> Claim | None:
         after: claiming.Place | None = None
@@ -119,6 +126,11 @@ class SqlLedger:
         from headgate.stores.sql.ledger_questions import ask_rows
 
         return ask_rows(self._database, which)
+
+    def failures(self, limit: int) -> Sequence[Row]:
+        from headgate.stores.sql.ledger_questions import ask_failures
+
+        return ask_failures(self._database, limit)
 
     def running(self) -> Sequence[Lock]:
         from headgate.stores.sql.ledger_questions import ask_running

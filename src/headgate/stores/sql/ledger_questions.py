@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
 
 from headgate.core.history import Entry
-from headgate.core.ledger import Dataset, Row, chunk_resource
+from headgate.core.ledger import ERROR, Dataset, Kind, Row, chunk_resource
 from headgate.core.locks import Lock
 from headgate.core.ordering import order_key
 from headgate.stores.base import LedgerHistoryFilter, RowFilter
@@ -29,16 +29,42 @@ def ask_rows(database: Database, which: RowFilter) -> Sequence[Row]:
 def _rows(tx: Transaction, which: RowFilter, now: ColumnElement[int]) -> list[Row]:
     chunk = schema.chunk.c
     datasets, jobs = all_datasets(tx), job_names(tx)
-    question = select(
-        chunk.dataset_id, chunk.dataid, chunk.job_id, chunk.kind, chunk.status, chunk.former, chunk.attempt,
-        chunk.failures, chunk.crashes, chunk.token, chunk.worker, chunk.lease, chunk.lease_until - now, chunk.forced,
-        chunk.retry_after - now, chunk.since, chunk.started, chunk.message,
-    ).order_by(chunk.dataset_id, chunk.order_key, chunk.job_id, chunk.kind.desc())  # fmt: skip
+    question = _select_rows(now).order_by(chunk.dataset_id, chunk.order_key, chunk.job_id, chunk.kind.desc())
     for condition in _conditions(which, datasets, jobs):
         question = question.where(condition)
     names = {number: dataset.name for number, dataset in datasets.items()}
     rows = [read_row(row, names, jobs) for row in tx.ask(question.limit(which.limit))]
     return sorted(rows, key=lambda row: row.dataset)
+
+
+def ask_failures(database: Database, limit: int) -> Sequence[Row]:
+    """Chunks that are in ERROR, newest first: by the OUTPUT row, or the INPUT row of a job that makes nothing."""
+    chunk, link = schema.chunk.c, schema.job_dataset.c
+    makers = select(link.job_id).where(link.kind == Kind.OUTPUT.value)
+    question = (
+        _select_rows(literal_column(database.dialect.now))
+        # The second condition is the index's own, by which what failed is found.
+        .where(chunk.status == ERROR, literal_column("status not in ('READY', 'DONE', 'RUNNING')"))
+        .where((chunk.kind == Kind.OUTPUT.value) | chunk.job_id.not_in(makers))
+        .order_by(chunk.since.desc(), chunk.dataset_id, chunk.order_key)
+        .limit(limit)
+    )
+
+    def ask(tx: Transaction) -> list[Row]:
+        names = {number: dataset.name for number, dataset in all_datasets(tx).items()}
+        jobs = job_names(tx)
+        return [read_row(row, names, jobs) for row in tx.ask(question)]
+
+    return database.read(ask)
+
+
+def _select_rows(now: ColumnElement[int]) -> Select[Any]:
+    chunk = schema.chunk.c
+    return select(
+        chunk.dataset_id, chunk.dataid, chunk.job_id, chunk.kind, chunk.status, chunk.former, chunk.attempt,
+        chunk.failures, chunk.crashes, chunk.token, chunk.worker, chunk.lease, chunk.lease_until - now, chunk.forced,
+        chunk.retry_after - now, chunk.since, chunk.started, chunk.message,
+    )  # fmt: skip
 
 
 def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, str]) -> list[ColumnElement[bool]]:
@@ -72,9 +98,14 @@ def ask_running(database: Database, tag: str) -> Sequence[Lock]:
         )
         .join_from(schema.chunk, schema.dataset, dataset.id == chunk.dataset_id)
         .outerjoin(schema.job, job.id == chunk.job_id)
-        .where(chunk.lease_until.is_not(None), chunk.lease_until > now)
+        .where(chunk.lease_until > 0, chunk.lease_until > now)
     )  # fmt: skip
-    locks = [as_lock(tag, row) for row in database.read(lambda tx: tx.ask(question))]
+
+    def ask(tx: Transaction) -> list[SqlRow]:
+        # Naming the jobs lets every database go by its index of what runs.
+        return tx.ask(question.where(chunk.job_id.in_(sorted(job_names(tx)))))
+
+    locks = [as_lock(tag, row) for row in database.read(ask)]
     return sorted(locks, key=lambda lock: lock.id)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 #: A row as a driver gives it: what its columns are, the statement knows.
@@ -37,6 +38,25 @@ def spread(text: str, params: Mapping[str, object]) -> tuple[str, dict[str, obje
         return ", ".join(f":{each}" for each in names)
 
     return _PARAMETER.sub(write_out, text), flat
+
+
+@lru_cache(maxsize=256)
+def for_many(statement: Statement, count: int) -> Statement:
+    """An insert of one row as an insert of several: the parameters of the third row end in `_2`."""
+    head, word, rest = statement.text.partition("values (")
+    row, tail = _closing(rest)
+    rows = (_PARAMETER.sub(rf":\1_{number}", f"({row})") for number in range(count))
+    return Statement(statement.sentence, f"{head}{word[:-1]}{', '.join(rows)}{tail}")
+
+
+def _closing(text: str) -> tuple[str, str]:
+    """What stands before the parenthesis that closes an open one, and what stands after it."""
+    depth = 1
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if not depth:
+            return text[:place], text[place + 1 :]
+    raise ValueError("a parenthesis is not closed")
 
 
 def to_pyformat(text: str) -> str:

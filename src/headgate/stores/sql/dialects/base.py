@@ -108,6 +108,8 @@ class Dialect(ABC):
     read_only: bool = False
     #: Connections that one process may have open.
     connections: int = 20
+    #: Rows that one insert takes.
+    rows_at_once: int = 500
     #: True where a process can be woken by the database.
     listens: bool = False
     #: True where the data is gone with the connection.
@@ -145,6 +147,10 @@ class Dialect(ABC):
     @abstractmethod
     def next_token(self, tx: Any) -> int:
         """A number that was never given before, and greater than all that were given in committed transactions."""
+
+    def learn_sizes(self, runner: Runner) -> None:
+        """Let the planner know that the ledger's tables are no longer empty, where it would not notice in time."""
+        del runner
 
     def enqueue(self, runner: Runner, params: Parameters) -> int | None:
         """Join the queue of a resource that is busy, in one trip: the number, or None to go the careful way."""

@@ -147,6 +147,7 @@ NOTIFY = Statement(
 )
 
 
+ANALYZE = Statement("Know the sizes of the ledger's tables.", "analyze hg_chunk, hg_candidate")
 NEXT_TOKEN = Statement("A new number.", "select nextval('hg_token_number_seq')")
 
 
@@ -188,7 +189,8 @@ class Postgresql(Dialect):
             autocommit=True,
             connect_timeout=10,
             application_name="headgate",
-            options="-c timezone=UTC",
+            # A plan that was made, and kept, when the tables were nearly empty must go by the indexes too.
+            options="-c timezone=UTC -c enable_seqscan=off",
             tcp_user_timeout=20_000,
         )
         connection.prepare_threshold = 2
@@ -220,6 +222,9 @@ class Postgresql(Dialect):
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
         row = next(iter(runner.single_once(HAND_OVER if contended else RELEASE, **params)), None)
         return None if row is None else Freed(*row)
+
+    def learn_sizes(self, runner: Runner) -> None:
+        runner.write(lambda tx: tx.run(ANALYZE))
 
     def next_token(self, tx: Any) -> int:
         return int(tx.one(NEXT_TOKEN)[0])

@@ -92,6 +92,7 @@ class Sqlite(Dialect):
     minute = f"({wall} / 60000000)"
     for_update = ""
     skip_locked = ""
+    rows_at_once = 100
     begin_write = "begin immediate"
     begin_read = "begin"
     list_tables = Statement(
