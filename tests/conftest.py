@@ -1,5 +1,6 @@
 """Fixtures for every test: real servers, and a fresh empty store on each."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -92,6 +93,7 @@ def worker_input(config: pytest.Config) -> dict[str, Any]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _hear_signals()
     if not is_worker(config):
         config.stash[POOL] = ServerPool()
 
@@ -142,3 +144,10 @@ def skip_reasons(config: pytest.Config) -> dict[str, int]:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reasons[reason] = reasons.get(reason, 0) + 1
     return reasons
+
+
+def _hear_signals() -> None:
+    """A run in the background starts with signals ignored, which every process that a test starts would inherit."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
