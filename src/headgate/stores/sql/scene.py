@@ -35,7 +35,7 @@ from headgate.stores.sql.statement import Row
 #: A waiter that was not heard of for this long has died.
 WAITER_LEASE = 10 * MICROSECONDS
 #: A lock that is handed to a waiter lives only this long until the waiter takes it up, since it may have died.
-TRIAL = 10 * MICROSECONDS
+TRIAL = 30 * MICROSECONDS
 
 
 def read_lock(row: Row) -> Lock:

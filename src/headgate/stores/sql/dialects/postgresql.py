@@ -123,7 +123,7 @@ begin
     insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count, request_id,
                          owner, note)
     values (head.lock_id, lost.rkey, head.client, head.mode, kept.token + 1, moment,
-            head.lease, moment + least(coalesce(head.lease, 10000000), 10000000), head.lock_delay, 1,
+            head.lease, moment + least(coalesce(head.lease, 30000000), 30000000), head.lock_delay, 1,
             head.request_id, head.owner, head.note);
     insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
     values (moment, 'lock', 'grant', lost.rkey, head.client, head.lock_id, kept.token + 1, 'waiting', head.mode, '');
