@@ -132,15 +132,17 @@ def test_a_server_killed_under_load(
         away = max(away, time.monotonic() - down)
     crew.see_all_work()
     crew.finish()
-    with headgate.connect(url) as gate:
-        assert_store_agrees(gate, crew.ledger)
-        assert check_store(gate, url) == []
     ledger = crew.ledger
+    with headgate.connect(url) as gate:
+        lost, phantoms = differences(gate, ledger)
+        wrong = check_store(gate, url)
     report(
-        store=kind, kills=KILLS, grants=ledger.grants, lost=0, phantoms=0, unavailable=ledger.unavailable,
-        leases_lost=ledger.losses, stalled=ledger.stalled, longest_stall=round(ledger.longest, 1),
+        store=kind, kills=KILLS, grants=ledger.grants, lost=len(lost), phantoms=len(phantoms),
+        unavailable=ledger.unavailable, leases_lost=ledger.losses, stalled=ledger.stalled, longest_stall=round(ledger.longest, 1),
         longest_away=round(away, 1), seconds=round(time.monotonic() - began, 1),
     )  # fmt: skip
+    assert (lost, phantoms, wrong) == (set(), set(), [])
+    assert_no_doubt_left(ledger)
     assert ledger.unavailable + ledger.stalled >= KILLS, "nobody noticed that the server was killed"
     assert kind == "zookeeper" or ledger.losses == 0, "a lease was lost that had not run out"
 
@@ -163,11 +165,16 @@ def patience(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() >= until
 
 
-def assert_store_agrees(gate: Gate, ledger: Ledger) -> None:
-    """What the workers hold is there with its token, and nothing else is; no token was given twice."""
+def differences(gate: Gate, ledger: Ledger) -> tuple[set[object], set[object]]:
+    """Acknowledged grants that are not there with their token; and locks or waiters that nobody knows of."""
+    there = {(lock.id, lock.token) for lock in gate.locks.list()}
+    known = set(ledger.held.items())
+    return set(known - there), set(there - known) | {waiter.ticket for waiter in gate.locks.waiters()}
+
+
+def assert_no_doubt_left(ledger: Ledger) -> None:
+    """Every release was answered in the end; no token was given twice."""
     assert ledger.releasing == {}
-    assert {lock.id: lock.token for lock in gate.locks.list()} == ledger.held
-    assert list(gate.locks.waiters()) == []
     for tokens in ledger.tokens.values():
         assert len(set(tokens)) == len(tokens)
 
@@ -180,36 +187,38 @@ def test_writers_of_a_file_killed_in_their_transactions(tmp_path: Path, processe
     url = f"sqlite:///{path}"
     headgate.connect(url).close()
     chance = random.Random(time.time_ns())
-    hot, grants, began = 0, 0, time.monotonic()
-    for _ in range(POWER_CUTS):
-        ledger = cut_power(processes, path, chance)
+    hot, grants, inherited, began = 0, 0, 0, time.monotonic()
+    for number in range(POWER_CUTS):
+        clients = [f"worker{number}.{place}" for place in range(4)]
+        ledger = cut_power(processes, path, chance, clients)
         grants += ledger.grants
         hot += has_hot_journal(path)
         assert check_file(url) == []
         with headgate.connect(url) as gate:
-            assert_acknowledged(gate, ledger)
+            inherited += assert_acknowledged(gate, ledger, clients)
             assert check_store(gate, url) == []
             for lock in gate.locks.list():
                 gate.locks.break_lock(lock.id, reason="its holder was killed")
     report(
         store="sqlite", power_cuts=POWER_CUTS, writers_killed=4 * POWER_CUTS, in_a_transaction=hot, grants=grants,
+        handed_to_the_dead=inherited,
         seconds=round(time.monotonic() - began, 1),
     )  # fmt: skip
     assert hot >= POWER_CUTS // 4, "the kills did not hit transactions"
 
 
-def cut_power(processes: Zygote, path: Path, chance: random.Random) -> Ledger:
+def cut_power(processes: Zygote, path: Path, chance: random.Random, clients: list[str]) -> Ledger:
     """Four writers, all killed at once while one is within a transaction; what they had been told."""
     crew = Crew()
     children = [
         processes.spawn(
             "tests.faults.labourer:labour",
             url=f"sqlite:///{path}",
-            name=f"worker{number}",
+            name=client,
             resources=RESOURCES,
             seed=chance.getrandbits(32),
         )
-        for number in range(4)
+        for client in clients
     ]
     for child in children:
         crew.add(child)
@@ -238,9 +247,17 @@ def has_hot_journal(path: Path) -> bool:
     return any(side.exists() and side.stat().st_size > 0 for side in (Path(f"{path}-journal"), Path(f"{path}-wal")))
 
 
-def assert_acknowledged(gate: Gate, ledger: Ledger) -> None:
-    """All that was acknowledged is there; beyond it, at most what each writer was about to be told."""
-    there = {lock.id: lock.token for lock in gate.locks.list()}
-    assert ledger.held.items() <= there.items()
-    unknown = there.keys() - ledger.held.keys() - ledger.releasing.keys()
-    assert len(unknown) <= 4
+def assert_acknowledged(gate: Gate, ledger: Ledger, clients: list[str]) -> int:
+    """All that was acknowledged is there; beyond it, at most the one lock that each writer was about to be told of.
+
+    A writer of an earlier round that was killed while it waited keeps its place for a while, and may be handed a lock:
+    on trial, so with an end, although it had asked for a persistent one. Gives how many of these there are.
+    """
+    locks = gate.locks.list()
+    assert ledger.held.items() <= {lock.id: lock.token for lock in locks}.items()
+    unknown = [lock for lock in locks if lock.id not in ledger.held and lock.id not in ledger.releasing]
+    for client in clients:
+        assert sum(lock.client == client for lock in unknown) <= 1
+    handed = [lock for lock in unknown if lock.client not in clients]
+    assert [lock for lock in handed if lock.expires_in is None] == []
+    return len(handed)

@@ -117,6 +117,20 @@ def test_a_holder_that_the_machine_starved_is_counted() -> None:
     assert told.witness.counts.starved == 1
 
 
+def test_a_newcomer_with_an_older_token_is_seen_by_what_it_lets_pass() -> None:
+    """The register turns the true holder away and lets the stale one write: seen without trusting the register."""
+    told = Told().enter("a", "exclusive", 9, 1, 2).enter("b", "exclusive", 4, 3, 6, asked=0.5)
+    assert told.write("a", 9, 2)
+    assert told.kinds() == ["stale write accepted"]
+
+
+def test_who_never_was_a_live_holder_makes_nobody_stale() -> None:
+    """It was stopped while it asked, and its deadline had passed when the answer was there."""
+    told = Told().enter("b", "exclusive", 2, 3, 6).enter("a", "exclusive", 1, 4, 2)
+    assert told.write("b", 2, 6)
+    assert "stale write accepted" not in told.kinds()
+
+
 def test_who_comes_too_late_to_enter_makes_nobody_stale() -> None:
     """a was granted first and stopped before it could say so; b has long been let in, and writes on."""
     told = Told().enter("b", "exclusive", 2, 3, 6).enter("a", "exclusive", 1, 1, 2)
