@@ -138,8 +138,8 @@ def test_a_server_killed_under_load(
         wrong = check_store(gate, url)
     report(
         store=kind, kills=KILLS, grants=ledger.grants, lost=len(lost), phantoms=len(phantoms),
-        unavailable=ledger.unavailable, leases_lost=ledger.losses, stalled=ledger.stalled, longest_stall=round(ledger.longest, 1),
-        longest_away=round(away, 1), seconds=round(time.monotonic() - began, 1),
+        unavailable=ledger.unavailable, leases_lost=ledger.losses, stalled=ledger.stalled,
+        longest_stall=round(ledger.longest, 1), longest_away=round(away, 1), seconds=round(time.monotonic() - began, 1),
     )  # fmt: skip
     assert (lost, phantoms, wrong) == (set(), set(), [])
     assert_no_doubt_left(ledger)
