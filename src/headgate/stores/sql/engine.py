@@ -94,6 +94,7 @@ class Pool:
         self._idle: list[Connection] = []
         self._pid = os.getpid()
         self._places = threading.BoundedSemaphore(dialect.connections)
+        self._closed = False
 
     def take(self) -> Connection:
         """An idle connection, or a new one."""
@@ -107,9 +108,11 @@ class Pool:
             raise
 
     def give(self, connection: Connection) -> None:
-        """Done with it, and it is in order."""
+        """Done with it, and it is in order. A thread may be late: after the end nothing is kept."""
         self._idle.append(connection)
         self._places.release()
+        if self._closed:
+            self.empty()
 
     def drop(self, connection: Connection) -> None:
         """Done with it, and nobody should use it again (but a database in memory lives in its one connection)."""
@@ -125,6 +128,11 @@ class Pool:
         while self._idle:
             with suppress(Exception):
                 self._idle.pop().close()
+
+    def close(self) -> None:
+        """Close what is idle now, and later what is in use."""
+        self._closed = True
+        self.empty()
 
     def _disown(self) -> None:
         _inherited.append(self._idle)
@@ -187,7 +195,7 @@ class Database:
 
     def close(self) -> None:
         """Close what is open."""
-        self._pool.empty()
+        self._pool.close()
 
     def _try(self, work: Callable[[Connection, bool], T], *, once: bool = False) -> T:
         deadline = time.monotonic() + BUSY_SECONDS

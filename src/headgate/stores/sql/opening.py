@@ -55,9 +55,12 @@ def holds_ensembl(database: Database, tables: set[str]) -> bool:
 
 
 def half_made(database: Database) -> bool:
-    """Whether somebody is making the store right now, or was interrupted: no version yet, or no tag."""
+    """Whether somebody is making the store right now, or was interrupted: no version yet, or no tag.
+
+    Where tables cannot be made in a transaction, others see each version on the way to the newest.
+    """
     version = version_of(database)
-    return version == "none" or (version == versions()[-1] and not database.read(lambda tx: tx.one(READ_TAG)))
+    return version == "none" or (version in versions() and not database.read(lambda tx: tx.one(READ_TAG)))
 
 
 def foreign(database: Database, tables: set[str]) -> ForeignStore:
