@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
@@ -25,7 +26,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 
 
-class KeptAlive:
+class KeptAlive(ABC):
     """Something leased that is renewed until it is stopped: a lock, or a claim on a chunk."""
 
     def __init__(
@@ -73,17 +74,17 @@ class KeptAlive:
             self._done.set()
             self._changed.notify_all()
 
+    @abstractmethod
     def _renewed(self) -> float | None:
         """Ask the store. Gives the seconds that are left, None for no end; Lost when it is over."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, why: str) -> Lost:
         """The error that says so."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _tell(self, name: str, why: str) -> None:
         """Log that something happened."""
-        raise NotImplementedError
 
     def _renew_on(self, lease: float) -> None:
         pause = _pause(lease)
