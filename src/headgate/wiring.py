@@ -19,6 +19,7 @@ from headgate.service.guards import FileGuard, GuardKeeper
 from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
 from headgate.service.routing import RoutedLocks
+from headgate.service.secrets import Secrets
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
 
@@ -32,7 +33,7 @@ class Gate:
     def __init__(self, settings: Settings) -> None:
         guards, lock_delay = _guards(settings["guards"]), check_span("lock_delay", settings.number("lock_delay"))
         self._store = open_lock_stores(settings["url"], settings["coordination_url"])
-        self._ledger = _ledger_beside(self._store)
+        self._ledger = _ledger_beside(self._store, settings)
         #: Shared and exclusive locks.
         self.locks = Locks(self._store, guards, lock_delay)
 
@@ -44,6 +45,11 @@ class Gate:
                 "url", self._store.name, "keeps no ledger; name a SQL store in `url`, ZooKeeper in coordination_url"
             )
         return self._ledger
+
+    @property
+    def secrets(self) -> Secrets:
+        """Keys of jobs, and the master keys."""
+        return self.ledger.secrets
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """What runs, what is locked, what failed, in seed 003's form."""
@@ -164,10 +170,10 @@ def open_lock_store(url: str) -> LockStore:
     return open_zookeeper_locks(url)
 
 
-def _ledger_beside(store: LockStore) -> Ledger | None:
+def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:
     """The ledger in the database that locks on its chunks are kept in; None where that is no database."""
     ledger: LedgerStore | None = getattr(store, "ledger", None)
-    return None if ledger is None else Ledger(ledger)
+    return None if ledger is None else Ledger(ledger, Secrets(ledger, settings))
 
 
 def _failure(row: Row) -> dict[str, Any]:

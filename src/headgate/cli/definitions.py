@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.service.ledger import Ledger
     from headgate.stores.base import Defined
 
-DATASET_KEYS = ("uri", "order", "settings")
+DATASET_KEYS = ("uri", "order", "settings", "secrets")
 JOB_KEYS = ("inputs", "outputs", "environment", "max_attempts", "max_crashes", "retry_delay", "on_failure")
 
 
@@ -29,12 +30,16 @@ JOB_KEYS = ("inputs", "outputs", "environment", "max_attempts", "max_crashes", "
 def define(session: Session, file: Path) -> None:
     """Define the datasets and jobs of a pipeline file. Doing it again changes nothing.
 
-    Prints what changes, one line each. What the file does not name stays as it is.
+    Prints what changes, one line each. What the file does not name stays as it is. A secret is no part of the file:
+    env:NAME takes it from a variable, file:PATH from a file that only its owner may read. To seal it takes the ring
+    of master keys (HEADGATE_MASTER_KEY_FILE), or the key of the one job that uses it (HEADGATE_JOB_KEY).
 
     \b
     Example of a file:
       [dataset.orders_raw]
       uri = "postgresql://warehouse/raw"
+      [dataset.orders_raw.secrets]
+      password = "env:RAW_PASSWORD"
       [dataset.orders_clean]
       [job.clean]
       inputs = ["orders_raw"]
@@ -54,11 +59,36 @@ def define(session: Session, file: Path) -> None:
 
 
 def define_all(ledger: Ledger, pipeline: Mapping[str, Any]) -> Iterable[Defined]:
-    """Datasets first, since jobs name them."""
-    for name, content in pipeline.get("dataset", {}).items():
+    """Datasets first, since jobs name them; secrets last, since they are sealed for the jobs."""
+    datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
+    plain = {name: _secrets(name, body["secrets"]) for name, body in datasets.items() if "secrets" in body}
+    bare = {name: {key: body[key] for key in body if key != "secrets"} for name, body in datasets.items()}
+    for name, content in bare.items():
         yield ledger.define_dataset(name, **content)
     for name, content in pipeline.get("job", {}).items():
         yield ledger.define_job(name, **content)
+    for name, secrets in plain.items():
+        yield ledger.define_dataset(name, **bare[name], secrets=secrets)
+
+
+def _secrets(dataset: str, places: object) -> dict[str, str]:
+    """The secrets of a dataset, from where the file says that they are."""
+    if not isinstance(places, Mapping):
+        raise BadValue("secrets", dataset, f"are no table; write [dataset.{dataset}.secrets]")
+    return {name: _secret(dataset, name, place) for name, place in places.items()}
+
+
+def _secret(dataset: str, name: str, place: object) -> str:
+    from headgate.service.keyring import read_private
+
+    kind, _, where = str(place).partition(":")
+    if kind == "file":
+        return read_private(f"secret {name} of {dataset}", where).removesuffix("\n")
+    if kind != "env":
+        raise BadValue("secret", name, f"of {dataset} stands in the file itself; write env:NAME or file:PATH")
+    if not os.environ.get(where):
+        raise BadValue("secret", name, f"of {dataset} is to come from the variable {where}, which is not set")
+    return os.environ[where]
 
 
 def read_pipeline(file: Path) -> Mapping[str, Any]:

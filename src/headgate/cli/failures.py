@@ -5,7 +5,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from headgate.core.errors import HeadgateError, Invalid, LockRefused, Lost, Refused, StoreUnavailable, Unavailable
+from headgate.core.errors import (
+    HeadgateError,
+    Invalid,
+    LockRefused,
+    Lost,
+    Refused,
+    StoreUnavailable,
+    Unavailable,
+    WrongKey,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +32,7 @@ EXIT_CODES: tuple[tuple[type[HeadgateError], int], ...] = (
     (Refused, 75),
     (Lost, 76),
     (Unavailable, 69),
+    (WrongKey, 77),
     (Invalid, WRONG_USAGE),
 )
 #: No more than this many locks are named in the advice.

@@ -20,7 +20,7 @@ from headgate.service.clock import steady
 
 if TYPE_CHECKING:
     from headgate.cli.running import Following
-    from headgate.core.ledger import Claim
+    from headgate.core.ledger import Claim, Port
     from headgate.service.ledger import Ledger
     from headgate.service.renewal import ClaimHold
 
@@ -29,6 +29,8 @@ NOTHING_TO_DO = 3
 CANNOT_WRITE = 74
 #: Pause before a store that does not answer is told again.
 RETRY_SECONDS = 0.5
+#: What opens secrets, and is for us alone.
+KEY_VARIABLES = ("HEADGATE_JOB_KEY", "HEADGATE_JOB_KEY_FILE", "HEADGATE_MASTER_KEY_FILE")
 
 
 @click.command("run", cls=RunCommand, short_help="Run a command on the next chunk, or on all of them.")
@@ -41,6 +43,7 @@ RETRY_SECONDS = 0.5
 @click.option("--worker", help="Who works.  [default: this host and process]")
 @click.option("--lease", type=DURATION, default=60, help="A chunk is given up so long after this died.  [default: 60s]")
 @click.option("--grace", type=DURATION, help="From asking CMD to end to killing it.  [default: 10s, a quarter lease]")
+@click.option("--secrets-in-env", is_flag=True, help="Secrets as variables too, which others may see; see above.")
 @common
 @click.pass_context
 def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: bool, workers: int, **how: Any) -> int:
@@ -50,6 +53,10 @@ def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: b
     on to it. It finds HEADGATE_JOB, HEADGATE_DATAID, HEADGATE_ATTEMPT, HEADGATE_TOKEN, HEADGATE_INPUT_<NAME>_URI,
     HEADGATE_OUTPUT_<NAME>_URI and the job's variables in its environment, and the whole claim as JSON in the file
     HEADGATE_CLAIM_FILE, which only its user can read and which is gone afterwards.
+
+    The job's key (HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE) opens the secrets in that file, and is not passed on to
+    CMD; with a wrong key, exit code 77, nothing is claimed. With --secrets-in-env they are also in
+    HEADGATE_INPUT_<NAME>_SECRET_<SECRET> and HEADGATE_OUTPUT_<NAME>_SECRET_<SECRET>.
 
     The exit code is CMD's own; 3 when there is nothing to do; 76 when the claim was lost, and CMD was ended. With
     --loop it is 0 when all chunks went well, 1 when one did not.
@@ -81,14 +88,20 @@ def run_one(
     lease: float,
     grace: float | None,
     worker: str | None,
+    secrets_in_env: bool = False,
 ) -> int:
     """One chunk from claim to report. Gives the exit code."""
     from headgate.cli.running import Following, Limits
     from headgate.service.checks import check_positive_lease
+    from headgate.service.renewal import ClaimHold
 
     check_positive_lease(lease)
     limits = Limits.of(lease, grace)
-    with open_processes(session, command) as processes, session.gate() as gate:
+    with (
+        private_folder(session) as folder,
+        open_processes(session, command, folder) as processes,
+        session.gate() as gate,
+    ):
         sent = steady()
         if dataid is None:
             claim = gate.ledger.find_next(job, worker=worker, lease=lease)
@@ -99,17 +112,28 @@ def run_one(
             return NOTHING_TO_DO
         session.claimed = True
         following = Following(processes, limits)
-        return _work(session, gate.ledger, claim, following, sent)
+        hold = ClaimHold(gate.ledger.heartbeat, claim, sent, on_lost=following.look)
+        told = {
+            **environment(claim),
+            **(secret_variables(claim) if secrets_in_env else {}),
+            **session.store_variables(),
+        }
+        return _work(session, gate.ledger, hold, following, folder, told)
 
 
-def _work(session: Session, ledger: Ledger, claim: Claim, following: Following, sent: float) -> int:
-    from headgate.service.renewal import ClaimHold
-
-    hold = ClaimHold(ledger.heartbeat, claim, sent, on_lost=following.look)
+def _work(
+    session: Session,
+    ledger: Ledger,
+    hold: ClaimHold,
+    following: Following,
+    folder: Path,
+    told: Mapping[str, str | None],
+) -> int:
+    claim = hold.claim
     hold.start()
     try:
-        with claim_file(claim) as path:
-            code = following.until_end([hold], {**environment(claim, path), **session.store_variables()})
+        with claim_file(claim, folder) as path:
+            code = following.until_end([hold], {**told, "HEADGATE_CLAIM_FILE": str(path)})
     except OSError as error:
         hold.stop()
         return _could_not_start(session, ledger, claim, error)
@@ -160,18 +184,29 @@ def _report(ledger: Ledger, claim: Claim, code: int, hold: ClaimHold) -> None:
             return
 
 
-def environment(claim: Claim, path: Path) -> dict[str, str]:
-    """What the command is told. What is ours cannot be overwritten by the job's own variables."""
+def environment(claim: Claim) -> dict[str, str | None]:
+    """What the command is told. What is ours cannot be overwritten by the job's own variables; keys are not passed."""
     told = {
         "HEADGATE_JOB": claim.job, "HEADGATE_DATAID": claim.dataid, "HEADGATE_ATTEMPT": str(claim.attempt),
-        "HEADGATE_TOKEN": str(claim.token), "HEADGATE_CLAIM_FILE": str(path),
+        "HEADGATE_TOKEN": str(claim.token),
     }  # fmt: skip
-    ports: Mapping[str, str] = {
-        f"HEADGATE_{kind}_{variable_name(name)}_URI": port.uri
-        for kind, found in (("INPUT", claim.inputs), ("OUTPUT", claim.outputs))
-        for name, port in found.items()
+    ports = {f"{prefix}_URI": port.uri for prefix, port in _prefixes(claim)}
+    return {**claim.environment, **ports, **told, **dict.fromkeys(KEY_VARIABLES)}
+
+
+def secret_variables(claim: Claim) -> dict[str, str]:
+    """Secrets as variables, for who asked for that."""
+    return {
+        f"{prefix}_SECRET_{variable_name(name)}": secret
+        for prefix, port in _prefixes(claim)
+        for name, secret in port.secrets.items()
     }
-    return {**claim.environment, **ports, **told}
+
+
+def _prefixes(claim: Claim) -> Iterator[tuple[str, Port]]:
+    for kind, found in (("INPUT", claim.inputs), ("OUTPUT", claim.outputs)):
+        for name, port in found.items():
+            yield f"HEADGATE_{kind}_{variable_name(name)}", port
 
 
 def variable_name(name: str) -> str:
@@ -180,9 +215,27 @@ def variable_name(name: str) -> str:
 
 
 @contextmanager
-def claim_file(claim: Claim) -> Iterator[Path]:
+def private_folder(session: Session) -> Iterator[Path]:
+    """A folder that only its user can look into, gone afterwards; in memory where the system has such a place."""
+    from headgate.cli.failures import complain
+    from headgate.cli.processes import remove
+
+    place = os.environ.get("XDG_RUNTIME_DIR", "")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="headgate-", dir=place if os.access(place, os.W_OK) else None))
+    except OSError as error:
+        complain(session, "cannot-write", f"no folder for the claim file can be made: {error.strerror or error}")
+        raise click.exceptions.Exit(CANNOT_WRITE) from None
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+@contextmanager
+def claim_file(claim: Claim, folder: Path) -> Iterator[Path]:
     """The whole claim in a file that only its user can read, gone afterwards."""
-    descriptor, name = tempfile.mkstemp(prefix="headgate-claim-", suffix=".json")
+    descriptor, name = tempfile.mkstemp(prefix="claim-", suffix=".json", dir=folder)
     path = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

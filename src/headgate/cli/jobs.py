@@ -58,6 +58,9 @@ job.add_command(run)
 def next_chunk(session: Session, job_name: str, dataid: str | None, worker: str | None, lease: float) -> int:
     """Claim the next chunk that JOB may work on, and print it. Exit code 3 when there is nothing to do.
 
+    With the job's key (HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE) the JSON has its secrets; with a wrong one, exit code
+    77, nothing is claimed. Without one they are masked, and `keys open` opens the JSON.
+
     The claim outlives this command: report with `job success` or `job fail` before the lease is over, or prolong it
     with `job heartbeat`.
     """
@@ -156,7 +159,7 @@ def list_jobs(session: Session) -> None:
 @common
 @click.pass_obj
 def connections(session: Session, job_name: str) -> None:
-    """Show how to reach what JOB reads and makes, without a claim."""
+    """Show how to reach what JOB reads and makes, without a claim; secrets, with the job's key, in the JSON alone."""
     with session.gate() as gate:
         found = gate.ledger.connections(job_name)
     rows = [(kind[:-1], name, port.uri or "-") for kind, ports in found.items() for name, port in ports.items()]
@@ -282,7 +285,8 @@ def reap(session: Session) -> None:
 
 def plain_port(port: Any) -> dict[str, Any]:
     """A dataset's connection data for programs."""
-    return {"uri": port.uri, "settings": dict(port.settings), "secrets": dict(port.secrets)}
+    sealed = {"sealed": dict(port.sealed)} if port.sealed else {}
+    return {"uri": port.uri, "settings": dict(port.settings), "secrets": dict(port.secrets), **sealed}
 
 
 def _answer_claim(session: Session, claim: Claim) -> None:

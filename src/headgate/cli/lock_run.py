@@ -12,6 +12,8 @@ from headgate.cli.session import DURATION, Session, common
 from headgate.core.errors import BadValue, LockLost, LockRefused, Lost, Unavailable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from headgate.cli.processes import Processes
     from headgate.service.renewal import Hold
 
@@ -131,13 +133,13 @@ def environment(holds: Sequence[Hold]) -> dict[str, str]:
     return {**told, "HEADGATE_LOCK_ID": str(only["id"]), "HEADGATE_TOKEN": str(only["token"])}
 
 
-def open_processes(session: Session, command: Sequence[str]) -> Processes:
+def open_processes(session: Session, command: Sequence[str], folder: Path | None = None) -> Processes:
     """The command, waiting for its start; the exit code of shells when it cannot be run."""
     from headgate.cli.failures import complain
     from headgate.cli.processes import CannotRun, Processes
 
     try:
-        return Processes(command)
+        return Processes(command, folder)
     except CannotRun as error:
         complain(session, "cannot-run", str(error))
         raise click.exceptions.Exit(error.exit_code) from None

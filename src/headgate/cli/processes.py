@@ -39,7 +39,8 @@ class CannotRun(Exception):
 class Processes:
     """The command, waiting for its start, and its guardian."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path | None = None) -> None:
+        """`folder`: what is in it goes with the command, also when we are killed."""
         check_command(command[0])
         parent = os.getpid()
         self._ended = False
@@ -54,12 +55,12 @@ class Processes:
         if self._guardian == 0:
             os.close(self._start)
             os.close(self._moments)
-            _guard(moments, self.group)
+            _guard(moments, self.group, folder)
         os.close(start)
         os.close(moments)
 
-    def start(self, environment: Mapping[str, str]) -> None:
-        """Let the command run, with these variables beside our own."""
+    def start(self, environment: Mapping[str, str | None]) -> None:
+        """Let the command run, with these variables beside our own; without those that are None."""
         adopt_orphans()
         with suppress(BrokenPipeError), os.fdopen(self._start, "wb") as pipe:  # It may have been killed already.
             pipe.write(json.dumps(environment).encode())
@@ -140,7 +141,9 @@ def _become(command: Sequence[str], start: int, parent: int) -> NoReturn:
             os._exit(0)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; the command should not.
             signal.signal(number, signal.SIG_DFL)
-        os.execvpe(command[0], list(command), {**os.environ, **json.loads(word)})  # noqa: S606 - no shell, on purpose
+        told = {**os.environ, **json.loads(word)}
+        variables = {name: value for name, value in told.items() if value is not None}
+        os.execvpe(command[0], list(command), variables)  # noqa: S606 - no shell, on purpose
     except FileNotFoundError:
         _complain(f"{command[0]}: there is no such command", NOT_FOUND)
     except OSError as error:
@@ -154,7 +157,7 @@ def _complain(text: str, code: int) -> NoReturn:
     os._exit(code)
 
 
-def _guard(moments: int, group: int) -> NoReturn:
+def _guard(moments: int, group: int, folder: Path | None) -> NoReturn:
     """Be the guardian."""
     try:
         os.setsid()
@@ -164,9 +167,20 @@ def _guard(moments: int, group: int) -> NoReturn:
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
         _sleep_until_needed(moments)
-        os.killpg(group, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+        if folder is not None:
+            remove(folder)
     finally:
         os._exit(0)
+
+
+def remove(folder: Path) -> None:
+    """A folder and the files in it, as far as they are there."""
+    with suppress(OSError):
+        for file in folder.iterdir():
+            file.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _sleep_until_needed(moments: int) -> None:

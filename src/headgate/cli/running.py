@@ -69,7 +69,7 @@ class Following:
         with suppress(BlockingIOError):
             os.write(self._ring, b"!")
 
-    def until_end(self, holds: Sequence[KeptAlive], environment: Mapping[str, str]) -> int:
+    def until_end(self, holds: Sequence[KeptAlive], environment: Mapping[str, str | None]) -> int:
         """Start the command, and follow it to its end. Gives its exit code as shells tell it."""
         self._limits = self._limits.within(min(hold.lease or math.inf for hold in holds))
         with self._signals(holds):

@@ -22,6 +22,7 @@ COMMANDS = {
     "define": ("headgate.cli.definitions", "define", "Define datasets and jobs from a pipeline file."),
     "data": ("headgate.cli.chunks", "data", "Publish chunks; list and picture their status."),
     "job": ("headgate.cli.jobs", "job", "Claim chunks and report on them; explain, plan, resubmit, hold."),
+    "keys": ("headgate.cli.keys", "keys", "Make, change and use the keys that open secrets."),
     "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
     "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
     "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),
@@ -97,6 +98,7 @@ def root() -> None:
       69  the store cannot be reached
       75  refused: somebody else has it, try later
       76  lost: the lease is over, or the token is an old one
+      77  not allowed: a wrong key
     """
 
 

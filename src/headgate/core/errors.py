@@ -17,7 +17,7 @@ HeadgateError
     ├── WrongKey                a key that does not open what it should
     ├── ForeignStore            a database that is not Headgate's, or a lock id of another store
     ├── SchemaMismatch          a store of an older or newer Headgate
-    └── MissingExtra            a library for this kind of store is not installed
+    └── MissingExtra            a library for this kind of store, or for secrets, is not installed
 """
 
 from __future__ import annotations
@@ -155,12 +155,12 @@ class UnknownName(Invalid):
 
 
 class WrongKey(Invalid):
-    """The key does not belong to the job. Nothing was claimed."""
+    """A key that does not open what it should. Nothing was claimed, and nothing was changed."""
 
     def __init__(self, job: str, why: str = "the key is not that of the job") -> None:
         self.job = job
         self.why = why
-        super().__init__(f"job {job}: {why}")
+        super().__init__(f"job {job}: {why}" if job else why)
 
 
 class ForeignStore(Invalid):
@@ -172,7 +172,7 @@ class SchemaMismatch(Invalid):
 
 
 class MissingExtra(Invalid):
-    """A library that this store needs is not installed."""
+    """A library that this kind of store, or secrets, need is not installed."""
 
     def __init__(self, extra: str, why: str) -> None:
         self.extra = extra

@@ -89,7 +89,7 @@ class Dataset:
     order: Order = Order.NATURAL
     #: What else is needed to reach it, for anybody to see.
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: Names of its secrets, each with its sealed form; never a plain one.
+    #: Names of its secrets, each with its version; what is sealed is kept apart.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def to_document(self) -> dict[str, Any]:
@@ -208,6 +208,8 @@ class Port:
     settings: Mapping[str, str]
     #: Opened with the job's key, or masked.
     secrets: Mapping[str, str] = field(repr=False)
+    #: When masked: what `headgate keys open` opens with the job's key.
+    sealed: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,6 @@ class Change:
 
 def _port_document(port: Port) -> dict[str, Any]:
     return {
-        "dataset": port.dataset, "dataid": port.dataid, "uri": port.uri,
-        "settings": dict(port.settings), "secrets": dict(port.secrets),
+        "dataset": port.dataset, "dataid": port.dataid, "uri": port.uri, "settings": dict(port.settings),
+        "secrets": dict(port.secrets), **({"sealed": dict(port.sealed)} if port.sealed else {}),
     }  # fmt: skip

@@ -105,7 +105,7 @@ def _walk(start: str, needs: Mapping[str, Sequence[str]], done: set[str]) -> tup
 
 
 def differences(old: Dataset | Job | None, new: Dataset | Job) -> list[str]:
-    """What a definition changes, one line each; secrets are named, never shown."""
+    """What a definition changes, one line each."""
     noun = type(new).__name__.lower()
     if old is None:
         return [f"{noun} {new.name}: new"]
@@ -114,8 +114,7 @@ def differences(old: Dataset | Job | None, new: Dataset | Job) -> list[str]:
         before, after = getattr(old, each.name), getattr(new, each.name)
         if before == after or each.name == "paused":
             continue
-        shown = "changed" if each.name == "secrets" else f"{_plain(before)} → {_plain(after)}"
-        lines.append(f"{noun} {new.name}: {each.name} {shown}")
+        lines.append(f"{noun} {new.name}: {each.name} {_plain(before)} → {_plain(after)}")
     return lines
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
 
 from headgate.core.claims import Verdict
-from headgate.core.errors import BadValue, ClaimLost, HeadgateError
+from headgate.core.errors import BadValue, ClaimLost, HeadgateError, WrongKey
 from headgate.core.history import Entry
 from headgate.core.ledger import (
     EXTERNAL,
@@ -30,6 +30,7 @@ from headgate.service.checks import check_limit, check_names, check_positive_lea
 from headgate.service.clock import steady
 from headgate.service.identity import new_request_id, owner
 from headgate.service.renewal import ClaimHold
+from headgate.service.secrets import Opened, Secrets, check_secrets
 from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, LedgerStore, Plan, RowFilter
 from headgate.telemetry import event
 
@@ -44,8 +45,10 @@ ClaimLike = Claim | ClaimHold
 class Ledger:
     """Datasets, jobs, and which chunk may be worked on next."""
 
-    def __init__(self, store: LedgerStore) -> None:
+    def __init__(self, store: LedgerStore, secrets: Secrets) -> None:
         self._store = store
+        #: Keys of jobs, and secrets of datasets.
+        self.secrets = secrets
 
     # ---------------------------------------------------------------- definitions
 
@@ -56,12 +59,22 @@ class Ledger:
         uri: str = "",
         order: str = "natural",
         settings: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> Defined:
-        """A dataset as it shall be; the same again changes nothing. Gives what changed."""
+        """A dataset as it shall be; the same again changes nothing. Gives what changed.
+
+        `secrets` are sealed for every job that uses it, which takes the master key or those jobs' keys; they are
+        exactly these from then on. None: they stay as they are.
+        """
         dataset = Dataset(
             check_name("dataset", name), _check_uri(uri), parse_order(order), check_texts("settings", settings)
         )
-        return self._defined(self._store.define_dataset(dataset))
+        plain = None if secrets is None else check_secrets(secrets)
+        defined = self._store.define_dataset(dataset)
+        if plain is not None:
+            changes, warnings = self.secrets.set(name, plain)
+            defined = Defined((*defined.changes, *changes), (*defined.warnings, *warnings))
+        return self._defined(defined)
 
     def define_job(
         self,
@@ -86,20 +99,23 @@ class Ledger:
             check_span("retry_delay", retry_delay),
             parse_on_failure(on_failure),
         )
-        return self._defined(self._store.define_job(check_job(job)))
+        defined = self._store.define_job(check_job(job))
+        return self._defined(Defined(defined.changes, (*defined.warnings, *self.secrets.share(job.name))))
 
     def datasets(self) -> Sequence[Dataset]:
-        """All datasets, by name; their secrets are sealed."""
+        """All datasets, by name; of their secrets, the names."""
         return self._store.datasets()
 
     def jobs(self) -> Sequence[Job]:
         """All jobs, by name."""
         return self._store.jobs()
 
-    def connections(self, job: str) -> dict[str, dict[str, Port]]:
-        """How to reach a job's inputs and outputs, without a claim."""
-        found, datasets, _key_check = self._store.job(check_name("job", job))
-        ports = {each.name: Port(each.name, "", each.uri, each.settings, _masked(each.secrets)) for each in datasets}
+    def connections(self, job: str, key: str | None = None) -> dict[str, dict[str, Port]]:
+        """How to reach a job's inputs and outputs, without a claim. Secrets as in a claim."""
+        opened = self._open(check_name("job", job), key)
+        found, datasets = self._store.job(job)
+        bare = {each.name: Port(each.name, "", each.uri, each.settings, each.secrets) for each in datasets}
+        ports = self._with_secrets(job, bare, opened, key)
         return {
             "inputs": {name: ports[name] for name in found.inputs},
             "outputs": {name: ports[name] for name in found.outputs},
@@ -123,24 +139,39 @@ class Ledger:
         return count
 
     def find_next(
-        self, job: str, *, worker: str | None = None, lease: float = DEFAULT_LEASE, request_id: str | None = None
+        self,
+        job: str,
+        *,
+        key: str | None = None,
+        worker: str | None = None,
+        lease: float = DEFAULT_LEASE,
+        request_id: str | None = None,
     ) -> Claim | None:
-        """The next chunk to work on, claimed; None when there is nothing to do."""
-        claim = self._store.find_next(check_name("job", job), _asker(worker, lease, request_id))
-        return None if claim is None else self._handed(claim)
+        """The next chunk to work on, claimed; None when there is nothing to do.
+
+        `key`: the job's, which opens its secrets; None: that of the settings; empty: they stay masked. With a wrong
+        one nothing is claimed.
+        """
+        asker = _asker(worker, lease, request_id)
+        opened = self._open(check_name("job", job), key)
+        claim = self._store.find_next(job, asker)
+        return None if claim is None else self._handed(claim, opened, key)
 
     def claim(
         self,
         job: str,
         dataid: str,
         *,
+        key: str | None = None,
         worker: str | None = None,
         lease: float = DEFAULT_LEASE,
         request_id: str | None = None,
     ) -> Claim:
         """That very chunk, claimed; ClaimRefused with every reason when it may not be."""
         asker = _asker(worker, lease, request_id)
-        return self._handed(self._store.claim(check_name("job", job), check_name("dataid", dataid), asker))
+        job, dataid = check_name("job", job), check_name("dataid", dataid)
+        opened = self._open(job, key)
+        return self._handed(self._store.claim(job, dataid, asker), opened, key)
 
     def force(
         self,
@@ -149,13 +180,15 @@ class Ledger:
         *,
         reason: str,
         steal: bool = False,
+        key: str | None = None,
         worker: str | None = None,
         lease: float = DEFAULT_LEASE,
     ) -> Claim:
         """Support's act: that very chunk, claimed whatever the rules say. `steal`: from a living worker, too."""
-        job, dataid = check_name("job", job), check_name("dataid", dataid)
+        job, dataid, reason = check_name("job", job), check_name("dataid", dataid), check_reason(reason)
         asker = _asker(worker, lease, None)
-        return self._handed(self._store.force(job, dataid, asker, check_reason(reason), steal=bool(steal)))
+        opened = self._open(job, key)
+        return self._handed(self._store.force(job, dataid, asker, reason, steal=bool(steal)), opened, key)
 
     def success(self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None) -> None:
         """The chunk is done. Saying so twice does no harm; ClaimLost, and nothing changes, when it is not yours."""
@@ -184,7 +217,9 @@ class Ledger:
         job, dataid, token = _reference(claim, dataid, token)
         return self._store.heartbeat(job, dataid, token, check_positive_lease(length or DEFAULT_LEASE))
 
-    def work(self, job: str, *, worker: str | None = None, lease: float = DEFAULT_LEASE) -> Iterator[Claim]:
+    def work(
+        self, job: str, *, key: str | None = None, worker: str | None = None, lease: float = DEFAULT_LEASE
+    ) -> Iterator[Claim]:
         """Claim after claim until nothing is left: each is kept alive, and reported as done when the next is asked for.
 
         A loop that is left early, by an error or by `break`, reports the chunk at hand as failed; report it as done
@@ -192,7 +227,7 @@ class Ledger:
         """
         while True:
             sent = steady()
-            claim = self.find_next(job, worker=worker, lease=lease)
+            claim = self.find_next(job, key=key, worker=worker, lease=lease)
             if claim is None:
                 return
             hold = ClaimHold(self.heartbeat, claim, sent)
@@ -321,29 +356,48 @@ class Ledger:
             event("ledger.doubtful", logging.WARNING, what=line)
         return defined
 
-    def _handed(self, claim: Claim) -> Claim:
-        """The claim as the worker gets it: secrets are masked."""
+    def _open(self, job: str, key: str | None) -> Opened | None:
+        """The job's secrets, by its key, before anything is claimed; None without a key."""
+        text = self.secrets.key(key)
+        return self.secrets.open(job, text) if text else None
+
+    def _handed(self, claim: Claim, opened: Opened | None, key: str | None) -> Claim:
+        """The claim as the worker gets it: its secrets opened with the key, or masked."""
         event("chunk.claimed", job=claim.job, dataid=claim.dataid, token=claim.token, attempt=claim.attempt)
-        return with_secrets(claim, _masked)
+        try:
+            ports = self._with_secrets(claim.job, {**claim.inputs, **claim.outputs}, opened, key)
+        except WrongKey:
+            # Keys were changed between the proof and the claim. What cannot be worked on is given back.
+            self.fail(claim, "the key was replaced while the chunk was being claimed")
+            raise
+        return replace(
+            claim,
+            inputs={name: ports[name] for name in claim.inputs},
+            outputs={name: ports[name] for name in claim.outputs},
+        )
+
+    def _with_secrets(
+        self, job: str, ports: Mapping[str, Port], opened: Opened | None, key: str | None
+    ) -> dict[str, Port]:
+        """Ports as the store gives them, with versions for secrets, as callers get them."""
+        if not any(port.secrets for port in ports.values()):
+            return dict(ports)
+        if opened is None:
+            sealed = self.secrets.sealed(job)
+            return {
+                name: replace(port, secrets=dict.fromkeys(port.secrets, MASKED), sealed=sealed.get(name, {}))
+                for name, port in ports.items()
+            }
+        if any(port.secrets != opened.versions.get(name) for name, port in ports.items()):
+            # Set anew since they were opened.
+            opened = self.secrets.open(job, self.secrets.key(key))
+        plain = opened.plain
+        return {name: replace(port, secrets=plain.get(name, {})) for name, port in ports.items()}
 
     def _give_up(self, claim: Claim) -> None:
         """The loop was left: a failure, unless it was reported otherwise already."""
         with suppress(ClaimLost, HeadgateError):
             self.fail(claim, "the loop over the chunks was left before this one was done")
-
-
-def with_secrets(claim: Claim, opened: Any) -> Claim:
-    """The claim with its sealed secrets opened, or masked."""
-    from dataclasses import replace
-
-    def ports(given: Mapping[str, Port]) -> dict[str, Port]:
-        return {name: replace(port, secrets=opened(port.secrets)) for name, port in given.items()}
-
-    return replace(claim, inputs=ports(claim.inputs), outputs=ports(claim.outputs))
-
-
-def _masked(secrets: Mapping[str, str]) -> dict[str, str]:
-    return dict.fromkeys(secrets, MASKED)
 
 
 def _asker(worker: str | None, lease: object, request_id: str | None) -> Asker:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from headgate.core.claims import Verdict
+from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Kind, Row
 from headgate.core.locks import Lock, Mode, Request, Waiter
@@ -235,8 +236,8 @@ class LedgerStore(Protocol):
     def jobs(self) -> Sequence[Job]:
         """All jobs, by name."""
 
-    def job(self, job: str) -> tuple[Job, Sequence[Dataset], str]:
-        """A job, its datasets, and what proves its key. UnknownName when there is none."""
+    def job(self, job: str) -> tuple[Job, Sequence[Dataset]]:
+        """A job and its datasets. UnknownName when there is none."""
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
         """Not there: READY. Gives how many were not READY. ClaimRefused, and none is, when one is another job's."""
@@ -299,6 +300,24 @@ class LedgerStore(Protocol):
 
     def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
         """What happened to chunks and jobs, newest first."""
+
+    def dataset_custody(self, dataset: str) -> Custody:
+        """A dataset's secrets, every copy of them, and the keys of all jobs that use it. UnknownName without it."""
+
+    def job_custody(self, job: str) -> Custody:
+        """A job's keys, the secrets of its datasets, and the copies that it or the master key opens. UnknownName."""
+
+    def change_custody(self, known: Custody, change: CustodyChange) -> bool:
+        """Still as it is known: as the change says. Otherwise nothing, and False."""
+
+    def master_wraps(self, before: int, limit: int) -> Sequence[MasterWrap]:
+        """What is wrapped for a master key before that one."""
+
+    def rewrap(self, pairs: Sequence[tuple[MasterWrap, MasterWrap]]) -> int:
+        """Still the first: the second. Gives how many were."""
+
+    def refuse_masters(self, before: int) -> None:
+        """Copies under a master key before that one are not opened any more. Never goes back."""
 
     def close(self) -> None:
         """Let go of connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from headgate.core.errors import Refused
 from headgate.core.ledger import Dataset, Job, Kind
@@ -12,6 +13,7 @@ from headgate.stores.base import Defined
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.candidates import BATCH, Consumer, clear_missing
 from headgate.stores.sql.chunks import Chunk
+from headgate.stores.sql.credential_statements import DROP_STRAY_COPIES
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import to_micro
 from headgate.stores.sql.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of
@@ -19,9 +21,10 @@ from headgate.stores.sql.statement import Statement
 
 
 def define_dataset(tx: Transaction, dataset: Dataset) -> Defined:
-    """A new dataset, or another definition of one."""
+    """A new dataset, or another definition of one. Its secrets are another matter, and stay."""
     row = next(iter(tx.all(sql.OWN_DATASETS, names=[dataset.name])), None)
     number, old = (0, None) if row is None else read_dataset(row)
+    dataset = replace(dataset, secrets=old.secrets if old else {})
     changes = differences(old, dataset)
     if not changes:
         return Defined(())
@@ -72,6 +75,7 @@ def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str
     for kind, names in ((Kind.INPUT, job.inputs), (Kind.OUTPUT, job.outputs)):
         for position, name in enumerate(names):
             tx.run(sql.ADD_LINK, job=number, dataset=datasets[name], kind=kind.value, position=position)
+    tx.run(DROP_STRAY_COPIES, job=number)
     rebuild(tx, shape_of(tx, job.name, share=False))
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from headgate.core.claims import Verdict, may_claim
+from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Row
 from headgate.core.locks import Lock
 from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter
-from headgate.stores.sql import claiming, definitions, mending
+from headgate.stores.sql import claiming, credentials, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Duplicate, Transaction
@@ -46,9 +47,27 @@ class SqlLedger:
     def jobs(self) -> Sequence[Job]:
         return sorted(self._database.read(all_jobs).values(), key=lambda each: each.name)
 
-    def job(self, job: str) -> tuple[Job, Sequence[Dataset], str]:
+    def job(self, job: str) -> tuple[Job, Sequence[Dataset]]:
         shape = self._database.read(lambda tx: shape_of(tx, job, share=False))
-        return shape.job, list(shape.datasets.values()), shape.key_check
+        return shape.job, list(shape.datasets.values())
+
+    def dataset_custody(self, dataset: str) -> Custody:
+        return self._database.read(lambda tx: credentials.dataset_custody(tx, dataset))
+
+    def job_custody(self, job: str) -> Custody:
+        return self._database.read(lambda tx: credentials.job_custody(tx, job))
+
+    def change_custody(self, known: Custody, change: CustodyChange) -> bool:
+        return self._write(lambda tx: credentials.change_custody(tx, known, change))
+
+    def master_wraps(self, before: int, limit: int) -> Sequence[MasterWrap]:
+        return self._database.read(lambda tx: credentials.master_wraps(tx, before, limit))
+
+    def rewrap(self, pairs: Sequence[tuple[MasterWrap, MasterWrap]]) -> int:
+        return self._write(lambda tx: credentials.rewrap(tx, pairs))
+
+    def refuse_masters(self, before: int) -> None:
+        self._write(lambda tx: credentials.refuse_masters(tx, before))
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
         count = self._write(lambda tx: mending.publish(tx, dataset, dataids, who))

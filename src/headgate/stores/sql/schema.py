@@ -190,7 +190,7 @@ dataset = Table(
     Column("uri", text(2048), nullable=False),
     Column("dataid_order", text(10), nullable=False),
     Column("settings", Document, nullable=False, comment="JSON"),
-    Column("secrets", Document, nullable=False, comment="JSON: each secret sealed, never plain"),
+    Column("secrets", Document, nullable=False, comment="JSON: names of its secrets, each with its version"),
     CheckConstraint(one_of("dataid_order", tuple(Order)), name="hg_dataset_order"),
     Index("hg_dataset_name", "name", unique=True),
     **MYSQL,
@@ -309,5 +309,37 @@ chunk_history = Table(
     Column("reason", text(1000), nullable=False),
     CheckConstraint(one_of("event", LEDGER_EVENTS), name="hg_chunk_history_event"),
     Index("hg_chunk_history_job", "job_id", "dataid", "id"),
+    **MYSQL,
+)
+
+# ---------------------------------------------------------------- credentials
+
+# A secret, sealed for one holder. Nothing in the store opens it.
+credential = Table(
+    "hg_credential",
+    metadata,
+    Column("dataset_id", Integer, primary_key=True, autoincrement=False),
+    Column("name", text(255), primary_key=True),
+    Column("job_id", Integer, primary_key=True, autoincrement=False, comment="0: the master key alone opens it"),
+    Column("generation", Integer, primary_key=True, autoincrement=False, comment="which of the job's keys"),
+    Column("version", Integer, nullable=False, comment="of the value; the dataset names the newest"),
+    Column("wrap", text(80), nullable=False, comment="the data key under the job's key"),
+    Column("sealed", Document, nullable=False, comment="nonce and ciphertext"),
+    Column("master_id", Integer, nullable=False, comment="which master key opens it too; 0: none"),
+    Column("master_wrap", text(80), nullable=False, comment="the data key under that"),
+    # What nobody could open is no copy.
+    CheckConstraint("wrap <> '' or master_wrap <> ''", name="hg_credential_opens"),
+    Index("hg_credential_job", "job_id"),
+    **MYSQL,
+)
+
+# What a job's key wraps with, under the master key, so that new secrets can be sealed for the job without its key.
+escrow = Table(
+    "hg_escrow",
+    metadata,
+    Column("job_id", Integer, primary_key=True, autoincrement=False),
+    Column("generation", Integer, primary_key=True, autoincrement=False, comment="which of the job's keys"),
+    Column("master_id", Integer, nullable=False),
+    Column("master_wrap", text(80), nullable=False),
     **MYSQL,
 )

@@ -1,0 +1,114 @@
+"""Keys in files: the ring of master keys, and files that hold one key. Only their owner may read them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from headgate.core.errors import BadValue
+
+RING_SETTING, KEY_SETTING = "master_key_file", "job_key_file"
+#: What a job's random key begins with, so that it is recognised where it should not be.
+KEY_PREFIX = "hgk_"
+
+
+class Ring:
+    """The master keys by their numbers. The newest one seals, every one opens."""
+
+    def __init__(self, keys: Mapping[int, bytes]) -> None:
+        self._keys = dict(keys)
+
+    @property
+    def newest(self) -> int:
+        """The number of the key that seals."""
+        return max(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._keys
+
+    def kek(self, number: int, job: str) -> bytes:
+        """What a master key wraps with, for one holder: nothing of one job passes for another's."""
+        from headgate.service.crypto import derive
+
+        return derive(self._keys[number], f"master-kek/v1/{job}")
+
+    def lines(self) -> str:
+        """The ring as its file has it."""
+        from headgate.service.crypto import to_text
+
+        return "".join(f"v{number}:{to_text(key)}\n" for number, key in sorted(self._keys.items()))
+
+    def with_new(self) -> Ring:
+        """The same with one more key."""
+        from headgate.service.crypto import random_key
+
+        return Ring({**self._keys, max(self._keys, default=0) + 1: random_key()})
+
+
+def read_ring(path: str) -> Ring:
+    """The ring in a file: lines such as v1:…, one a key."""
+    from headgate.service.crypto import CANNOT_OPEN, KEY_BYTES, from_text
+
+    keys: dict[int, bytes] = {}
+    for place, line in enumerate(read_private(RING_SETTING, path).split(), 1):
+        name, _, text = line.partition(":")
+        try:
+            key = from_text(text)
+        except CANNOT_OPEN:
+            key = b""
+        if name[:1] != "v" or not name[1:].isdecimal() or int(name[1:]) in (0, *keys) or len(key) != KEY_BYTES:
+            raise BadValue(RING_SETTING, path, f"is no ring of master keys: key {place} is not v<number>:<32 bytes>")
+        keys[int(name[1:])] = key
+    if not keys:
+        raise BadValue(RING_SETTING, path, "has no key in it; make one with: headgate keys rotate")
+    return Ring(keys)
+
+
+def add_to_ring(path: str) -> Ring:
+    """One more key in the ring's file, which is made when it is not there. Readers see the old or the new one."""
+    file = Path(path)
+    try:
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            # Two who add a key at once would each write a ring without the other's.
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            ring = (read_ring(path) if file.exists() else Ring({})).with_new()
+            _write_private(file, ring.lines())
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise BadValue(RING_SETTING, path, f"cannot be written: {error.strerror}") from error
+    return ring
+
+
+def _write_private(file: Path, text: str) -> None:
+    """All of it or nothing, readable by its owner alone."""
+    import tempfile
+
+    descriptor, name = tempfile.mkstemp(prefix=".headgate-", dir=file.parent)
+    with os.fdopen(descriptor, "w", encoding="ascii") as content:
+        content.write(text)
+        content.flush()
+        os.fsync(content.fileno())
+    Path(name).replace(file)
+
+
+def read_private(setting: str, path: str) -> str:
+    """The content of a file that only its owner may read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        with os.fdopen(descriptor, encoding="utf-8") as file:
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+                raise BadValue(setting, path, f"can be read by others; first do: chmod 600 {path}")
+            return file.read()
+    except OSError as error:
+        raise BadValue(setting, path, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise BadValue(setting, path, "is not text") from None

@@ -1,0 +1,288 @@
+"""Secrets of datasets and keys of jobs: what may be asked. The store is given sealed copies and proofs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from headgate.core.credentials import Custody, CustodyChange, MasterWrap, parse_envelope
+from headgate.core.errors import BadValue, Refused, WrongKey
+from headgate.core.names import check_name
+from headgate.service.keyring import KEY_SETTING, RING_SETTING, Ring, add_to_ring, read_private, read_ring
+from headgate.settings import Settings
+from headgate.stores.base import LedgerStore
+from headgate.telemetry import event
+
+if TYPE_CHECKING:
+    from headgate.service.sealing import KeyText, Sealer
+
+#: Wraps that are renewed in one transaction.
+REWRAP_BATCH = 100
+SECRET_LENGTH = 10_000
+#: A passphrase that is shorter is guessed.
+PASSPHRASE_LENGTH = 12
+#: While workers change over from one key to the next there are two; no more.
+MOST_KEYS = 2
+NO_KEY = "it has no key; make one with: headgate keys new"
+
+#: By dataset and name.
+Texts = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made."""
+
+    job: str
+    generation: int
+    #: To be handed to the job's workers; kept nowhere.
+    key: str = field(repr=False)
+    #: Secrets that it does not open yet.
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A job's secrets, opened with its key."""
+
+    #: Which version of each, as a claim names it.
+    versions: Texts
+    plain: Texts = field(repr=False)
+
+
+class Secrets:
+    """Secrets of datasets, and keys of jobs."""
+
+    def __init__(self, store: LedgerStore, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._used: tuple[str, KeyText] | None = None
+
+    # ---------------------------------------------------------------- keys
+
+    def new_key(self, job: str, *, passphrase: str | None = None, beside: bool = False, lost: bool = False) -> NewKey:
+        """A key for a job, told once and kept nowhere. Refused when it has one, unless told what becomes of that.
+
+        `beside`: the old key opens everything until it is retired, so that workers can change over one by one.
+        `lost`: nobody has the old key; what it opened is sealed anew where the master key is at hand, else dropped.
+        """
+        from headgate.service.sealing import plan_key
+
+        if passphrase is not None and len(passphrase) < PASSPHRASE_LENGTH:
+            raise BadValue("passphrase", "***", f"is short; {PASSPHRASE_LENGTH} characters are the least")
+        while True:
+            custody = self._store.job_custody(check_name("job", job))
+            _check_room(custody, beside=beside, lost=lost)
+            change, key, warnings = plan_key(self._sealer(custody), passphrase, lost=lost)
+            if self._store.change_custody(custody, change):
+                break
+        generation = max(key.generation for key in change.keys or ())
+        event("secrets.made", job=job, generation=generation)
+        return NewKey(job, generation, key if passphrase is None else passphrase, tuple(warnings))
+
+    def retire(self, job: str) -> int:
+        """All keys of a job but the newest open nothing any more. Gives how many that were."""
+        from headgate.service.sealing import plan_retirement
+
+        while True:
+            custody = self._store.job_custody(check_name("job", job))
+            if len(custody.keys) < 2:
+                return 0
+            if self._store.change_custody(custody, plan_retirement(custody)):
+                event("secrets.retired", job=job, count=len(custody.keys) - 1)
+                return len(custody.keys) - 1
+
+    def rotate(self) -> int:
+        """One more master key in the ring's file, which is made if need be. Gives its number."""
+        number = add_to_ring(self._ring_file()).newest
+        event("secrets.rotated", number=number)
+        return number
+
+    def rewrap(self, batch: int = REWRAP_BATCH) -> int:
+        """Bring all that is under older master keys under the newest; older ones then open nothing.
+
+        A batch is one transaction: interrupted anywhere, everything is under one key or the other. Run it again.
+        """
+        from headgate.service import crypto
+
+        ring = read_ring(self._ring_file())
+        if len(ring) < 2:
+            raise Refused("the ring has one master key: nothing to change over to. First: headgate keys rotate")
+
+        def renewed(old: MasterWrap) -> MasterWrap:
+            key = crypto.unwrap(_known(ring, old), old.wrap)
+            return replace(old, master_id=ring.newest, wrap=crypto.wrap(ring.kek(ring.newest, old.job), key))
+
+        count = 0
+        while found := self._store.master_wraps(ring.newest, batch):
+            count += self._store.rewrap([(old, renewed(old)) for old in found])
+        self._store.refuse_masters(ring.newest)
+        event("secrets.rewrapped", count=count, number=ring.newest)
+        return count
+
+    # ---------------------------------------------------------------- secrets
+
+    def set(self, dataset: str, secrets: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """A dataset's secrets are exactly these. Gives what changed, and warnings; secrets are named, never shown."""
+        from headgate.service.sealing import plan_secrets
+
+        while True:
+            custody = self._store.dataset_custody(dataset)
+            if not secrets and not custody.secrets[dataset]:
+                return [], []
+            change, lines, warnings = plan_secrets(self._sealer(custody), secrets)
+            if self._applied(custody, change):
+                return lines, warnings
+
+    def share(self, job: str) -> list[str]:
+        """A job's keys open the secrets of its datasets, also of those that it has gained. Gives what is missing."""
+        while True:
+            custody = self._store.job_custody(job)
+            if not custody.keys:
+                return []
+            from headgate.service.sealing import plan_sharing
+
+            change, warnings = plan_sharing(self._sealer(custody))
+            if self._applied(custody, change):
+                return warnings
+
+    def key(self, given: str | None) -> str:
+        """The key that was given, else that of the settings; empty for none."""
+        return key_of(self._settings) if given is None else given.strip()
+
+    def open(self, job: str, key: str) -> Opened:
+        """A job's secrets by its key; WrongKey when it is not its key, or does not open one of them."""
+        custody = self._store.job_custody(job)
+        text = self._text(key)
+        proven = [each.generation for each in custody.keys if text.prove(each) is not None]
+        if not proven:
+            raise WrongKey(job, "the key is not that of the job" if custody.keys else f"{NO_KEY} {job}")
+        own = replace(custody, sealed=tuple(c for c in custody.sealed if c.job == job and c.generation in proven))
+        return _opened(own, text)
+
+    def sealed(self, job: str) -> Texts:
+        """A job's secrets as `keys open` takes them."""
+        custody = self._store.job_custody(job)
+        salts = {key.generation: key.salt for key in custody.keys}
+        found: dict[str, dict[str, str]] = {dataset: {} for dataset in custody.secrets}
+        for dataset, versions in custody.secrets.items():
+            for name in versions:
+                copies = [copy for copy in custody.copies(dataset, name) if copy.job == job]
+                words = [copy.envelope(salts[copy.generation]) for copy in copies if copy.generation in salts]
+                if words:
+                    found[dataset][name] = " ".join(words)
+        return found
+
+    def _sealer(self, custody: Custody) -> Sealer:
+        from headgate.service.sealing import Sealer
+
+        path, key = self._settings[RING_SETTING], self.key(None)
+        return Sealer(custody, read_ring(path) if path else None, self._text(key) if key else None)
+
+    def _text(self, key: str) -> KeyText:
+        from headgate.service.sealing import KeyText
+
+        if self._used is None or self._used[0] != key:
+            self._used = (key, KeyText(key))
+        return self._used[1]
+
+    def _applied(self, custody: Custody, change: CustodyChange) -> bool:
+        return not change or self._store.change_custody(custody, change)
+
+    def _ring_file(self) -> str:
+        path = self._settings[RING_SETTING]
+        if not path:
+            raise BadValue(RING_SETTING, "", "is not set; name the file of master keys in HEADGATE_MASTER_KEY_FILE")
+        return path
+
+
+def key_of(settings: Settings) -> str:
+    """The job's key that the settings name; empty for none."""
+    if settings["job_key"] or not settings[KEY_SETTING]:
+        return settings["job_key"].strip()
+    return read_private(KEY_SETTING, settings[KEY_SETTING]).strip()
+
+
+def open_document(document: Any, key: str) -> Any:
+    """A claim's JSON with its sealed secrets opened. Needs no store. WrongKey when the key opens one of them not."""
+    if not isinstance(document, Mapping) or not isinstance(document.get("job"), str):
+        raise BadValue("claim", "on standard input", "is no claim's JSON: it names no job")
+    opened = {**document}
+    for kind in ("inputs", "outputs"):
+        ports = document.get(kind, {})
+        if not isinstance(ports, Mapping) or not all(isinstance(port, Mapping) for port in ports.values()):
+            raise BadValue("claim", "on standard input", f"is no claim's JSON: its {kind} are not as a claim has them")
+        opened[kind] = {name: _open_port(document["job"], name, {**port}, key) for name, port in ports.items()}
+    return opened
+
+
+def _open_port(job: str, dataset: str, port: MutableMapping[str, Any], key: str) -> Mapping[str, Any]:
+    sealed = port.pop("sealed", {})
+    if not isinstance(sealed, Mapping) or not all(isinstance(words, str) for words in sealed.values()):
+        raise BadValue("claim", "on standard input", f"has sealed secrets of {dataset} that are none")
+    opened = {name: _open_words(job, dataset, name, words, key) for name, words in sealed.items()}
+    return {**port, "secrets": {**port.get("secrets", {}), **opened}}
+
+
+def _open_words(job: str, dataset: str, name: str, words: str, key: str) -> str:
+    from headgate.service import crypto
+    from headgate.service.sealing import KeyText, kek_of
+
+    text = KeyText(key)
+    for word in words.split():
+        salt, copy = parse_envelope(word, dataset, name, job)
+        raw = text.raw(salt)
+        try:
+            if raw is not None:
+                return crypto.decrypt(crypto.unwrap(kek_of(raw, job), copy.wrap), copy.sealed, copy.additional_data)
+        except crypto.CANNOT_OPEN:
+            continue
+    raise WrongKey(job, f"the key does not open secret {name} of {dataset}")
+
+
+def check_secrets(values: object) -> dict[str, str]:
+    """Names with a secret each. What is wrong with one is said without showing it."""
+    if not isinstance(values, Mapping):
+        raise BadValue("secrets", type(values).__name__, "is no mapping of names to texts")
+    for name, value in values.items():
+        check_name("secret", name)
+        if not isinstance(value, str) or not 0 < len(value) <= SECRET_LENGTH:
+            raise BadValue("secret", name, f"is not a text of 1 to {SECRET_LENGTH} characters")
+    return dict(values)
+
+
+def _opened(custody: Custody, key: KeyText) -> Opened:
+    from headgate.service.sealing import Sealer, missing_text
+
+    sealer = Sealer(custody, None, key)
+    found: dict[str, dict[str, str]] = {dataset: {} for dataset in custody.secrets}
+    for dataset, versions in custody.secrets.items():
+        for name in versions:
+            plain = sealer.plain(dataset, name)
+            if plain is None:
+                there = custody.copies(dataset, name)
+                why = f"secret {name} of {dataset} does not open: it was changed or moved in the store. Set it again"
+                raise WrongKey(custody.job, why if there else missing_text(dataset, name, custody.job))
+            found[dataset][name] = plain
+    named = {dataset: {name: str(each) for name, each in known.items()} for dataset, known in custody.secrets.items()}
+    return Opened(named, found)
+
+
+def _check_room(custody: Custody, *, beside: bool, lost: bool) -> None:
+    job = custody.job
+    if custody.keys and not (beside or lost):
+        raise Refused(
+            f"job {job} has a key already. To change over to another: headgate keys new {job} --beside, and when "
+            f"every worker has it: headgate keys retire {job}. If it is lost: headgate keys new {job} --lost"
+        )
+    if beside and not lost and len(custody.keys) >= MOST_KEYS:
+        raise Refused(f"job {job} has {MOST_KEYS} keys already; end the old one first: headgate keys retire {job}")
+
+
+def _known(ring: Ring, old: MasterWrap) -> bytes:
+    from headgate.service.sealing import no_master
+
+    if old.master_id not in ring:
+        raise WrongKey(old.job, no_master(old.master_id, 0))
+    return ring.kek(old.master_id, old.job)
