@@ -26,13 +26,14 @@ from tests.shared_servers import Servers
 
 #: What says which store it is, and stays.
 KEPT_TABLES = {"hg_meta"}
+NO_LEAST = Statement("Every master key is taken.", "delete from hg_meta where name = 'min_decrypt_version'")
 NEW_TAG = Statement("Another store, with ids of its own.", "update hg_meta set value = :tag where name = 'tag'")
 
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither the environment nor a file in the working folder has a say."""
-    for name in ("URL", "COORDINATION_URL", "CLIENT", "LOCK_DELAY", "GUARDS"):
+    for name in ("URL", "COORDINATION_URL", "CLIENT", "LOCK_DELAY", "GUARDS", "JOB_KEY", "JOB_KEY_FILE", "MASTER_KEY_FILE"):
         monkeypatch.delenv(f"HEADGATE_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
 
@@ -84,6 +85,7 @@ def empty_tables(url: str) -> None:
         for table in metadata.sorted_tables:
             if table.name not in KEPT_TABLES:
                 tx.run(Statement("Empty it.", f"delete from {table.name}"))  # noqa: S608 - our own names
+        tx.run(NO_LEAST)
         tx.run(NEW_TAG, tag=secrets.token_hex(2))
 
     database = Database(dialect_for(url))

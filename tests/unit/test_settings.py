@@ -45,10 +45,10 @@ def test_each_source_is_stronger_than_the_one_before(home: Path) -> None:
         "coordination_url": ("", "default"),
         "client": ("env", "HEADGATE_CLIENT"),
         "lock_delay": ("6", str(work)),
+        "guards": ("file", str(user)),
         "job_key": ("", "default"),
         "job_key_file": ("", "default"),
         "master_key_file": ("", "default"),
-        "guards": ("file", str(user)),
     }
 
 

@@ -69,10 +69,11 @@ class Ledger:
         dataset = Dataset(
             check_name("dataset", name), _check_uri(uri), parse_order(order), check_texts("settings", settings)
         )
-        plain = None if secrets is None else check_secrets(secrets)
+        if secrets is not None:
+            self.secrets.check(name, check_secrets(secrets))
         defined = self._store.define_dataset(dataset)
-        if plain is not None:
-            changes, warnings = self.secrets.set(name, plain)
+        if secrets is not None:
+            changes, warnings = self.secrets.set(name, secrets)
             defined = Defined((*defined.changes, *changes), (*defined.warnings, *warnings))
         return self._defined(defined)
 
@@ -199,9 +200,13 @@ class Ledger:
     def fail(
         self, claim: ClaimLike | str, message: str = "", dataid: str | None = None, token: int | None = None
     ) -> None:
-        """The chunk could not be done, and why. ClaimLost, and nothing changes, when it is not yours."""
+        """The chunk could not be done, and why. ClaimLost, and nothing changes, when it is not yours.
+
+        Secrets of the claim that stand in the message are masked: it is kept for all to see.
+        """
+        why = _message(_without_secrets(claim, message))
         job, dataid, token = _reference(claim, dataid, token)
-        self._store.fail(job, dataid, token, _message(message), owner())
+        self._store.fail(job, dataid, token, why, owner())
         event("chunk.failed", logging.WARNING, job=job, dataid=dataid, token=token)
 
     def heartbeat(
@@ -421,6 +426,19 @@ def _reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tup
     if claim == EXTERNAL:
         raise BadValue("job", claim, "is the name that data made elsewhere goes by; it is published, not claimed")
     return check_name("job", claim), check_name("dataid", dataid), check_token(token)
+
+
+def _without_secrets(claim: ClaimLike | str, message: object) -> str:
+    """What a worker says, with the secrets that it was handed masked: a driver may repeat a password in its error."""
+    text = "" if message is None else str(message)
+    if isinstance(claim, ClaimHold):
+        claim = claim.claim
+    if isinstance(claim, str):
+        return text
+    secrets = {each for port in (*claim.inputs.values(), *claim.outputs.values()) for each in port.secrets.values()}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MASKED)
+    return text
 
 
 def _message(value: object) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap, parse_envelope
-from headgate.core.errors import BadValue, Refused, WrongKey
+from headgate.core.errors import BadValue, Refused, UnknownName, WrongKey
 from headgate.core.names import check_name
 from headgate.service.keyring import KEY_SETTING, RING_SETTING, Ring, add_to_ring, read_private, read_ring
 from headgate.settings import Settings
@@ -122,6 +122,17 @@ class Secrets:
         return count
 
     # ---------------------------------------------------------------- secrets
+
+    def check(self, dataset: str, secrets: Mapping[str, str]) -> None:
+        """Refused, as setting them would be; the dataset need not be there yet."""
+        from headgate.service.sealing import plan_secrets
+
+        try:
+            custody = self._store.dataset_custody(dataset)
+        except UnknownName:
+            custody = Custody(dataset, "", {dataset: {}}, (), (), 0)
+        if secrets:
+            plan_secrets(self._sealer(custody), secrets)
 
     def set(self, dataset: str, secrets: Mapping[str, str]) -> tuple[list[str], list[str]]:
         """A dataset's secrets are exactly these. Gives what changed, and warnings; secrets are named, never shown."""

@@ -1,0 +1,144 @@
+"""Master keys are changed without a stop: interrupted anywhere, everything stays readable."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate import BadValue, Gate, Refused, WrongKey
+from headgate.stores.sql.statement import Statement
+from tests.contract.ledger_steps import database
+from tests.contract.steps import Gates
+from tests.security.conftest import CANARY, OTHER
+
+MANY = {f"secret{number}": f"{CANARY}-{number}" for number in range(30)}
+#: Rewraps one by one, and says so after each.
+REWRAP = """
+import sys, headgate
+gate = headgate.connect(sys.argv[1], master_key_file=sys.argv[2])
+store = gate.ledger._store
+one = store.rewrap
+def tell(pairs):
+    count = one(pairs)
+    print(count, flush=True)
+    return count
+store.rewrap = tell
+gate.secrets.rewrap(batch=1)
+"""
+COUNT = """select master_id, count(*) from (select master_id from hg_credential union all
+           select master_id from hg_escrow) x group by master_id"""
+
+
+def under(gate: Gate) -> dict[int, int]:
+    """How much is under each master key."""
+    rows = database(gate).read(lambda tx: tx.all(Statement("Count.", COUNT)))
+    return {int(number): int(count) for number, count in rows}
+
+
+def secrets(gate: Gate, key: str) -> dict[str, str]:
+    return dict(gate.ledger.connections("clean", key)["inputs"]["raw"].secrets)
+
+
+def test_rewrap_refuses_a_ring_of_one_key(admin: Gate, keys: dict[str, str]) -> None:
+    before = under(admin)
+    with pytest.raises(Refused, match="keys rotate"):
+        admin.secrets.rewrap()
+    assert under(admin) == before == {1: 7}
+
+
+def test_after_a_rotation_both_keys_open_and_the_newest_seals(admin: Gate, keys: dict[str, str]) -> None:
+    assert admin.secrets.rotate() == 2
+    admin.ledger.define_dataset("raw", secrets={"password": "next"})
+    assert under(admin) == {1: 5, 2: 2}
+    assert secrets(admin, keys["clean"]) == {"password": "next"}
+    assert admin.ledger.define_dataset("tidy", secrets={"password": OTHER}).changes == ()
+
+
+def test_rewrap_brings_all_under_the_newest_and_refuses_the_old(
+    gates: Gates, admin: Gate, worker: Gate, keys: dict[str, str], ring: Path
+) -> None:
+    old_ring = ring.with_name("old")
+    old_ring.write_text(ring.read_text())
+    old_ring.chmod(0o600)
+    admin.secrets.rotate()
+    assert (admin.secrets.rewrap(batch=2), admin.secrets.rewrap()) == (7, 0)
+    assert under(admin) == {2: 7}
+    assert secrets(worker, keys["clean"]) == {"password": CANARY}
+    with pytest.raises(WrongKey, match="none before v2"):
+        gates.open(master_key_file=str(old_ring)).ledger.define_dataset("raw", secrets={"password": "x"})
+    ring.write_text(ring.read_text().splitlines()[1] + "\n")
+    assert admin.ledger.define_dataset("raw", uri="db://raw", secrets={"password": CANARY}).changes == ()
+    assert secrets(worker, admin.secrets.new_key("clean", beside=True).key) == {"password": CANARY}
+
+
+def test_what_comes_back_under_an_old_key_is_refused_until_it_is_rewrapped(admin: Gate, keys: dict[str, str]) -> None:
+    """A restored row, say: the key may have been lost since."""
+    look = Statement("Look.", "select master_wrap from hg_credential where job_id = 0 order by dataset_id")
+    ((old,), *_) = database(admin).read(lambda tx: tx.all(look))
+    admin.secrets.rotate()
+    admin.secrets.rewrap()
+    ((new,), *_) = database(admin).read(lambda tx: tx.all(look))
+    back = Statement(
+        "Back.", "update hg_credential set master_id = 1, master_wrap = :old where job_id = 0 and master_wrap = :new"
+    )
+    database(admin).write(lambda tx: tx.run(back, old=old, new=new))
+    with pytest.raises(WrongKey, match="rewrap it first"):
+        admin.secrets.new_key("clean", lost=True)
+    assert admin.secrets.rewrap() == 1
+    assert admin.secrets.new_key("clean", lost=True).warnings == ()
+
+
+def test_a_ring_without_a_key_that_is_still_needed_is_told(admin: Gate, keys: dict[str, str], ring: Path) -> None:
+    admin.secrets.rotate()
+    admin.secrets.rotate()
+    ring.write_text("".join(ring.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(WrongKey, match="lacks master key v1"):
+        admin.secrets.rewrap()
+    assert under(admin) == {1: 7}
+
+
+def test_a_rewrap_that_is_killed_leaves_everything_readable(
+    admin: Gate, worker: Gate, keys: dict[str, str], ring: Path, store_url: str
+) -> None:
+    """kill -9 after some batches, wherever it is then; each look in between sees every secret."""
+    admin.ledger.define_dataset("raw", secrets=MANY)
+    admin.secrets.rotate()
+    whole = sum(under(admin).values())
+    for some in (1, 7, 16):
+        process = subprocess.Popen([sys.executable, "-c", REWRAP, store_url, str(ring)], stdout=subprocess.PIPE)
+        assert process.stdout
+        for _ in range(some):
+            assert process.stdout.readline() == b"1\n"
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        found = under(admin)
+        assert found[1] > 0, "the kill came too late"
+        assert sum(found.values()) == whole
+        assert secrets(worker, keys["clean"]) == MANY
+        assert admin.ledger.define_dataset("raw", secrets=MANY).changes == (), "the master keys open all, too"
+    left = under(admin)[1]
+    assert admin.secrets.rewrap() == left
+    assert under(admin) == {2: whole}
+    assert secrets(worker, keys["clean"]) == MANY
+
+
+def test_the_ring_is_its_owners_alone(admin: Gate, keys: dict[str, str], ring: Path) -> None:
+    assert stat.S_IMODE(ring.stat().st_mode) == 0o600
+    ring.chmod(0o640)
+    with pytest.raises(BadValue, match="chmod 600"):
+        admin.secrets.rotate()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "v1", "v1:short", "1:" + "A" * 43, "v0:" + "A" * 43, f"v1:{'A' * 43}\nv1:{'A' * 43}"]
+)
+def test_what_is_no_ring_is_refused_without_being_shown(gates: Gates, ring: Path, text: str) -> None:
+    ring.write_text(text)
+    ring.chmod(0o600)
+    with pytest.raises(BadValue) as refusal:
+        gates.open(master_key_file=str(ring)).secrets.rewrap()
+    assert "AAAA" not in str(refusal.value)
