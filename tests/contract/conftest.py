@@ -33,7 +33,16 @@ NEW_TAG = Statement("Another store, with ids of its own.", "update hg_meta set v
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither the environment nor a file in the working folder has a say."""
-    for name in ("URL", "COORDINATION_URL", "CLIENT", "LOCK_DELAY", "GUARDS", "JOB_KEY", "JOB_KEY_FILE", "MASTER_KEY_FILE"):
+    for name in (
+        "URL",
+        "COORDINATION_URL",
+        "CLIENT",
+        "LOCK_DELAY",
+        "GUARDS",
+        "JOB_KEY",
+        "JOB_KEY_FILE",
+        "MASTER_KEY_FILE",
+    ):
         monkeypatch.delenv(f"HEADGATE_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
 

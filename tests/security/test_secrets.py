@@ -10,7 +10,7 @@ import pytest
 
 import headgate
 from headgate import BadValue, Claim, Gate, Refused, WrongKey
-from headgate.core.credentials import Sealed
+from headgate.core.credentials import Custody, CustodyChange, Sealed
 from headgate.core.ledger import MASKED
 from headgate.service.secrets import open_document
 from headgate.stores.sql.statement import Statement
@@ -353,6 +353,28 @@ def test_a_key_retired_between_proof_and_claim_keeps_no_chunk(
     with pytest.raises(WrongKey):
         worker.ledger.find_next("clean", key=keys["clean"])
     assert [row.status for row in worker.ledger.status(job="clean", kind="OUTPUT")] == ["ERROR"]
+
+
+def test_a_key_that_is_made_while_a_secret_is_being_set_opens_it(
+    gates: Gates, admin: Gate, keys: Keys, ring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was planned on an old view is refused by the store, and planned anew."""
+    other, store = gates.open(master_key_file=str(ring)), admin.ledger._store
+    write = store.change_custody
+    made: list[str] = []
+    answers: list[bool] = []
+
+    def late(known: Custody, wanted: CustodyChange) -> bool:
+        if not made:
+            made.append(other.secrets.new_key("clean", beside=True).key)
+        answers.append(write(known, wanted))
+        return answers[-1]
+
+    monkeypatch.setattr(store, "change_custody", late)
+    admin.ledger.define_dataset("raw", secrets={"password": "newer"})
+    assert answers == [False, True]
+    for key in (keys["clean"], *made):
+        assert opened(other, "clean", key)["raw"] == {"password": "newer"}
 
 
 def test_keys_and_secrets_that_are_made_at_once_fit_each_other(gates: Gates, admin: Gate, ring: Path) -> None:
