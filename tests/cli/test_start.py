@@ -9,7 +9,8 @@ import headgate as package
 from tests.cli.commands import Headgate
 
 HEAVY = {
-    "alembic", "asyncio", "kazoo", "mako", "psycopg", "pymysql", "pydantic", "rich", "sqlalchemy", "structlog", "typer",
+    "alembic", "asyncio", "cryptography", "kazoo", "mako", "psycopg", "pymysql", "pydantic", "rich", "sqlalchemy",
+    "structlog", "typer",
 }  # fmt: skip
 #: Runs the command, then says on stderr what it had imported.
 PROBE = """
@@ -55,6 +56,14 @@ def test_taking_and_giving_back_on_sqlite_needs_no_sqlalchemy(headgate: Headgate
     assert not modules(headgate, "lock", "run", "third", "--", "true") & (HEAVY | {"subprocess"})
     for verb in ("check", "renew", "release"):
         assert not modules(headgate, "lock", verb, lock["id"], "--token", "1") & HEAVY
+
+
+def test_claiming_without_a_key_needs_no_cryptography(headgate: Headgate) -> None:
+    (headgate.folder / "pipeline.toml").write_text('[dataset.raw]\n[job.clean]\ninputs = ["raw"]\n')
+    assert headgate("define", "pipeline.toml").code == 0
+    assert headgate("data", "publish", "raw", "1..2").code == 0
+    assert not modules(headgate, "job", "next", "clean") & HEAVY
+    assert not modules(headgate, "job", "run", "clean", "--", "true") & (HEAVY | {"subprocess"})
 
 
 def test_a_table_for_no_terminal_needs_no_rich(headgate: Headgate) -> None:

@@ -422,14 +422,13 @@ def test_a_secret_in_a_failed_workers_message_is_masked(worker: Gate, keys: Keys
     assert row.message == "cannot log in as ann:***@db"
 
 
-@pytest.mark.parametrize(
-    "secrets", ["text", {"password": 1}, {"password": ""}, {"": "x"}, {"a/b": "x"}, {"x": "y" * 10_001}]
-)
-def test_a_bad_secret_is_refused_without_being_shown(admin: Gate, keys: Keys, secrets: Any) -> None:
+def test_a_bad_secret_is_refused_without_being_shown(admin: Gate, keys: Keys) -> None:
     before = opened(admin, "clean", keys["clean"])
-    with pytest.raises(BadValue) as refusal:
-        admin.ledger.define_dataset("raw", secrets=secrets)
-    assert "yyy" not in str(refusal.value)
+    bad: list[Any] = ["text", {"a": 1}, {"a": ""}, {"": "x"}, {"a/b": "x"}, {"x": "y" * 10_001}]
+    for secrets in bad:
+        with pytest.raises(BadValue) as refusal:
+            admin.ledger.define_dataset("raw", secrets=secrets)
+        assert "yyy" not in str(refusal.value)
     assert opened(admin, "clean", keys["clean"]) == before
 
 
