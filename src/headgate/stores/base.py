@@ -168,6 +168,8 @@ class Asker:
     lease: float
     #: The caller's id of this request: a repeat is recognised by it.
     request_id: str
+    #: True: the id was made for this very request, so that there cannot have been an earlier one.
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
