@@ -18,9 +18,7 @@ from tests.faults.processes import Zygote
 from tests.faults.soundness import ALL, check_store
 from tests.fresh import scheme
 
-PLAN = (
-    Plan(chunks=5000, kills=200, stops=50, seconds=1500) if FULL else Plan(chunks=50, kills=10, stops=3, seconds=100)
-)
+PLAN = Plan(chunks=5000, kills=200, stops=50, seconds=1500) if FULL else Plan(chunks=50, kills=10, stops=3, seconds=100)
 #: The shortest that makes sense with this load on two cores.
 LEASE = 0.8
 #: Time for a worker to be scheduled and to get its answer, with eight of them, a server and possibly another test on
