@@ -16,7 +16,7 @@ from tests.faults.fight import Fight, Plan
 from tests.faults.fighter import Rules
 from tests.faults.processes import Zygote, now
 from tests.faults.soundness import check_store, whole_history
-from tests.faults.witness import DeadHold, Witness
+from tests.faults.witness import Witness
 from tests.fresh import scheme
 from tests.private_server import wait_until
 
