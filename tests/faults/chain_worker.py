@@ -16,7 +16,7 @@ MADE_BY = {"tidied": "tidy", "enriched": "enrich", "joined": "join"}
 DATASETS = ("raw", *MADE_BY)
 #: Work takes at most so long; some of it longer than a lease, so that heartbeats matter.
 WORK_SECONDS = 0.006
-#: Of all chunks that are worked on: this many fail, and this many reports are sent twice.
+#: Of all chunks that are worked on: this many fail; of the successes, this many are reported twice.
 FAILING, REPEATED = 0.01, 0.05
 #: Of the rounds, this many begin with a reaper's.
 REAPING = 0.02
@@ -98,8 +98,9 @@ class ChainWorker:
         self._channel.send("reporting", **chunk, at=now(), until=hold.deadline, success=not fails)
         why = ""
         try:
-            for _ in range(2 if self._chance.random() < REPEATED else 1):
-                self._say(claim, fails=fails)
+            self._say(claim, fails=fails)
+            if not fails and self._chance.random() < REPEATED:
+                self._say(claim, fails=False)
         except ClaimLost as error:
             why = error.why
         self._channel.send("reported", **chunk, at=now(), until=hold.deadline, lost=why)
