@@ -31,12 +31,13 @@ class Rules:
     long_work: float = 0.004
 
 
-def define(gate: Gate) -> None:
+def define(gate: Gate, prefix: str = "") -> None:
     """The chain. However often a worker dies or fails, its chunk is tried again."""
     for name in DATASETS:
-        gate.ledger.define_dataset(name)
+        gate.ledger.define_dataset(prefix + name)
     for dataset, job in MADE_BY.items():
-        gate.ledger.define_job(job, inputs=JOBS[job], outputs=[dataset], max_attempts=0, max_crashes=0)
+        inputs = [prefix + name for name in JOBS[job]]
+        gate.ledger.define_job(prefix + job, inputs=inputs, outputs=[prefix + dataset], max_attempts=0, max_crashes=0)
 
 
 def work(channel: Channel, url: str, name: str, seed: int, rules: dict[str, Any]) -> None:
