@@ -103,7 +103,9 @@ def test_the_loop_takes_all_and_tries_again(pipeline: Headgate) -> None:
     log = (pipeline.folder / "log").read_text().splitlines()
     assert sorted(log) == ["1 1", "2 1", "2 2", "3 1"]
     assert rows(pipeline) == {"1": "READY", "2": "ERROR", "3": "READY"}
-    assert json.loads(done.err.splitlines()[-1] if "{" in done.err.splitlines()[-1] else done.err.splitlines()[-2])
+    told = [json.loads(line) for line in done.err.splitlines() if line.startswith("{")]
+    figures = [(each["done"], each["failed"], each["left"]) for each in told]
+    assert figures == [(1, 0, 2), (1, 1, 2), (1, 2, 1), (2, 2, 0)]
     assert run(pipeline, "--loop").code == 3
 
 
