@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,11 +75,13 @@ def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: b
     if loop:
         from headgate.cli.job_loop import Crew
 
-        return Crew(session, workers, lambda: run_one(session, job_name, None, command, **how)).work()
+        return Crew(
+            session, workers, lambda tell: run_one(session, job_name, None, command, tell_left=tell, **how)
+        ).work()
     return run_one(session, job_name, dataid, command, **how)
 
 
-def run_one(
+def run_one(  # noqa: PLR0913 - each is an option of the command
     session: Session,
     job: str,
     dataid: str | None,
@@ -89,8 +91,9 @@ def run_one(
     grace: float | None,
     worker: str | None,
     secrets_in_env: bool = False,
+    tell_left: Callable[[int], None] | None = None,
 ) -> int:
-    """One chunk from claim to report. Gives the exit code."""
+    """One chunk from claim to report. Gives the exit code; `tell_left` is told how many chunks are left then."""
     from headgate.cli.running import Following, Limits
     from headgate.service.checks import check_positive_lease
     from headgate.service.renewal import ClaimHold
@@ -118,7 +121,11 @@ def run_one(
             **(secret_variables(claim) if secrets_in_env else {}),
             **session.store_variables(),
         }
-        return _work(session, gate.ledger, hold, following, folder, told)
+        code = _work(session, gate.ledger, hold, following, folder, told)
+        if tell_left:
+            with suppress(HeadgateError):  # It was worked on and reported: a number more or less is no failure.
+                tell_left(gate.ledger.left(job))
+        return code
 
 
 def _work(

@@ -23,7 +23,7 @@ from headgate.core.ledger import (
     parse_kind,
     parse_status,
 )
-from headgate.core.names import check_name, check_note, check_reason
+from headgate.core.names import check_name, check_note, check_reason, check_request_id
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure
 from headgate.service.checks import check_limit, check_names, check_positive_lease, check_span, check_texts, check_token
@@ -38,6 +38,8 @@ from headgate.telemetry import event
 DEFAULT_LEASE = 60.0
 #: Data ids that are published in one transaction.
 PUBLISH_BATCH = 5000
+#: What is left to do is not counted further: beyond this nobody waits for its end.
+LEFT_MOST = 100_000
 URI_LENGTH = 2048
 ClaimLike = Claim | ClaimHold
 
@@ -321,6 +323,10 @@ class Ledger:
         """What would run next, in order, and what blocks the rest."""
         return self._store.plan(check_name("job", job), check_limit(limit))
 
+    def left(self, job: str) -> int:
+        """How many chunks wait for the job, counted up to LEFT_MOST."""
+        return self._store.left(check_name("job", job), LEFT_MOST)
+
     def status(
         self,
         dataset: str | None = None,
@@ -409,7 +415,8 @@ def _asker(worker: str | None, lease: object, request_id: str | None) -> Asker:
     return Asker(
         owner() if worker is None else check_name("worker", worker),
         check_positive_lease(lease),
-        new_request_id() if request_id is None else check_name("request id", request_id),
+        new_request_id() if request_id is None else check_request_id(request_id),
+        fresh=request_id is None,
     )
 
 

@@ -169,6 +169,8 @@ class Asker:
     lease: float
     #: The caller's id of this request: a repeat is recognised by it.
     request_id: str
+    #: True: the id was made for this very request, so that there cannot have been an earlier one.
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +290,9 @@ class LedgerStore(Protocol):
 
     def plan(self, job: str, limit: int) -> Plan:
         """What would run next, in order, and what blocks the rest."""
+
+    def left(self, job: str, most: int) -> int:
+        """How many chunks the job may find, counted up to `most`."""
 
     def rows(self, which: RowFilter) -> Sequence[Row]:
         """Rows of chunks, by dataset and in its order."""
