@@ -40,6 +40,7 @@ class Known:
 KNOWN = (
     Known("url", "sqlite:///headgate.db", "The store: ledger, history, and all else unless named."),
     Known("coordination_url", "", "Where locks and queue are kept; empty: in `url` too."),
+    Known("work_folder", "headgate-work", "Where ingest jobs keep their files while they are worked on."),
     Known("client", "", "The name that locks are taken by; empty: user@host."),
     Known("lock_delay", "0", "Seconds that a resource stays closed after an exclusive holder died."),
     Known("guards", "", "Storage guards to use, by URI scheme, separated by commas: file."),

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from headgate.core.errors import BadValue
 from headgate.core.history import Entry
 from headgate.core.ledger import Row, chunk_resource
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
+from headgate.core.queue import check_item_id
 from headgate.core.states import MACHINES
 from headgate.service.checks import check_limit, check_span
 from headgate.service.guards import FileGuard, GuardKeeper
@@ -20,7 +23,10 @@ from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
 from headgate.service.routing import RoutedLocks
 from headgate.settings import Settings, load, mask
-from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
+from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore, QueueHistoryFilter
+
+if TYPE_CHECKING:
+    from headgate.service.queue import Queue
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 GUARDS = {"file": FileGuard}
@@ -33,6 +39,7 @@ class Gate:
         guards, lock_delay = _guards(settings["guards"]), check_span("lock_delay", settings.number("lock_delay"))
         self._store = open_lock_stores(settings["url"], settings["coordination_url"])
         self._ledger = _ledger_beside(self._store)
+        self._work_folder = settings["work_folder"]
         #: Shared and exclusive locks.
         self.locks = Locks(self._store, guards, lock_delay)
 
@@ -44,6 +51,13 @@ class Gate:
                 "url", self._store.name, "keeps no ledger; name a SQL store in `url`, ZooKeeper in coordination_url"
             )
         return self._ledger
+
+    @cached_property
+    def queue(self) -> Queue:
+        """Batches and ingest jobs on their way through the states."""
+        from headgate.service.queue import Queue
+
+        return Queue(self._store.queue, str(Path(self._work_folder).absolute()))
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """What runs, what is locked, what failed, in seed 003's form."""
@@ -60,15 +74,26 @@ class Gate:
         *,
         job: str | None = None,
         dataid: str | None = None,
+        item: str | None = None,
         lock_id: str | None = None,
         since: datetime | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> Sequence[Entry]:
-        """What happened to locks, newest first; with a job or a data id, to chunks and jobs.
+        """What happened to locks, newest first; with a job or a data id, to chunks and jobs; with an item, to
+        that batch (and its jobs) or ingest job.
 
         Page on with `before` the last entry's id.
         """
+        if item is not None:
+            chosen_item = QueueHistoryFilter(
+                item=check_item_id(item),
+                event=event,
+                since=_check_time(since),
+                before=_check_entry_id(before),
+                limit=check_limit(limit),
+            )
+            return self.queue.history(chosen_item)
         if job is not None or dataid is not None:
             which = LedgerHistoryFilter(
                 job=None if job is None else check_name("job", job),

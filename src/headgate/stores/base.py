@@ -81,6 +81,10 @@ class LockStore(Protocol):
     #: Four letters that every lock id of this store begins with.
     tag: str
 
+    @property
+    def queue(self) -> QueueStore:
+        """The queue that is kept in the same place."""
+
     def acquire(self, request: Request) -> Grant:
         """Free: all wanted resources become held. Otherwise LockRefused with every blocker, counted.
 
