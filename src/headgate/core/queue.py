@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from headgate.core.errors import BadValue, QueueRefused
+from headgate.core.errors import BadValue, QueueRefused, TransitionRefused
 from headgate.core.machine import By, Machine, Transition
 
 #: The hold of the whole queue.
@@ -17,6 +17,10 @@ ALL = "*"
 DEFAULT_PRIORITY = 5
 HIGHEST_NUMBER = 99
 MESSAGE_LENGTH = 1000
+#: What the history tells of besides the tables' events: of holds, of ingest jobs, of mended faults.
+HOLD_EVENTS = ("hold", "clear")
+JOB_EVENTS = ("set-priority",)
+REPAIR_EVENT = "repair"
 #: Digits in an id, on every store.
 _ID = re.compile("(bid|jid)[0-9]{10}")
 
@@ -266,6 +270,13 @@ CONDITIONS: Mapping[str, Callable[[Facts], bool]] = {
         for step in ("provisioning", "downloading", "processing", "storing", "recording")
     },
 }
+
+
+def refuse_others(machine: Machine, state: str, event: str, by: By) -> None:
+    """TransitionRefused when no row lets this caller fire the event in that state."""
+    if all(row.by is not by for row in machine.find(state, event)):
+        own = dict.fromkeys(row.event for row in machine.rows if row.source == state and row.by is by)
+        raise TransitionRefused(machine.name, state, event, tuple(own))
 
 
 def choose(machine: Machine, item: str, state: str, event: str, facts: Facts) -> Transition:

@@ -471,6 +471,7 @@ def _asker(worker: str | None, lease: object, request_id: str | None) -> Asker:
         owner() if worker is None else check_name("worker", worker),
         check_positive_lease(lease),
         new_request_id() if request_id is None else check_request_id(request_id),
+        fresh=request_id is None,
     )
 
 

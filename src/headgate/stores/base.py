@@ -186,6 +186,8 @@ class Asker:
     lease: float
     #: The caller's id of this request: a repeat is recognised by it.
     request_id: str
+    #: True: the id was made just now, so that nobody can have asked by it before.
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
