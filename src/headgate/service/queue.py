@@ -104,11 +104,21 @@ class Queue:
     # ---------------------------------------------------------------- consumers
 
     def acquire_batch(
-        self, state: str, *, worker: str | None = None, lease: float = DEFAULT_LEASE, request_id: str | None = None
+        self,
+        state: str,
+        *,
+        worker: str | None = None,
+        lease: float = DEFAULT_LEASE,
+        after: Batch | str | None = None,
+        request_id: str | None = None,
     ) -> Batch | None:
-        """The oldest batch in that state that nobody works on, taken; None when there is none."""
+        """The oldest batch in that state that nobody works on, taken; None when there is none.
+
+        `after`: only batches behind that one.
+        """
         state = check_state(self._store.batch_table, state)
-        return self._store.take_batch(state, _asker(worker, lease, request_id))
+        behind = after.id if isinstance(after, Batch) else after
+        return self._store.take_batch(state, _asker(worker, lease, request_id), behind and check_item_id(behind))
 
     def acquire_job(
         self,
@@ -133,9 +143,12 @@ class Queue:
         return self._store.renew(taken, check_positive_lease(taken.lease if lease is None else lease))
 
     @contextmanager
-    def kept(self, item: Item) -> Iterator[ItemHold]:
-        """Keep an item alive while a block works on it. Report its outcome before the block ends, or after it."""
-        hold = ItemHold(self.renew, item, steady())
+    def kept(self, item: Item, sent: float | None = None) -> Iterator[ItemHold]:
+        """Keep an item alive while a block works on it. Report its outcome before the block ends, or after it.
+
+        `sent`: when it was asked for, on the monotonic clock; without it, the lease is thought to begin now.
+        """
+        hold = ItemHold(self.renew, item, steady() if sent is None else sent)
         hold.start()
         try:
             yield hold
@@ -287,6 +300,7 @@ class Queue:
         *,
         profile: str | None = None,
         submitter: str | None = None,
+        taken: bool = False,
         after: str | None = None,
         limit: int | None = None,
     ) -> Sequence[Batch]:
@@ -295,6 +309,7 @@ class Queue:
             state=None if state is None else check_word("state", state, self._store.batch_table.states),
             profile=None if profile is None else check_name("profile", profile),
             submitter=None if submitter is None else check_name("submitter", submitter),
+            taken=taken,
             after=None if after is None else check_item_id(after),
             limit=None if limit is None else check_limit(limit),
         )
@@ -306,6 +321,7 @@ class Queue:
         *,
         batch: str | None = None,
         profile: str | None = None,
+        taken: bool = False,
         after: str | None = None,
         limit: int | None = None,
     ) -> Sequence[IngestJob]:
@@ -314,6 +330,7 @@ class Queue:
             state=None if state is None else check_word("state", state, self._store.job_table.states),
             batch=None if batch is None else check_item_id(batch),
             profile=None if profile is None else check_name("profile", profile),
+            taken=taken,
             after=None if after is None else check_item_id(after),
             limit=None if limit is None else check_limit(limit),
         )

@@ -75,6 +75,10 @@ class KeptAlive(ABC):
             self._done.set()
             self._changed.notify_all()
 
+    def give_up(self, why: str) -> None:
+        """By our own will it will not be ours any more: whoever works on it is told so."""
+        self._declare_lost(why)
+
     @abstractmethod
     def _renewed(self) -> float | None:
         """Ask the store. Gives the seconds that are left, None for no end; Lost when it is over."""

@@ -49,6 +49,8 @@ class LockFilter:
     resource: str | None = None
     client: str | None = None
     mode: Mode | None = None
+    #: Only those that somebody has taken.
+    taken: bool = False
     #: Only ids after this one (page by key).
     after: str | None = None
     limit: int | None = None
@@ -334,6 +336,8 @@ class BatchFilter:
     state: str | None = None
     profile: str | None = None
     submitter: str | None = None
+    #: Only those that somebody has taken.
+    taken: bool = False
     #: Only ids after this one (page by key).
     after: str | None = None
     limit: int | None = None
@@ -346,6 +350,8 @@ class JobFilter:
     state: str | None = None
     batch: str | None = None
     profile: str | None = None
+    #: Only those that somebody has taken.
+    taken: bool = False
     #: Only ids after this one (page by key).
     after: str | None = None
     limit: int | None = None
@@ -376,10 +382,11 @@ class QueueStore(Protocol):
     def submit(self, submission: Submission, who: str) -> Batch:
         """(new): pending. A request id that was submitted already gives the same batch again."""
 
-    def take_batch(self, state: str, asker: Asker) -> Batch | None:
+    def take_batch(self, state: str, asker: Asker, after: str | None = None) -> Batch | None:
         """The oldest batch in that state that nobody has: taken, with a new token. None: there is none.
 
         A batch whose owner died is one that nobody has. None while the whole queue is paused.
+        `after`: only those behind that id.
         """
 
     def take_job(self, state: str, asker: Asker, after: Place | None = None) -> IngestJob | None:

@@ -54,8 +54,8 @@ class SqlQueue:
         self._bell.ring(BATCH, batch.state)
         return batch
 
-    def take_batch(self, state: str, asker: Asker) -> Batch | None:
-        found = self._take(BATCHES, state, asker, None)
+    def take_batch(self, state: str, asker: Asker, after: str | None = None) -> Batch | None:
+        found = self._take(BATCHES, state, asker, None if after is None else Place(0, after))
         return found if isinstance(found, Batch) else None
 
     def take_job(self, state: str, asker: Asker, after: Place | None = None) -> IngestJob | None:

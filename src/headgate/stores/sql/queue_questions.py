@@ -28,6 +28,8 @@ def ask_batches(database: Database, which: BatchFilter) -> Sequence[Batch]:
                            (batch.c.submitter, which.submitter)):  # fmt: skip
         if wanted is not None:
             question = question.where(column == wanted)
+    if which.taken:
+        question = question.where(batch.c.lease_until > literal_column(database.dialect.now))
     if which.after is not None:
         question = question.where(batch.c.id > number_of(which.after))
     return [read_batch(row) for row in database.read(lambda tx: tx.ask(question))]
@@ -42,6 +44,8 @@ def ask_jobs(database: Database, which: JobFilter) -> Sequence[IngestJob]:
     for column, wanted in ((job.c.state, which.state), (job.c.batch_id, batch), (job.c.profile, which.profile)):
         if wanted is not None:
             question = question.where(column == wanted)
+    if which.taken:
+        question = question.where(job.c.lease_until > literal_column(database.dialect.now))
     if which.after is not None:
         question = question.where(job.c.id > number_of(which.after))
     return [read_job(row) for row in database.read(lambda tx: tx.ask(question))]

@@ -27,6 +27,7 @@ class ItemStatements:
     read: Statement
     lock: Statement
     find_free: Statement
+    find_behind: Statement
     find_repeated: Statement
     take: Statement
     renew: Statement
@@ -38,7 +39,7 @@ class ItemStatements:
     count: Statement
 
 
-def _for_items(what: str, table: str, columns: str, order: str) -> ItemStatements:
+def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> ItemStatements:
     source = f"from {table} i"
     owned = "id = :id and state = :state and token = :token and lease_until > {now}"
     dead = "lease_until is not null and lease_until + :grace <= {now}"
@@ -51,6 +52,10 @@ def _for_items(what: str, table: str, columns: str, order: str) -> ItemStatement
         find_free=Statement(
             f"The first {what} in a state that nobody has and that nobody else looks at.",
             f"select {columns} {source} where {TAKEABLE} order by {order} limit 1 {{skip_locked}}",
+        ),
+        find_behind=Statement(
+            f"The first {what} behind a place, in a state, that nobody has.",
+            f"select {columns} {source} where {TAKEABLE} and {behind} order by {order} limit 1 {{skip_locked}}",
         ),
         find_repeated=Statement(
             f"The {what} that this very request took already.",
@@ -82,13 +87,8 @@ def _for_items(what: str, table: str, columns: str, order: str) -> ItemStatement
     )
 
 
-BATCHES = _for_items("batch", "hg_batch", BATCH_COLUMNS, "i.id")
-JOBS = _for_items("job", "hg_ingest_job", JOB_COLUMNS, "i.priority, i.id")
-FIND_BEHIND = Statement(
-    "The first job behind a place, in a state, that nobody has.",
-    f"""select {JOB_COLUMNS} from hg_ingest_job i where {TAKEABLE} and {{behind}}
-        order by i.priority, i.id limit 1 {{skip_locked}}""",
-)
+BATCHES = _for_items("batch", "hg_batch", BATCH_COLUMNS, "i.id", "i.id > :after")
+JOBS = _for_items("job", "hg_ingest_job", JOB_COLUMNS, "i.priority, i.id", "{behind}")
 
 # ---------------------------------------------------------------- making
 

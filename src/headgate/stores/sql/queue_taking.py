@@ -14,7 +14,7 @@ from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import to_micro
 from headgate.stores.sql.queue_moving import changed, hold_still, lost, owned, put, told_columns
-from headgate.stores.sql.queue_rows import Noun, noun_of, number_of
+from headgate.stores.sql.queue_rows import JOBS, Noun, noun_of, number_of
 
 #: States of a job that has left the queue.
 LEFT = {row.target for row in INGEST_JOB.rows if row.also & (Also.DROP_ENTRY | Also.DROP_ALL)}
@@ -24,7 +24,7 @@ def take(tx: Transaction, noun: Noun, state: str, asker: Asker, after: Place | N
     """The first that nobody has; or what this very request took already, when its answer may have been lost."""
     if tx.again and (row := tx.one(noun.sql.find_repeated, state=state, request_id=asker.request_id)):
         return noun.read(row)
-    row = tx.one(sql.FIND_BEHIND if after else noun.sql.find_free, state=state, **place_columns(after))
+    row = tx.one(noun.sql.find_behind if after else noun.sql.find_free, state=state, **place_columns(noun, after))
     if row is None:
         return None
     token = tx.next_token()
@@ -32,9 +32,11 @@ def take(tx: Transaction, noun: Noun, state: str, asker: Asker, after: Place | N
     return replace(noun.read(row), worker=asker.worker, token=token, lease=asker.lease)
 
 
-def place_columns(after: Place | None) -> dict[str, object]:
-    """Where to look on."""
-    return {} if after is None else {"priority": after.priority, "after": number_of(after.id)}
+def place_columns(noun: Noun, after: Place | None) -> dict[str, object]:
+    """Where to look on; batches have no priority."""
+    if after is None:
+        return {}
+    return {"after": number_of(after.id)} | ({"priority": after.priority} if noun is JOBS else {})
 
 
 def taking_columns(asker: Asker) -> dict[str, Any]:
