@@ -70,6 +70,25 @@ def drop_on_mariadb(server_url: str, name: str) -> None:
         cursor.execute(f"DROP DATABASE IF EXISTS `{name}`")
 
 
+def sessions(url: str) -> int:
+    """How many connections a server has to that database; none, where there is no server."""
+    match scheme(url):
+        case "postgresql":
+            with psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS) as connection:
+                found = connection.execute(
+                    "select count(*) - 1 from pg_stat_activity where datname = current_database()"
+                ).fetchone()
+        case "mysql":
+            with mariadb_cursor(make_url(url)) as cursor:
+                cursor.execute(
+                    "select count(*) from information_schema.processlist where db = %s", (make_url(url).database,)
+                )
+                found = cursor.fetchone()
+        case _:
+            return 0
+    return int(found[0]) if found else 0
+
+
 def kill_session(cursor: "pymysql.cursors.Cursor", session: int) -> None:
     no_such_thread = 1094
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, UnknownName
 from headgate.core.history import Entry
 from headgate.core.ledger import Row, chunk_resource
 from headgate.core.locks import parse_lock_id
@@ -27,6 +27,9 @@ from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore
 
 if TYPE_CHECKING:
     from headgate.service.queue import Queue
+
+if TYPE_CHECKING:
+    from headgate.daemons.rounds import Rounds
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 GUARDS = {"file": FileGuard}
@@ -138,6 +141,19 @@ def connect(url: str | None = None, **settings: str | None) -> Gate:
         if name not in {setting.known.name for setting in known.all()}:
             raise BadValue("setting", name, "is unknown; see: headgate settings")
     return Gate(load({"url": url, **settings}))
+
+
+def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rounds]:
+    """What the daemons of these names do on that gate; all of them, when none is named."""
+    from headgate.daemons.reaper import reaper
+
+    if not interval > 0:
+        raise BadValue("interval", interval, "is not more than 0 seconds")
+    known: dict[str, Callable[[], list[Rounds]]] = {"reaper": lambda: reaper(gate.locks, gate._ledger, interval)}  # noqa: SLF001 - the gate is made here
+    for name in names:
+        if name not in known:
+            raise UnknownName("daemon", name, f"There are: {', '.join(known)}")
+    return [each for name in dict.fromkeys(names or known) for each in known[name]()]
 
 
 @dataclass(frozen=True, slots=True)

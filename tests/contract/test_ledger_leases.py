@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate import ClaimLost, ClaimRefused, Gate
-from headgate.stores.base import LedgerStore
+from headgate import BadValue, ClaimLost, ClaimRefused, Gate
+from headgate.stores.base import Asker, LedgerStore
+from headgate.stores.sql import claiming
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import (
     WHY,
     claimed,
+    database,
     everything,
     expire,
     hurry,
@@ -216,22 +218,43 @@ def test_a_short_delay_ends_by_itself(gate: Gate) -> None:
     wait_until(lambda: next_id(ledger, "clean") == "1", "the delay to end")
 
 
-def test_a_repeated_request_gives_the_same_claim(gate: Gate, kind: str) -> None:
-    """When the answer was lost, the claim is not."""
-    from headgate.stores.base import Asker
-    from headgate.stores.sql import claiming
-    from tests.contract.ledger_steps import database
+def test_a_repeated_request_gives_the_same_claim(gate: Gate) -> None:
+    """Whoever lost the answer asks again by the same id, and gets what it was given; another id gets the next chunk."""
+    ledger = one_job(gate)
+    ledger.publish("raw", ["1", "2", "3"])
+    first = ledger.find_next("clean", request_id="request-1")
+    second = ledger.claim("clean", "2", request_id="request-2")
+    before = everything(gate)
+    for again, given in (
+        (ledger.find_next("clean", request_id="request-1"), first),
+        (ledger.claim("clean", "2", request_id="request-2"), second),
+    ):
+        assert again is not None
+        assert given is not None
+        assert (again.dataid, again.token, again.attempt) == (given.dataid, given.token, given.attempt)
+    assert everything(gate) == before
+    assert next_id(ledger, "clean") == "3"
 
+
+def test_a_request_that_was_cut_off_is_recognised(gate: Gate) -> None:
+    """When the answer was lost, the claim is not."""
     ledger = one_job(gate)
     ledger.publish("raw", ["1", "2"])
-    asker = Asker("me", 60.0, "request-1")
+    asker = Asker("me", 60.0, "request-1", fresh=True)
     store: LedgerStore = ledger._store
     first = store.find_next("clean", asker)
     again = database(gate).write(lambda tx: claiming.find_next(tx, "clean", asker, None), again=True)
     assert first is not None
-    assert again is not None
     assert isinstance(again, type(first))
     assert (again.dataid, again.token) == (first.dataid, first.token)
+
+
+def test_a_request_id_is_checked(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", "1")
+    with pytest.raises(BadValue):
+        ledger.find_next("clean", request_id="x" * 201)
+    assert ledger.status(job="clean") == []
 
 
 def test_work_reports_by_how_the_body_ends(gate: Gate) -> None:

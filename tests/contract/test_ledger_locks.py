@@ -7,7 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from headgate import ClaimRefused, Gate, LockRefused
+from headgate import BadValue, ClaimRefused, Gate, LockRefused
+from headgate.service import obtaining
+from headgate.stores.sql import waiting
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, expire, next_id, one_job
 from tests.contract.steps import Gates, granted, queue_behind
@@ -101,15 +103,35 @@ def test_an_upgrade_meets_a_reader_of_the_ledger(gate: Gate) -> None:
     assert gate.locks.upgrade(lock).mode.value == "exclusive"
 
 
-def test_a_waiter_gets_the_chunk_when_the_claim_ends(gates: Gates) -> None:
+def test_a_waiter_gets_the_chunk_when_the_claim_ends(gates: Gates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is told of the end of a claim: whoever waits for it looks for itself, also where it could listen."""
+    monkeypatch.setattr(waiting, "LISTENING_PAUSE", 1000.0)
+    monkeypatch.setattr(obtaining, "SIGN_OF_LIFE_SECONDS", 1000.0)
     gate = gates.open()
     ledger = one_job(gate)
     ledger.publish("raw", "1")
-    claim = claimed(ledger, "clean")
-    waiting = queue_behind(gates.open(), "ann", "data:tidy/1", "write")
-    assert not waiting.done()
+    claim = ledger.find_next("clean", lease=1000)
+    assert claim
+    waiter = queue_behind(gates.open(), "ann", "data:tidy/1", "write", wait=1000)
+    assert not waiter.done()
     ledger.success(claim)
-    assert granted(waiting).client == "ann"
+    assert granted(waiter).client == "ann"
+
+
+def test_what_runs_is_no_lock_that_could_be_given_back(gate: Gate) -> None:
+    """It is listed and found by its id; whoever wants to end it is told how."""
+    ledger = one_job(gate)
+    ledger.publish("raw", "1")
+    claimed(ledger, "clean")
+    for lock in gate.locks.list():
+        assert gate.locks.get(lock.id).resource == lock.resource
+        for act in (
+            lambda: gate.locks.release(lock),  # noqa: B023 - run at once
+            lambda: gate.locks.break_lock(lock.id, reason=WHY),  # noqa: B023 - run at once
+        ):
+            with pytest.raises(BadValue, match=r"job clean runs on it.*resubmit"):
+                act()
+    assert len(gate.locks.list()) == 2
 
 
 def test_a_chunk_is_not_handed_over_while_a_job_reads_it(gates: Gates) -> None:

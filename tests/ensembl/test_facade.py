@@ -262,3 +262,26 @@ def test_the_url_given_is_used_whatever_the_settings_say(
         locker.lock("loader", URI, "read")
     assert (folder / "this.db").exists()
     assert not (folder / "other.db").exists()
+
+
+def test_what_the_ledger_runs_is_listed_and_not_the_lockers_to_unlock(sql_url: str) -> None:
+    """A chunk that is worked on is a lock like any other to whoever looks; its end is its worker's."""
+    with headgate.connect(sql_url) as gate, ResourceLocker(sql_url) as locker:
+        for name in ("raw", "tidy"):
+            gate.ledger.define_dataset(name)
+        gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"])
+        gate.ledger.publish("raw", "1")
+        claim = gate.ledger.claim("clean", "1", worker="worker 7")
+        found = {lock.resource.uri: lock for lock in locker.get_locks()}
+        assert {uri: lock.lock_type for uri, lock in found.items()} == {"data:raw/1": "read", "data:tidy/1": "write"}
+        assert {lock.client.name for lock in found.values()} == {"worker 7"}
+        assert locker.get_locks(client_name="worker 7", lock_type="write") == [found["data:tidy/1"]]
+        for lock in found.values():
+            assert locker.get_lock(lock.resource_lock_id) == lock == locker.get_lock(lock.lock_id)
+            with pytest.raises(ValueError, match="job clean runs on it"):
+                locker.unlock(lock)
+        with pytest.raises(LockException):
+            locker.lock("me", "data:tidy/1", "read")
+        gate.ledger.success(claim)
+        assert locker.get_locks() == []
+        locker.unlock(locker.lock("me", "data:tidy/1", "write"))

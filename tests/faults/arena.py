@@ -1,34 +1,25 @@
-"""The fight: workers that fight for a few resources, a nemesis that kills and stops them, and the witness.
+"""An arena: workers that work on one store, a nemesis that kills and stops them, and the witness.
 
 All in one loop, so that what the workers say and what is done to them has one order.
 """
 
 import random
 import selectors
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from tests.faults.fighter import Rules
 from tests.faults.processes import Child, ChildFailed, Zygote, now
 from tests.faults.witness import DeadHold, Witness
 
 WORKERS = 8
-RESOURCES = ["fight:red", "fight:green", "fight:blue"]
 #: How long the nemesis looks for a victim in the state that it wants before it takes anybody.
 LOOK_SECONDS = 3.0
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How much there is to be."""
-
-    grants: int
-    kills: int
-    stops: int
-    #: The mean time between two acts of the nemesis.
-    pace: float
-    #: The longest that it may take.
-    seconds: float
+#: What the nemesis does: told whether anybody will do, it says whether it is done.
+Act = Callable[[bool], bool]
+W = TypeVar("W", bound=Witness)
 
 
 @dataclass(slots=True)
@@ -40,8 +31,11 @@ class Worker:
     #: When it is to be woken; 0: it runs.
     resume_at: float = 0.0
     stopped_at: float = 0.0
-    #: What it held when it was stopped.
-    held: list[str] = field(default_factory=list)
+
+    @property
+    def place(self) -> int:
+        """Which of the workers it is; one that is killed has a successor."""
+        return int(self.name.removeprefix("worker").partition(".")[0])
 
 
 @dataclass(slots=True)
@@ -59,73 +53,84 @@ class Toll:
     pauses: list[tuple[float, float]] = field(default_factory=list)
     dead_holds: list[DeadHold] = field(default_factory=list)
 
+    def paused_meanwhile(self, begin: float, end: float) -> float:
+        """Seconds of pauses between two moments: who is stopped within a transaction may keep others from writing."""
+        return sum(min(stop, end) - max(start, begin) for start, stop in self.pauses if start < end and stop > begin)
 
-class Arena:
-    """One fight on one store."""
 
-    def __init__(self, zygote: Zygote, url: str, rules: Rules, plan: Plan, seed: int) -> None:
-        self.witness = Witness()
+class Arena(ABC, Generic[W]):
+    """Some workers on one store, until everything that is planned has happened."""
+
+    def __init__(self, zygote: Zygote, witness: W, lease: float, seconds: float, seed: int) -> None:
+        self.witness = witness
         self.toll = Toll()
         self._zygote = zygote
-        self._url = url
-        self._rules = rules
-        self._plan = plan
+        self._lease = lease
+        #: The longest that it may take.
+        self._seconds = seconds
         self._chance = random.Random(seed)
         self._selector = selectors.DefaultSelector()
         self._workers: dict[str, Worker] = {}
         self._lives = 0
         self._over = False
-        self._acts = self._plan_acts()
-        self._due = self._next_due()
+        self._acts = list(self._plan_acts())
+        #: When the next act became due; 0: it is not.
+        self._due_since = 0.0
+
+    @abstractmethod
+    def _plan_acts(self) -> Sequence[Act]:
+        """What the nemesis does, the last first."""
+
+    @abstractmethod
+    def _is_due(self) -> bool:
+        """Whether it is time for the next act."""
+
+    @abstractmethod
+    def _struck(self) -> None:
+        """The act is done; the next one has its own time."""
+
+    @abstractmethod
+    def _is_over(self) -> bool:
+        """Whether the workers may leave; asked when the nemesis is done."""
+
+    @abstractmethod
+    def _spawn(self, name: str, seed: int) -> Child:
+        """A new worker."""
 
     def run(self) -> None:
         """Until everything that is planned has happened, and every worker has left."""
-        deadline = now() + self._plan.seconds
+        deadline = now() + self._seconds
         for place in range(WORKERS):
             self._start(place)
         while self._workers:
             self._listen(0.01)
             self._wake_due()
             self._strike_when_due()
-            self._over = not self._acts and self.witness.counts.grants >= self._plan.grants
+            self._over = self._over or (not self._acts and self._is_over())
             if now() > deadline:
-                raise ChildFailed(f"the fight did not end in {self._plan.seconds:g} s: {self.progress()}")
+                raise ChildFailed(f"it did not end in {self._seconds:g} s: {self.progress()}")
         self._selector.close()
 
     def progress(self) -> str:
         workers = {name: (worker.ready, worker.done, worker.child.alive) for name, worker in self._workers.items()}
-        return f"{asdict(self.witness.counts)}, {self.toll.kills} kills, {self.toll.stops} stops, {workers}"
-
-    def _next_due(self) -> float:
-        return now() + self._chance.uniform(0.5, 1.5) * self._plan.pace
+        return f"{self.witness.figures()}, {self.toll.kills} kills, {self.toll.stops} stops, {workers}"
 
     def _strike_when_due(self) -> None:
         """The next act, as soon as there is a victim of the wanted kind; after a while anybody will do."""
-        if self._acts and now() >= self._due and self._acts[-1](now() > self._due + LOOK_SECONDS):
+        if not self._acts or not (self._due_since or self._is_due()):
+            return
+        self._due_since = self._due_since or now()
+        if self._acts[-1](now() > self._due_since + LOOK_SECONDS):
             self._acts.pop()
-            self._due = self._next_due()
-
-    def _plan_acts(self) -> list[Callable[[bool], bool]]:
-        """In random order: most kills hit holders, some anybody, some waiters: early, for their places outlive them."""
-        late: list[Callable[[bool], bool]] = [self._kill_holder] * round(self._plan.kills * 0.7)
-        late += [self._stop_holder] * self._plan.stops
-        early: list[Callable[[bool], bool]] = [self._kill_waiter] * max(round(self._plan.kills * 0.15), 1)
-        early += [self._kill_anybody] * (self._plan.kills - len(early) - round(self._plan.kills * 0.7))
-        mixed = late[len(early) :] + early
-        rest = late[: len(early)]
-        self._chance.shuffle(mixed)
-        self._chance.shuffle(rest)
-        return rest + mixed
+            self._due_since = 0.0
+            self._struck()
 
     # ------------------------------------------------------------------ workers
 
     def _start(self, place: int) -> None:
         self._lives += 1
         name = f"worker{place}.{self._lives}"
-        child = self._zygote.spawn(
-            "tests.faults.fighter:fight",
-            url=self._url, name=name, resources=RESOURCES, seed=self._chance.getrandbits(32), rules=asdict(self._rules),
-        )  # fmt: skip
+        child = self._spawn(name, self._chance.getrandbits(32))
         self._workers[name] = Worker(name, child)
         self._selector.register(child.channel.fileno(), selectors.EVENT_READ, self._workers[name])
 
@@ -171,9 +176,6 @@ class Arena:
         holders = self.witness.live_holders(now())
         return self._kill(self._pick(holders or (self._anybody() if desperate else set())))
 
-    def _kill_waiter(self, desperate: bool) -> bool:
-        return self._kill(self._pick(set(self.witness.waiting) or (self._anybody() if desperate else set())))
-
     def _kill_anybody(self, _desperate: bool) -> bool:
         return self._kill(self._pick(self._anybody()))
 
@@ -190,7 +192,7 @@ class Arena:
         self.toll.dead_holds += left
         self._note_dead_waiter(victim, at)
         del self._workers[victim.name]
-        self._start(int(victim.name.removeprefix("worker").partition(".")[0]))
+        self._start(victim.place)
         return True
 
     def _hear_last_words(self, victim: Worker) -> None:
@@ -206,7 +208,7 @@ class Arena:
         self.toll.dead_waiters += [(at, resource) for resource in resources]
 
     def _stop_holder(self, desperate: bool) -> bool:
-        """Stop a holder for longer than its lease, so that the store gives its lock to somebody else."""
+        """Stop a holder for longer than its lease, so that the store gives what it holds to somebody else."""
         holders = self.witness.live_holders(now())
         victim = self._pick(holders or (self._anybody() if desperate else set()))
         if victim is None:
@@ -214,7 +216,7 @@ class Arena:
         victim.stopped_at = now()
         self.witness.stopped(victim.name, victim.stopped_at)
         victim.child.stop()
-        victim.resume_at = now() + self._rules.lease * self._chance.uniform(1.3, 1.9)
+        victim.resume_at = now() + self._lease * self._chance.uniform(1.3, 1.9)
         self._hear(victim)
         self.toll.stops += 1
         self.toll.stops_of_holders += any(s.until > now() for s in self.witness.held_by(victim.name))

@@ -26,6 +26,18 @@ class Ready:
     waiting: list["Future[Lock]"] = field(default_factory=list)
 
 
+def state_of(gate: Gate, resource: str) -> State:
+    """What is true of a case's resources, without names: who holds and waits, with which token, and what was told."""
+    return tuple(_state_of_one(gate, resource + suffix) for suffix in SUFFIXES)
+
+
+def _state_of_one(gate: Gate, resource: str) -> State:
+    holders = sorted((lock.client, lock.mode.value, lock.token) for lock in gate.locks.list(resource=resource))
+    waiters = sorted((waiter.client, waiter.mode.value) for waiter in gate.locks.waiters(resource))
+    entries = [entry for entry in gate.history(resource=resource) if entry.event != "refuse"]
+    return tuple(holders), tuple(waiters), tuple(sorted((e.event, e.client, e.token) for e in entries))
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     name: str
@@ -34,6 +46,10 @@ class Case:
     done_already: tuple[str, ...] = ()
     #: Cut at so many messages at most: whoever waits looks again and again, and one look is like the other.
     most: int = 60
+    #: False: to do it again is to do it twice.
+    repeatable: bool = True
+    #: What is true of what the act is about.
+    state: Callable[[Gate, str], State] = state_of
 
 
 def _acquire(mode: str, **more: Any) -> Callable[[Gate, str], Ready]:
@@ -94,18 +110,6 @@ CASES = {
 }
 
 
-def state_of(gate: Gate, resource: str) -> State:
-    """What is true of a case's resources, without names: who holds and waits, with which token, and what was told."""
-    return tuple(_state_of_one(gate, resource + suffix) for suffix in SUFFIXES)
-
-
-def _state_of_one(gate: Gate, resource: str) -> State:
-    holders = sorted((lock.client, lock.mode.value, lock.token) for lock in gate.locks.list(resource=resource))
-    waiters = sorted((waiter.client, waiter.mode.value) for waiter in gate.locks.waiters(resource))
-    entries = [entry for entry in gate.history(resource=resource) if entry.event != "refuse"]
-    return tuple(holders), tuple(waiters), tuple(sorted((e.event, e.client, e.token) for e in entries))
-
-
 def await_waiters(ready: Ready) -> None:
     """Whoever waited has been served."""
     for each in ready.waiting:
@@ -119,4 +123,4 @@ def whole(case: Case, gate: Gate, perform: Callable[[Message], object]) -> State
     ready = case.prepare(gate, resource)
     perform(ready.order)
     await_waiters(ready)
-    return state_of(gate, resource)
+    return case.state(gate, resource)

@@ -3,6 +3,7 @@
 import re
 import socket
 import threading
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -36,7 +37,8 @@ class Proxy:
         self.url = re.sub(rf":{parts.port}\b", f":{self._port}", url)
         self._guard = threading.Lock()
         self._cut: Cut | None = None
-        self._seen = 0
+        #: Messages since it was armed, by direction.
+        self.seen: Counter[str] = Counter()
         self._refusing = False
         self._open: list[socket.socket] = []
         #: Set when the cut has been made.
@@ -44,10 +46,10 @@ class Proxy:
         self._desk = socket.create_server(("127.0.0.1", self._port))
         threading.Thread(target=self._serve, daemon=True).start()
 
-    def arm(self, cut: Cut) -> None:
-        """Cut there, once."""
+    def arm(self, cut: Cut | None) -> None:
+        """Cut there, once; None: only count."""
         with self._guard:
-            self._cut, self._seen = cut, 0
+            self._cut, self.seen = cut, Counter()
             self.fired.clear()
 
     def disarm(self) -> None:
@@ -95,11 +97,9 @@ class Proxy:
 
     def _is_cut(self, direction: str) -> bool:
         with self._guard:
+            self.seen[direction] += 1
             cut = self._cut
-            if cut is None or cut.direction != direction:
-                return False
-            self._seen += 1
-            if self._seen < cut.number:
+            if cut is None or cut.direction != direction or self.seen[direction] < cut.number:
                 return False
             self._cut = None
             if cut.stays_away:

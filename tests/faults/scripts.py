@@ -4,7 +4,8 @@ import time
 from typing import Any
 
 import headgate
-from headgate import Gate, LockLost, LockRefused
+from headgate import Gate, LockLost, Lost, Refused
+from headgate.service.ledger import Ledger
 from headgate.service.renewal import Hold
 from tests.faults.processes import Channel, Message
 
@@ -73,7 +74,7 @@ def obey(channel: Channel, url: str) -> None:
     while order := channel.receive(600):
         try:
             answer = act(gate, order)
-        except (LockRefused, LockLost) as error:
+        except (Refused, Lost) as error:
             answer = {"error": type(error).__name__, "text": str(error)}
         channel.send("answer", at=time.monotonic(), wall=time.time(), **answer)
 
@@ -94,8 +95,14 @@ def act(gate: Gate, order: Message) -> Message:
             return {"count": locks.expire()}
         case "clock":
             return {}
-        case other:
-            raise ValueError(other)
+        case _:
+            return act_on_ledger(gate.ledger, order)
+
+
+def act_on_ledger(ledger: Ledger, order: Message) -> Message:
+    """The order is the name of a method, and what it is called with."""
+    getattr(ledger, order["kind"])(**{name: value for name, value in order.items() if name != "kind"})
+    return {}
 
 
 def obtain(gate: Gate, order: Message) -> Message:

@@ -35,7 +35,8 @@ def check_store(gate: Gate, url: str) -> list[str]:
 
 def check_history(gate: Gate) -> Iterator[str]:
     """Each grant ends exactly once or is held; each event fits to the one before; tokens grow on every resource."""
-    held = {lock.id: lock for lock in gate.locks.list()}
+    # What runs on a chunk is listed with the locks; it was asked for by nobody, and the ledger tells of it.
+    held = {lock.id: lock for lock in gate.locks.list() if lock.request_id}
     lives: dict[str, list[Entry]] = defaultdict(list)
     tokens: dict[str, list[Entry]] = defaultdict(list)
     for entry in whole_history(gate):

@@ -1,13 +1,14 @@
 """Cut off between any two steps: every act happens wholly or not at all, and a repeat makes it whole.
 
-On a file the process is killed before its n-th system call of each kind. On a server the connection is cut at its n-th
-message, before the request arrives, or after it was carried out and before the answer arrives.
+The process is killed before its n-th system call of each kind: those by which SQLite changes its files, those by which
+a client of a server sends a statement and hears the answer. And the connection to a server is cut at its n-th message,
+before the request arrives, or after it was carried out and before the answer arrives.
 """
 
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,19 +18,26 @@ from headgate import Gate, HeadgateError, StoreUnavailable
 from tests.conftest import fresh_store
 from tests.faults import scripts
 from tests.faults.conftest import FULL, Report
-from tests.faults.crash_cases import CASES, Case, await_waiters, state_of, whole
+from tests.faults.crash_cases import CASES, Case, await_waiters, whole
+from tests.faults.ledger_crash_cases import LEDGER_CASES
 from tests.faults.processes import Child, Message, Zygote
 from tests.faults.proxy import TO_CLIENT, TO_SERVER, Cut, Proxy
 from tests.faults.soundness import check_store
+from tests.fresh import scheme, sessions
+from tests.private_server import wait_until
 from tests.shared_servers import Servers, cannot_be_had
 
 SERVERS = ["postgresql", "mariadb", "zookeeper"]
 #: What SQLite does to its files; each kind is counted for itself.
 SYSTEM_CALLS = ("openat", "pwrite64", "fdatasync", "ftruncate", "fcntl")
-#: Of the writes, every so manyth is enough for the short form; all other calls are cut each.
-STRIDE = {"pwrite64": 1 if FULL else 5}
+#: What a client of a server does: it sends a statement (the last one is the commit), and hears the answer.
+CLIENT_CALLS = ("sendto", "recvfrom")
+#: Of some calls, every so manyth is enough for the short form; all others are cut each.
+STRIDE = dict.fromkeys(("pwrite64", "recvfrom"), 1 if FULL else 5)
 ON_FILES = [name for name in CASES if name != "give up waiting"]
 SHORT_ON_FILES = ["acquire", "acquire all", "release", "release to a waiter"]
+#: In the short form: a claim and its report; and, where the caller lives on, what it may do twice by mistake.
+SHORT_ON_LEDGER, SHORT_CUT_ON_LEDGER = ["find next", "success"], ["find next"]
 #: In the short form ZooKeeper, where each cut costs half a second, is asked for less.
 SHORT_ON_ZOOKEEPER = ["acquire", "release to a waiter"]
 #: In the short form, of an act with many messages, every so manyth is cut after the first ones.
@@ -39,10 +47,14 @@ EACH, SKIP = (60, 1) if FULL else (4, 4)
 # ------------------------------------------------------------------ files
 
 
-@pytest.fixture
-def file_gate(tmp_path: Path) -> Iterator[Gate]:
+def need_strace() -> None:
     if shutil.which("strace") is None:
         cannot_be_had("strace", "the program strace is missing: install the Debian package strace")
+
+
+@pytest.fixture
+def file_gate(tmp_path: Path) -> Iterator[Gate]:
+    need_strace()
     with headgate.connect(f"sqlite:///{tmp_path / 'headgate.sqlite'}") as gate:
         yield gate
 
@@ -52,15 +64,28 @@ def file_gate(tmp_path: Path) -> Iterator[Gate]:
 def test_killed_at_a_system_call(name: str, file_gate: Gate, tmp_path: Path, processes: Zygote, report: Report) -> None:
     """SQLite: kill -9 before each step that touches the file."""
     url = f"sqlite:///{tmp_path / 'headgate.sqlite'}"
-    case = CASES[name]
-    after = whole(case, file_gate, lambda order: scripts.act(file_gate, order))
+    kill_everywhere(CASES[name], file_gate, url, processes, report)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(600 if FULL else 120)
+@pytest.mark.parametrize("name", LEDGER_CASES if FULL else SHORT_ON_LEDGER)
+def test_a_worker_killed_between_claim_and_report(name: str, sql_url: str, processes: Zygote, report: Report) -> None:
+    """Kill -9 before and after each statement, before and after the commit: all of it or none of it."""
+    need_strace()
+    with headgate.connect(sql_url) as gate:
+        kill_everywhere(LEDGER_CASES[name], gate, sql_url, processes, report)
+
+
+def kill_everywhere(case: Case, gate: Gate, url: str, processes: Zygote, report: Report) -> None:
+    after = whole(case, gate, lambda order: scripts.act(gate, order))
     points, done = 0, 0
-    for call in SYSTEM_CALLS:
+    for call in SYSTEM_CALLS if scheme(url) == "sqlite" else CLIENT_CALLS:
         number = 1
-        while (happened := kill_at(case, file_gate, url, processes, (call, number), after)) is not None:
+        while (happened := kill_at(case, gate, url, processes, (call, number), after)) is not None:
             points, done, number = points + 1, done + happened, number + STRIDE.get(call, 1)
-    assert check_store(file_gate, url) == []
-    report(store="sqlite", act=name, kills=points, had_happened=done, had_not=points - done)
+    assert check_store(gate, url) == []
+    report(store=scheme(url), act=case.name, kills=points, had_happened=done, had_not=points - done)
     assert points > 10, "the kills hit nothing"
 
 
@@ -68,7 +93,8 @@ def kill_at(case: Case, gate: Gate, url: str, processes: Zygote, point: tuple[st
     """One kill. Whether the act had happened by then; None when it was over before."""
     resource = f"kill:{case.name}:{point[0]}:{point[1]}"
     ready = case.prepare(gate, resource)
-    before = state_of(gate, resource)
+    before = case.state(gate, resource)
+    connected = sessions(url)
     child = processes.spawn("tests.faults.scripts:obey", url=url)
     child.expect("ready")
     with tracer(child, *point) as trace:
@@ -78,16 +104,18 @@ def kill_at(case: Case, gate: Gate, url: str, processes: Zygote, point: tuple[st
             child.kill()
         child.wait()
         trace.wait(30)
-    if ready.waiting and state_of(gate, resource) != before:
+    wait_until(lambda: sessions(url) <= connected, "the server to notice")
+    if ready.waiting and case.state(gate, resource) != before:
         await_waiters(ready)
-    found = state_of(gate, resource)
+    found = case.state(gate, resource)
     assert found in (before, after), f"half of it happened at {point}"
     if answer is not None:
         assert found == after
         return None
-    finish(case, gate, ready.order, happened=found == after)
+    if case.repeatable or found == before:
+        finish(case, gate, ready.order, happened=found == after)
     await_waiters(ready)
-    assert state_of(gate, resource) == after
+    assert case.state(gate, resource) == after
     return found == after
 
 
@@ -134,26 +162,43 @@ def proxy(server_url: str) -> Iterator[Proxy]:
     proxy.close()
 
 
+AWAY = pytest.mark.parametrize("stays_away", [False, True], ids=["back at once", "away for a while"])
+
+
 @pytest.mark.torture
 @pytest.mark.timeout(600 if FULL else 120)
-@pytest.mark.parametrize("stays_away", [False, True], ids=["back at once", "away for a while"])
+@AWAY
 def test_cut_at_a_message(server_url: str, proxy: Proxy, stays_away: bool, report: Report) -> None:
     """The connection is cut at each message, and the server is there again at once, or not for a while."""
     zookeeper = server_url.startswith("zookeeper")
-    patience = "?patience=0.4" if zookeeper else ""
+    names = SHORT_ON_ZOOKEEPER if zookeeper and not FULL else CASES
+    cut_everywhere([CASES[name] for name in names], server_url, proxy, stays_away, report)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(600 if FULL else 120)
+@AWAY
+@pytest.mark.parametrize("server_url", ["postgresql", "mariadb"], indirect=True)
+def test_the_ledger_cut_at_a_message(server_url: str, proxy: Proxy, stays_away: bool, report: Report) -> None:
+    """The same between a claim and its report."""
+    names = LEDGER_CASES if FULL else SHORT_CUT_ON_LEDGER
+    cut_everywhere([LEDGER_CASES[name] for name in names], server_url, proxy, stays_away, report)
+
+
+def cut_everywhere(cases: Sequence[Case], url: str, proxy: Proxy, stays_away: bool, report: Report) -> None:
+    patience = "?patience=0.4" if url.startswith("zookeeper") else ""
     points, happened = 0, 0
-    with headgate.connect(server_url) as direct, headgate.connect(proxy.url + patience) as cut_off:
-        names = SHORT_ON_ZOOKEEPER if zookeeper and not FULL else list(CASES)
-        for case in map(CASES.__getitem__, names):
+    with headgate.connect(url) as direct, headgate.connect(proxy.url + patience) as cut_off:
+        for case in cases:
             sweep = Sweep(case, direct, cut_off, proxy, stays_away)
             sweep.run()
             points, happened = points + sweep.points, happened + sweep.happened
-        assert check_store(direct, server_url) == []
+        assert check_store(direct, url) == []
     report(
-        store=server_url.partition(":")[0], server="away" if stays_away else "back at once", acts=len(names),
-        cuts=points, **({"had_happened": happened, "had_not": points - happened} if stays_away else {}),
+        store=scheme(url), server="away" if stays_away else "back at once", acts=len(cases), cuts=points,
+        **({"had_happened": happened, "had_not": points - happened} if stays_away else {}),
     )  # fmt: skip
-    assert points >= 2 * len(names)
+    assert points >= 2 * len(cases)
     assert not stays_away or 0 < happened < points
 
 
@@ -169,11 +214,18 @@ class Sweep:
         self.points = self.happened = 0
 
     def run(self) -> None:
+        self._proxy.arm(None)
         after = whole(self._case, self._direct, self._perform)
+        last = dict(self._proxy.seen)
         for direction in (TO_SERVER, TO_CLIENT):
-            for number in (*range(1, EACH + 1), *range(EACH + 1, self._case.most + 1, SKIP)):
+            for number in self._numbers(last[direction]):
                 if not self._point(Cut(direction, number, self._stays_away), after):
                     break
+
+    def _numbers(self, last: int) -> list[int]:
+        """Which messages are cut. The last ones, which commit, always are."""
+        chosen = {*range(1, EACH + 1), *range(EACH + 1, self._case.most + 1, SKIP)}
+        return sorted(chosen | {number for number in (last - 1, last) if 0 < number <= self._case.most})
 
     def _perform(self, order: Message) -> None:
         """Do it through the proxy. Giving up waiting ends with a refusal by its nature."""
@@ -187,17 +239,17 @@ class Sweep:
         """One cut; False when the act was over before it."""
         resource = f"cut:{self._case.name}:{cut.direction}:{cut.number}"
         ready = self._case.prepare(self._direct, resource)
-        before = state_of(self._direct, resource)
+        before = self._case.state(self._direct, resource)
         self._proxy.arm(cut)
         unavailable = self._try(ready.order)
         self._proxy.disarm()
         self._proxy.open()
         if unavailable:
-            if ready.waiting and state_of(self._direct, resource) != before:
+            if ready.waiting and self._case.state(self._direct, resource) != before:
                 await_waiters(ready)
             self._judge_and_repeat(ready.order, resource, before, after)
         await_waiters(ready)
-        assert state_of(self._direct, resource) == after, f"{cut}, unavailable: {unavailable}"
+        assert self._case.state(self._direct, resource) == after, f"{cut}, unavailable: {unavailable}"
         self.points += self._proxy.fired.is_set()
         return self._proxy.fired.is_set()
 
@@ -210,11 +262,13 @@ class Sweep:
         return False
 
     def _judge_and_repeat(self, order: Message, resource: str, before: object, after: object) -> None:
-        found = state_of(self._direct, resource)
+        found = self._case.state(self._direct, resource)
         happened = found == after
         if self._case.name != "give up waiting":
             assert happened or found == before, "half of it happened"
         self.happened += happened
+        if happened and not self._case.repeatable:
+            return
         deadline = time.monotonic() + 30
         while True:
             try:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import pytest
 
@@ -11,12 +10,13 @@ from headgate import Gate
 from headgate.core.history import Entry
 from headgate.stores.sql.scene import WAITER_LEASE
 from tests.conftest import STORES
-from tests.faults.arena import Arena, Plan, Toll
+from tests.faults.arena import Toll
 from tests.faults.conftest import FULL, Report
+from tests.faults.fight import Fight, Plan
 from tests.faults.fighter import Rules
 from tests.faults.processes import Zygote, now
 from tests.faults.soundness import check_store, whole_history
-from tests.faults.witness import DeadHold, Witness
+from tests.faults.witness import Witness
 from tests.fresh import scheme
 from tests.private_server import wait_until
 
@@ -46,7 +46,7 @@ def test_eight_processes_fight(store_url: str, kind: str, processes: Zygote, rep
     lease = LEASES[kind]
     seed = time.time_ns() % 2**32
     headgate.connect(store_url).close()  # The race for the schema is another test.
-    arena = Arena(processes, store_url, Rules(lease), PLAN, seed)
+    arena = Fight(processes, store_url, Rules(lease), PLAN, seed)
     began = time.monotonic()
     offset = time.time() - now()
     arena.run()
@@ -71,7 +71,7 @@ def test_eight_processes_fight(store_url: str, kind: str, processes: Zygote, rep
 def counted(witness: Witness, toll: Toll) -> dict[str, int]:
     """What happened, for the report."""
     hits = ("kills", "kills_of_holders", "kills_of_waiters", "stops", "stops_of_holders")
-    return asdict(witness.counts) | {name: getattr(toll, name) for name in hits}
+    return witness.figures() | {name: getattr(toll, name) for name in hits}
 
 
 def await_silence(gate: Gate, lease: float) -> None:
@@ -132,17 +132,10 @@ def next_grants(witness: Witness, toll: Toll, lease: float) -> list[float]:
         if seconds is None or dead.span.mode == "shared":
             continue
         found.append(seconds)
-        allowed = 2 * lease + SLACK_SECONDS + paused_meanwhile(toll, dead, seconds)
+        allowed = 2 * lease + SLACK_SECONDS + toll.paused_meanwhile(dead.killed, dead.killed + seconds)
         if any(
             at > dead.killed - WAITER_SECONDS for at, resource in toll.dead_waiters if resource == dead.span.resource
         ):
             allowed += WAITER_SECONDS + lease
         assert seconds < allowed, f"{dead} was free after {seconds:.2f} s, {allowed:.2f} s are allowed"
     return found
-
-
-def paused_meanwhile(toll: Toll, dead: DeadHold, seconds: float) -> float:
-    until = dead.killed + seconds
-    return sum(
-        min(end, until) - max(begin, dead.killed) for begin, end in toll.pauses if begin < until and end > dead.killed
-    )

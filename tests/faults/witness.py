@@ -32,7 +32,7 @@ What is checked, over everything that was seen (`verdict`):
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 
 from tests.faults.processes import Message
@@ -241,6 +241,10 @@ class Witness:
             found += [f"overlap: {one} AND {other}" for one, other in overlaps(spans)]
             found += list(token_faults(spans))
         return found
+
+    def figures(self) -> dict[str, int]:
+        """What happened, for the report."""
+        return asdict(self.counts)
 
     def tally(self) -> dict[str, int]:
         """How many of each kind of wrong were seen."""

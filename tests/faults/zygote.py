@@ -26,6 +26,7 @@ PRELOADED = (
     "kazoo.client",
     "sqlalchemy.dialects.mysql.pymysql",
     "sqlalchemy.dialects.postgresql.psycopg",
+    "tests.faults.chain_worker",
     "tests.faults.fighter",
 )
 

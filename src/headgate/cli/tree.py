@@ -22,6 +22,7 @@ COMMANDS = {
     "define": ("headgate.cli.definitions", "define", "Define datasets and jobs from a pipeline file."),
     "data": ("headgate.cli.chunks", "data", "Publish chunks; list and picture their status."),
     "job": ("headgate.cli.jobs", "job", "Claim chunks and report on them; explain, plan, resubmit, hold."),
+    "daemon": ("headgate.cli.daemons", "daemon", "Run what runs by itself: the reaper."),
     "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
     "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
     "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),

@@ -23,7 +23,7 @@ from headgate.core.ledger import (
     parse_kind,
     parse_status,
 )
-from headgate.core.names import check_name, check_note, check_reason
+from headgate.core.names import check_name, check_note, check_reason, check_request_id
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure
 from headgate.service.checks import check_limit, check_names, check_positive_lease, check_span, check_texts, check_token
@@ -350,7 +350,8 @@ def _asker(worker: str | None, lease: object, request_id: str | None) -> Asker:
     return Asker(
         owner() if worker is None else check_name("worker", worker),
         check_positive_lease(lease),
-        new_request_id() if request_id is None else check_name("request id", request_id),
+        new_request_id() if request_id is None else check_request_id(request_id),
+        fresh=request_id is None,
     )
 
 

@@ -32,7 +32,7 @@ class Place:
 def find_next(tx: Transaction, job: str, asker: Asker, after: Place | None) -> Claim | Place | None:
     """The first claimable chunk; a place to look on from when many were not; None when there is none."""
     shape = shape_of(tx, job, share=True)
-    if tx.again and (repeated := find_repeated(tx, shape, asker)):
+    if repeated := find_repeated(tx, shape, asker):
         return repeated
     if shape.job.paused:
         return None
@@ -54,6 +54,8 @@ def find_next(tx: Transaction, job: str, asker: Asker, after: Place | None) -> C
 
 def find_repeated(tx: Transaction, shape: Shape, asker: Asker) -> Claim | None:
     """The claim that this very request was given, when the answer to it was lost."""
+    if asker.fresh and not tx.again:
+        return None
     row = tx.one(sql.READ_REPEATED, job=shape.id, request_id=asker.request_id)
     return None if row is None else Chunk(tx, shape, str(row[0])).as_claim()
 
@@ -61,7 +63,7 @@ def find_repeated(tx: Transaction, shape: Shape, asker: Asker) -> Claim | None:
 def claim(tx: Transaction, job: str, dataid: str, asker: Asker) -> Claim:
     """That very chunk, if the table says yes."""
     shape = shape_of(tx, job, share=True)
-    if tx.again and (repeated := find_repeated(tx, shape, asker)):
+    if repeated := find_repeated(tx, shape, asker):
         return repeated
     chunk = Chunk(tx, shape, dataid)
     chunk.reap(asker.worker)
@@ -74,7 +76,7 @@ def claim(tx: Transaction, job: str, dataid: str, asker: Asker) -> Claim:
 def force(tx: Transaction, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
     """That very chunk, whatever the table says, but not from a living worker unless it is to be robbed."""
     shape = shape_of(tx, job, share=True)
-    if tx.again and (repeated := find_repeated(tx, shape, asker)):
+    if repeated := find_repeated(tx, shape, asker):
         return repeated
     chunk = Chunk(tx, shape, dataid).with_locks()
     refuse_alive(chunk, steal=steal)

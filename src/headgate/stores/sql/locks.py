@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import TypeVar
 
-from headgate.core.errors import LockRefused, Refused, StoreUnavailable, UnknownName
+from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, QueueStore, Ticket
@@ -70,7 +71,8 @@ class SqlLocks:
         except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
             cut_off = True
         if freed is None:
-            self._release_carefully(lock_id, token, cut_off=cut_off)
+            with self._telling_claims(lock_id):
+                self._release_carefully(lock_id, token, cut_off=cut_off)
         elif freed.waiting:
             self._wakeups.wake(heads(self._database.read(lambda tx: read_places(tx, [freed.rkey]))))
         elif not freed.handed:
@@ -101,12 +103,14 @@ class SqlLocks:
 
     def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        return self._wake(self._database.write(lambda tx: holding.break_lock(tx, self.tag, lock_id, reason, by)))
+        with self._telling_claims(lock_id):
+            return self._wake(self._database.write(lambda tx: holding.break_lock(tx, self.tag, lock_id, reason, by)))
 
     def get(self, lock_id: str) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
         row = self._database.read(lambda tx: tx.one(sql.READ_LOCK, id=lock_id))
-        if row is None or not (lock := read_lock(row)).alive:
+        lock = self._claim(lock_id) if row is None else read_lock(row)
+        if lock is None or not lock.alive:
             raise UnknownName("lock", lock_id, "It may have been released; see: headgate lock list")
         return lock
 
@@ -191,6 +195,22 @@ class SqlLocks:
     def _forget(self, resource: str) -> bool:
         key = resource_digest(resource)
         return bool(self._database.write(lambda tx: tx.count(sql.FORGET_RESOURCE, rkey=key, known=True, unknown=False)))
+
+    def _claim(self, lock_id: str) -> Lock | None:
+        """What runs on a chunk, by the id that it is listed with."""
+        return next((lock for lock in self.ledger.running() if lock.id == lock_id), None)
+
+    @contextmanager
+    def _telling_claims(self, lock_id: str) -> Iterator[None]:
+        """A lock that is not there may be a claim, which is listed with the locks and ended in another way."""
+        try:
+            yield
+        except (LockLost, UnknownName):
+            claim = self._claim(lock_id)
+            if claim is None:
+                raise
+            how = "It ends with its worker's report; headgate job resubmit with --steal takes it away"
+            raise BadValue("lock", lock_id, f"is a claim: {claim.note}. {how}") from None
 
     def _release_carefully(self, lock_id: str, token: int, *, cut_off: bool) -> None:
         wakes = list(self._database.write(lambda tx: holding.release(tx, self.tag, lock_id, token), again=cut_off))

@@ -44,6 +44,8 @@ class _Outlook:
     position: int = 0
     #: Seconds until a lease in its way runs out.
     soonest: float = math.inf
+    #: Whether a worker on a chunk is in its way: claims wake nobody when they end, so that they cost nothing more.
+    claimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class _Standing:
 
     position: int
     since: float
+    #: Whether a claim is in its way.
+    claimed: bool = False
 
 
 class Queueing:
@@ -92,8 +96,8 @@ class Queueing:
             outlook = self._look(ticket)
             if outlook.ready:
                 break
-            if outlook.position != place.position:
-                place = _Standing(outlook.position, time.monotonic())
+            if (outlook.position, outlook.claimed) != (place.position, place.claimed):
+                place = _Standing(outlook.position, time.monotonic(), outlook.claimed)
             seen = self._sleep(event, seen, place, min(left, outlook.soonest))
         event.clear()
 
@@ -239,7 +243,8 @@ class Queueing:
             return _Outlook(ready=True)
         ends = [left for _, left in locks if left is not None and left > 0]
         ends += [each.expires_in for each in claimed if each.expires_in is not None]
-        return _Outlook(ready=False, position=len(earlier), soonest=min(ends, default=math.inf) + 0.001)
+        soonest = min(ends, default=math.inf) + 0.001
+        return _Outlook(ready=False, position=len(earlier), soonest=soonest, claimed=bool(claimed))
 
     def _sleep(self, event: threading.Event, seen: object, place: _Standing, seconds: float) -> object:
         """Sleep until woken, or until another process wrote something, where that can be seen at small cost."""
@@ -251,7 +256,7 @@ class Queueing:
         return seen
 
     def _pause(self, place: _Standing) -> float:
-        return self._wakeups.pause(time.monotonic() - place.since, place.position)
+        return self._wakeups.pause(time.monotonic() - place.since, place.position, told=not place.claimed)
 
     def _touch(self, ticket: Ticket) -> bool:
         return bool(

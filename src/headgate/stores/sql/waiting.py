@@ -111,9 +111,12 @@ class Wakeups:
         if elsewhere:
             self._database.dialect.notify(self._database, elsewhere)
 
-    def pause(self, waited: float, position: int) -> float:
-        """How long to sleep before the next look: the first in the queue looks most often."""
-        if self.listening:
+    def pause(self, waited: float, position: int, *, told: bool) -> float:
+        """How long to sleep before the next look: the first in the queue looks most often.
+
+        `told`: whoever is in the way says so when it leaves, where it can be heard.
+        """
+        if told and self.listening:
             return LISTENING_PAUSE
         return min(max(waited * PART, SHORTEST) * (1 + position), LONGEST)
 

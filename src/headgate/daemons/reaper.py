@@ -1,0 +1,28 @@
+"""The reaper: frees what the dead left behind, also where nobody comes by who needs it.
+
+Several may run at once: each write names what it expects to find, so that a claim or a lock ends once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.daemons.rounds import Rounds
+from headgate.service.ledger import Ledger
+from headgate.service.locks import Locks
+
+
+def reaper(locks: Locks, ledger: Ledger | None, interval: float) -> list[Rounds]:
+    """Locks and claims apart: they may be in two stores, and one that is away keeps nobody from the other."""
+    found = [Rounds("reaper of locks", lambda: until_nothing(locks.expire), interval)]
+    if ledger is not None:
+        found.append(Rounds("reaper of claims", lambda: until_nothing(ledger.reap), interval))
+    return found
+
+
+def until_nothing(act: Callable[[], int]) -> int:
+    """Again while there is something to do, since one call does a part of much. Gives how much it was."""
+    total = 0
+    while count := act():
+        total += count
+    return total

@@ -1,0 +1,112 @@
+"""`headgate daemon` as a real process: what the dead left is freed though nobody comes by; outages are survived."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from headgate import Gate, connect
+from tests.cli.commands import Headgate, until
+from tests.fresh import fresh
+from tests.servers import PrivateServer
+
+LEASE = 0.3
+
+
+def events(stream: IO[bytes]) -> Any:
+    """What the daemon tells, line by line."""
+    return (json.loads(line) for line in stream)
+
+
+def await_event(process: "subprocess.Popen[bytes]", name: str, daemon: str) -> dict[str, Any]:
+    assert process.stderr is not None
+    found: dict[str, Any] = next(
+        told for told in events(process.stderr) if (told["event"], told.get("daemon")) == (name, daemon)
+    )
+    return found
+
+
+def leave_a_mess(gate: Gate) -> None:
+    """A lock and a claim of the dead."""
+    gate.ledger.define_dataset("raw")
+    gate.ledger.define_dataset("tidy")
+    gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"])
+    gate.ledger.publish("raw", "1")
+    gate.locks.acquire("dead", "mysql://db1/core", "write", lease=LEASE)
+    assert gate.ledger.find_next("clean", worker="dead", lease=LEASE)
+
+
+def told(gate: Gate) -> list[str]:
+    """What the history tells of the ends of the dead."""
+    locks = [entry.event for entry in gate.history(event="expire")]
+    return locks + [entry.event for entry in gate.history(job="clean", event="reap")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_the_dead_left_is_freed(headgate: Headgate, number: signal.Signals) -> None:
+    with connect(headgate.url) as gate:
+        leave_a_mess(gate)
+        process = headgate.start("daemon", "reaper", "--interval", "0.1")
+        until(lambda: told(gate) == ["expire", "reap"], "both to end")
+        (row,) = gate.ledger.status("tidy")
+        assert (row.status, row.crashes, row.message) == ("ERROR", 1, "lease expired: dead died")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out) == (0, b"")
+        assert told(gate) == ["expire", "reap"]
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert {(each["daemon"], each["done"]) for each in lines if each["event"] == "daemon.round"} == {
+        ("reaper of locks", 1), ("reaper of claims", 1),
+    }  # fmt: skip
+    assert [each["event"] for each in lines][-2:] == ["daemon.stopped", "daemon.stopped"]
+
+
+def test_an_idle_daemon_stops_at_once(headgate: Headgate) -> None:
+    process = headgate.start("daemon", "--interval", "1h")
+    await_event(process, "daemon.started", "reaper of claims")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_store_that_goes_away_and_comes_back_is_survived(
+    private_server: Callable[[str], PrivateServer], kind: str, tmp_path: Path
+) -> None:
+    server = private_server(kind)
+    command = Headgate(fresh(server.url), tmp_path)
+    with connect(command.url) as gate:
+        leave_a_mess(gate)
+    process = command.start("daemon", "reaper", "--interval", "0.2")
+    try:
+        await_event(process, "daemon.round", "reaper of claims")
+        server.kill()
+        failed = await_event(process, "daemon.failed", "reaper of claims")
+        assert failed["level"] == "warning"
+        server.start()
+        await_event(process, "daemon.recovered", "reaper of claims")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        command.end_all()
+
+
+def test_once_does_one_round_and_answers(headgate: Headgate) -> None:
+    with connect(headgate.url) as gate:
+        leave_a_mess(gate)
+        until(lambda: not gate.locks.list(), "the leases to end")
+        done = headgate("daemon", "reaper", "--once", "--json")
+        assert (done.code, done.json) == (0, {"reaper of locks": 1, "reaper of claims": 1})
+        assert headgate("daemon", "reaper", "--once").out == "reaper of locks: 0 ended\nreaper of claims: 0 ended\n"
+
+
+@pytest.mark.parametrize("words", [["repaer"], ["--interval", "0"], ["--interval", "soon"]])
+def test_wrong_usage(headgate: Headgate, words: list[str]) -> None:
+    assert headgate("daemon", *words).code == 2
+
+
+def test_a_store_that_is_not_there_at_the_start_is_said(headgate: Headgate) -> None:
+    assert headgate("daemon", HEADGATE_URL="postgresql://127.0.0.1:1/nowhere").code == 69

@@ -1,0 +1,113 @@
+"""A worker of the chain: takes whatever chunk is next, works on it, reports, and tells the witness each step."""
+
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import headgate
+from headgate import Claim, ClaimLost, Gate
+from headgate.service.renewal import ClaimHold
+from tests.faults.processes import Channel, now
+
+#: A chain of three jobs; the last one joins what the two before it made.
+JOBS = {"tidy": ("raw",), "enrich": ("tidied",), "join": ("tidied", "enriched")}
+MADE_BY = {"tidied": "tidy", "enriched": "enrich", "joined": "join"}
+DATASETS = ("raw", *MADE_BY)
+#: Work takes at most so long; some of it longer than a lease, so that heartbeats matter.
+WORK_SECONDS = 0.006
+#: Of all chunks that are worked on: this many fail; of the successes, this many are reported twice.
+FAILING, REPEATED = 0.01, 0.05
+#: Of the rounds, this many begin with a reaper's.
+REAPING = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a worker behaves."""
+
+    lease: float
+    #: Of the claims, this many are worked on for longer than a lease.
+    long_work: float = 0.004
+
+
+def define(gate: Gate, prefix: str = "") -> None:
+    """The chain. However often a worker dies or fails, its chunk is tried again."""
+    for name in DATASETS:
+        gate.ledger.define_dataset(prefix + name)
+    for dataset, job in MADE_BY.items():
+        inputs = [prefix + name for name in JOBS[job]]
+        gate.ledger.define_job(prefix + job, inputs=inputs, outputs=[prefix + dataset], max_attempts=0, max_crashes=0)
+
+
+def work(channel: Channel, url: str, name: str, seed: int, rules: dict[str, Any]) -> None:
+    """Work until told to stop."""
+    with headgate.connect(url) as gate:
+        worker = ChainWorker(channel, gate, name, random.Random(seed), Rules(**rules))
+        channel.send("ready")
+        while channel.ask("next")["go"]:
+            worker.round()
+    channel.send("done")
+
+
+class ChainWorker:
+    def __init__(self, channel: Channel, gate: Gate, name: str, chance: random.Random, rules: Rules) -> None:
+        self._channel = channel
+        self._ledger = gate.ledger
+        self._name = name
+        self._chance = chance
+        self._rules = rules
+
+    def round(self) -> None:
+        """One chunk of whichever job has one. ClaimLost is a part of life; any other error ends the worker."""
+        if self._chance.random() < REAPING:
+            self._ledger.reap()
+        for job in self._chance.sample(list(JOBS), len(JOBS)):
+            asked = now()
+            claim = self._ledger.find_next(job, worker=self._name, lease=self._rules.lease)
+            if claim is not None:
+                self._handle(claim, asked)
+                return
+        time.sleep(self._chance.uniform(0.005, 0.02))
+
+    def _handle(self, claim: Claim, asked: float) -> None:
+        hold = ClaimHold(self._ledger.heartbeat, claim, asked)
+        self._channel.send(
+            "claimed", job=claim.job, dataid=claim.dataid, token=claim.token, asked=asked, began=now(),
+            until=hold.deadline, inputs=sorted(claim.inputs), outputs=sorted(claim.outputs),
+        )  # fmt: skip
+        hold.start()
+        try:
+            self._work(claim, hold)
+        finally:
+            hold.stop()
+        self._report(claim, hold)
+
+    def _work(self, claim: Claim, hold: ClaimHold) -> None:
+        if self._chance.random() >= self._rules.long_work:
+            time.sleep(self._chance.uniform(0, WORK_SECONDS))
+            return
+        until = now() + 1.3 * self._rules.lease
+        while now() < until:
+            time.sleep(self._rules.lease / 10)
+            self._channel.send("renewed", job=claim.job, dataid=claim.dataid, until=hold.deadline)
+
+    def _report(self, claim: Claim, hold: ClaimHold) -> None:
+        """Without looking whether the claim is still ours: the store has to."""
+        fails = self._chance.random() < FAILING
+        chunk: dict[str, Any] = {"job": claim.job, "dataid": claim.dataid, "token": claim.token}
+        self._channel.send("reporting", **chunk, at=now(), until=hold.deadline, success=not fails)
+        why = ""
+        try:
+            self._say(claim, fails=fails)
+            if not fails and self._chance.random() < REPEATED:
+                self._say(claim, fails=False)
+        except ClaimLost as error:
+            why = error.why
+        self._channel.send("reported", **chunk, at=now(), until=hold.deadline, lost=why)
+
+    def _say(self, claim: Claim, *, fails: bool) -> None:
+        if fails:
+            self._ledger.fail(claim, "it was its turn to fail")
+        else:
+            self._ledger.success(claim)

@@ -1,0 +1,68 @@
+"""The fight: workers that fight for a few resources while they are killed and stopped."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from tests.faults.arena import Act, Arena
+from tests.faults.fighter import Rules
+from tests.faults.processes import Child, Zygote, now
+from tests.faults.witness import Witness
+
+RESOURCES = ["fight:red", "fight:green", "fight:blue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much there is to be."""
+
+    grants: int
+    kills: int
+    stops: int
+    #: The mean time between two acts of the nemesis.
+    pace: float
+    #: The longest that it may take.
+    seconds: float
+
+
+class Fight(Arena[Witness]):
+    """One fight on one store."""
+
+    def __init__(self, zygote: Zygote, url: str, rules: Rules, plan: Plan, seed: int) -> None:
+        self._url = url
+        self._rules = rules
+        self._plan = plan
+        super().__init__(zygote, Witness(), rules.lease, plan.seconds, seed)
+        self._due = self._next_due()
+
+    def _next_due(self) -> float:
+        return now() + self._chance.uniform(0.5, 1.5) * self._plan.pace
+
+    def _is_due(self) -> bool:
+        return now() >= self._due
+
+    def _struck(self) -> None:
+        self._due = self._next_due()
+
+    def _is_over(self) -> bool:
+        return self.witness.counts.grants >= self._plan.grants
+
+    def _plan_acts(self) -> Sequence[Act]:
+        """In random order: most kills hit holders, some anybody, some waiters: early, for their places outlive them."""
+        late: list[Act] = [self._kill_holder] * round(self._plan.kills * 0.7)
+        late += [self._stop_holder] * self._plan.stops
+        early: list[Act] = [self._kill_waiter] * max(round(self._plan.kills * 0.15), 1)
+        early += [self._kill_anybody] * (self._plan.kills - len(early) - round(self._plan.kills * 0.7))
+        mixed = late[len(early) :] + early
+        rest = late[: len(early)]
+        self._chance.shuffle(mixed)
+        self._chance.shuffle(rest)
+        return rest + mixed
+
+    def _kill_waiter(self, desperate: bool) -> bool:
+        return self._kill(self._pick(set(self.witness.waiting) or (self._anybody() if desperate else set())))
+
+    def _spawn(self, name: str, seed: int) -> Child:
+        return self._zygote.spawn(
+            "tests.faults.fighter:fight",
+            url=self._url, name=name, resources=RESOURCES, seed=seed, rules=asdict(self._rules),
+        )  # fmt: skip
