@@ -61,6 +61,7 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
 @click.option("--lock", "lock_id", metavar="ID", help="Only what happened to this lock.")
 @click.option("--job", help="What happened to this job and its chunks, instead of to locks.")
 @click.option("--dataid", help="What happened to this chunk, instead of to locks.")
+@click.option("--item", metavar="ID", help="What happened to this batch and its jobs, or to this ingest job.")
 @click.option("--since", type=Since(), help="Not before this: 2h (ago), or 2026-11-15T04:50.")
 @click.option("--before", type=int, metavar="N", help="Only entries before this one: the next page.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
@@ -74,6 +75,7 @@ def history(session: Session, /, limit: int, **which: Any) -> None:
       headgate history --resource mysql://db1/core
       headgate history --event break --since 7d
       headgate history --job clean --dataid 2026-11-01
+      headgate history --item bid0000000007
     """
     with session.gate() as gate:
         found = list(gate.history(limit=limit + 1, **which))

@@ -16,6 +16,8 @@ from headgate.core.machine import By, Machine, Transition
 ALL = "*"
 DEFAULT_PRIORITY = 5
 HIGHEST_NUMBER = 99
+#: So much later is a job that is large, or whose size is not known.
+LARGE_STEP = 5
 MESSAGE_LENGTH = 1000
 #: What the history tells of besides the tables' events: of holds, of ingest jobs, of mended faults.
 HOLD_EVENTS = ("hold", "clear")
@@ -324,6 +326,11 @@ def check_priority(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= HIGHEST_NUMBER:
         return value
     raise BadValue("priority", value, f"is not a whole number from 0 (first) to {HIGHEST_NUMBER} (last)")
+
+
+def later_priority(priority: int) -> int:
+    """Where a large job, or one of unknown size, stands: behind the others, within what there is."""
+    return min(priority + LARGE_STEP, HIGHEST_NUMBER)
 
 
 def job_configuration(batch: Batch, job_id: str, new: NewJob, work_folder: str) -> dict[str, Any]:

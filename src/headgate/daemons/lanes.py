@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from headgate.core.queue import Item
+from headgate.core.queue import IngestJob, Item
 from headgate.service.clock import steady
 
 #: The pause before an item is looked at again, at first and at most; it doubles each time.
@@ -50,7 +50,7 @@ class Lane:
         with self._guard:
             early = item.id in self._waits and self._waits[item.id].until > steady()
             if early:
-                self._last = item
+                self._go_past(item)
             return early
 
     def put_off(self, item: Item) -> float:
@@ -60,7 +60,7 @@ class Lane:
             pause = FIRST_PAUSE_SECONDS if before is None else min(before.pause * 2, LONGEST_PAUSE_SECONDS)
             pause = pause if self._grows else self._round_pause
             self._waits[item.id] = _Wait(pause, steady() + (pause if self._grows else 0.0))
-            self._last = item
+            self._go_past(item)
             return pause
 
     def moved(self, item: Item) -> None:
@@ -68,16 +68,22 @@ class Lane:
         with self._guard:
             self._waits.pop(item.id, None)
 
-    def exhausted(self) -> bool:
-        """There was none behind the last one. True: a round has ended; False: there is nothing at all."""
+    def end_round(self) -> None:
+        """There is none behind the last one: the next round begins after a pause."""
         with self._guard:
-            if self._last is None:
-                return False
             self._last = None
             now = steady()
-            # What somebody else has moved meanwhile is forgotten when it has not been seen for long.
+            # What somebody else has moved meanwhile is forgotten when it was not seen for long.
             self._waits = {key: wait for key, wait in self._waits.items() if wait.until > now - LONGEST_PAUSE_SECONDS}
-            soonest = min((wait.until for wait in self._waits.values()), default=now) if self._grows else now
+            soonest = min((wait.until for wait in self._waits.values()), default=now)
             pause = max(soonest - now, FIRST_PAUSE_SECONDS) if self._grows else self._round_pause
             self._next_round = now + min(pause, self._round_pause)
-            return True
+
+    def _go_past(self, item: Item) -> None:
+        """Several workers end in any order: the round only goes forward."""
+        if self._last is None or _order(item) > _order(self._last):
+            self._last = item
+
+
+def _order(item: Item) -> tuple[int, str]:
+    return item.place if isinstance(item, IngestJob) else (0, item.id)

@@ -36,7 +36,8 @@ def place_columns(noun: Noun, after: Place | None) -> dict[str, object]:
     """Where to look on; batches have no priority."""
     if after is None:
         return {}
-    return {"after": number_of(after.id)} | ({"priority": after.priority} if noun is JOBS else {})
+    place: dict[str, object] = {"after": number_of(after.id)}
+    return {**place, "priority": after.priority} if noun is JOBS else place
 
 
 def taking_columns(asker: Asker) -> dict[str, Any]:
