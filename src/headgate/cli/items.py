@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NOUNS = {"bid": "batch", "jid": "ingest job"}
 #: So far on either side an id is looked for that may have been meant.
-NEAR = 50
+NEAR = 500
 
 
 class ItemId(click.ParamType[str]):
