@@ -71,7 +71,7 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
     "--item",
     type=ItemId("jid", "bid"),
     metavar="ID",
-    help="What happened to this batch and its jobs, or to this ingest job.",
+    help="What happened to this batch or ingest job.",
 )
 @click.option("--since", type=Since(), help="Not before this: 2h (ago), or 2026-11-15T04:50.")
 @click.option("--before", type=int, metavar="N", help="Only entries before this one: the next page.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: By which a daemon is asked to end.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: The pause before a store that was away at the start is asked again, at first and at most.
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 5.0
 
 
 class Orders:
