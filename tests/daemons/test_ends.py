@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate import Gate
 from tests.cli.commands import Headgate, gone, read_number, until
 from tests.daemons.queues import STEPS, bring_to, counts, everything, fill, moves, opened, states
 from tests.daemons.test_consumers import JOB, Script, start, stop, told
@@ -97,8 +98,7 @@ def test_a_lost_lease_ends_the_command_and_its_report_is_refused(on_sqlite: Head
         child = read_number(on_sqlite.folder / "pid")
         os.kill(process.pid, signal.SIGSTOP)
         until(lambda: gone(child), "the guardian to end the command")
-        until(lambda: (taken := gate.queue.acquire_job("pending")) is not None and bool(gate.queue.fire(taken, "accept")),
-              "the job to be free")  # fmt: skip
+        until(lambda: accept_one(gate), "the job to be free")
         os.kill(process.pid, signal.SIGCONT)
         lines = stop(process)
         assert gate.queue.job(JOB).state == "estimating"
@@ -130,12 +130,15 @@ def test_killed_again_and_again_every_job_ends_once(headgate: Headgate) -> None:
 
 
 def moved(command: Headgate) -> list[object]:
+    """All steps that were taken so far."""
     with opened(command) as gate:
-        return [
-            entry
-            for event in ("accept", "finish")
-            for entry in gate.history(item="bid0000000001", event=event, limit=1000)
-        ]
+        found = [gate.history(item="bid0000000001", event=event, limit=1000) for event in ("accept", "finish")]
+    return [*found[0], *found[1]]
+
+
+def accept_one(gate: Gate) -> bool:
+    job = gate.queue.acquire_job("pending")
+    return job is not None and gate.queue.fire(job, "accept").state == "estimating"
 
 
 def test_a_store_that_is_away_at_the_start_and_in_the_middle_is_survived(
@@ -193,10 +196,4 @@ WRONG = {
 def test_wrong_usage_is_said_at_once(on_sqlite: Headgate, words: list[str]) -> None:
     done = on_sqlite("daemon", *words)
     assert done.code == 2, done.err
-    assert (
-        "job-pending" in done.err
-        or "reaper" in done.err
-        or "lease" in done.err
-        or "NAME" in done.err
-        or "workers" in done.err
-    )
+    assert any(word in done.err for word in ("job-pending", "reaper", "lease", "NAME", "workers")), done.err

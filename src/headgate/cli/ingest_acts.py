@@ -209,7 +209,7 @@ def act_on_each(  # noqa: PLR0913 - each is an option of the command
         session.say("nothing was changed")
         return 0
     done = act(found[0].id, reason=reason, by=session.client())
-    session.answer(items.document(done), lambda: f"{done.id}  {done.state}")
+    session.answer(items.document(done), lambda: f"{done.id}  {'deleted' if verb == 'delete' else done.state}")
     return 0
 
 

@@ -15,6 +15,9 @@ from headgate.cli.guardian import Guardian
 
 #: The end of its output that is kept; changes that are longer than this are none.
 KEPT_BYTES = 1_000_000
+#: Becomes the command when the guardian knows of it, and ends if we die before that. The command's words are passed on
+#: as they are: no shell looks into them.
+LAUNCHER = ("/bin/sh", "-c", 'read -r word && exec "$@" </dev/null', "headgate")
 #: Something that left the group may keep the pipes open: it is not waited for longer.
 DRAIN_SECONDS = 2.0
 
@@ -34,19 +37,22 @@ class Spawned:
 
     def start(self, environment: Mapping[str, str]) -> None:
         """Run it, with these variables beside our own."""
-        # No shell, and no fork of a Python with threads: Popen's own way is safe.
+        # Popen, since a fork of a Python with threads is not safe.
         self._popen = subprocess.Popen(  # noqa: S603 - the operator's own command
-            self._command,
+            [*LAUNCHER, *self._command],
             env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
         self._guardian.kill_at(self._popen.pid)
-        for name, stream, echo in (("out", self._popen.stdout, False), ("err", self._popen.stderr, True)):
-            assert stream is not None  # noqa: S101 - both are pipes
-            self._drains[name] = Drain(stream, echo=echo)
+        self._drains = {
+            "out": Drain(_pipe(self._popen.stdout), echo=False),
+            "err": Drain(_pipe(self._popen.stderr), echo=True),
+        }
+        with suppress(BrokenPipeError), _pipe(self._popen.stdin) as start:
+            start.write(b"go\n")
         self._waiter.start()
 
     def send(self, number: int) -> None:
@@ -122,3 +128,9 @@ class Drain:
                     with suppress(OSError, ValueError):
                         sys.stderr.buffer.write(chunk)
                         sys.stderr.buffer.flush()
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise RuntimeError("the command was started without pipes")
+    return stream
