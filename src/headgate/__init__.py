@@ -19,10 +19,12 @@ if TYPE_CHECKING:
         ForeignStore,
         HeadgateError,
         Invalid,
+        ItemLost,
         LockLost,
         LockRefused,
         Lost,
         MissingExtra,
+        QueueRefused,
         Refused,
         SchemaMismatch,
         StorageGuardFailed,
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
     )
     from headgate.core.ledger import Claim, Dataset, Job
     from headgate.core.locks import Lock, Mode
+    from headgate.core.queue import Batch, IngestJob
     from headgate.wiring import Gate, connect
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BadValue",
+    "Batch",
     "Claim",
     "ClaimLost",
     "ClaimRefused",
@@ -47,7 +51,9 @@ __all__ = [
     "ForeignStore",
     "Gate",
     "HeadgateError",
+    "IngestJob",
     "Invalid",
+    "ItemLost",
     "Job",
     "Lock",
     "LockLost",
@@ -55,6 +61,7 @@ __all__ = [
     "Lost",
     "MissingExtra",
     "Mode",
+    "QueueRefused",
     "Refused",
     "SchemaMismatch",
     "StorageGuardFailed",
@@ -77,6 +84,8 @@ _HOMES = {
     "Claim": "core.ledger",
     "Dataset": "core.ledger",
     "Job": "core.ledger",
+    "Batch": "core.queue",
+    "IngestJob": "core.queue",
 }
 
 

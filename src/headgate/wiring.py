@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from headgate.core.errors import BadValue, UnknownName
+from headgate.core.errors import BadValue
 from headgate.core.history import Entry
 from headgate.core.ledger import Row, chunk_resource
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
+from headgate.core.queue import IngestJob, Item, check_item_id
 from headgate.core.states import MACHINES
 from headgate.service.checks import check_limit, check_span
 from headgate.service.guards import FileGuard, GuardKeeper
@@ -21,13 +24,16 @@ from headgate.service.locks import Locks
 from headgate.service.routing import RoutedLocks
 from headgate.service.secrets import Secrets
 from headgate.settings import Settings, load, mask
-from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
+from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore, QueueHistoryFilter
 
 if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds
+    from headgate.service.queue import Queue
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 GUARDS = {"file": FileGuard}
+#: No more than so many batches, and as many jobs, are named as running in the status.
+MOST_RUNNING = 1000
 
 
 class Gate:
@@ -37,6 +43,8 @@ class Gate:
         guards, lock_delay = _guards(settings["guards"]), check_span("lock_delay", settings.number("lock_delay"))
         self._store = open_lock_stores(settings["url"], settings["coordination_url"])
         self._ledger = _ledger_beside(self._store, settings)
+        #: What this gate was made of.
+        self.settings = settings
         #: Shared and exclusive locks.
         self.locks = Locks(self._store, guards, lock_delay)
 
@@ -54,11 +62,22 @@ class Gate:
         """Keys of jobs, and the master keys."""
         return self.ledger.secrets
 
+    @cached_property
+    def queue(self) -> Queue:
+        """Batches and ingest jobs on their way through the states."""
+        from headgate.service.queue import Queue
+
+        return Queue(self._store.queue, str(Path(self.settings["work_folder"]).absolute()))
+
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """What runs, what is locked, what failed, in seed 003's form."""
         status = self.locks.status(rich=rich)
         if self._ledger is not None:
             status["failures"] = [_failure(row) for row in self._ledger.failures()]
+        taken: list[Item] = [*self.queue.batches(taken=True, limit=MOST_RUNNING)]
+        taken += self.queue.jobs(taken=True, limit=MOST_RUNNING)
+        status["opsQueue"] = [_operation(item) for item in taken]
+        status["queue"] = {"counts": self.queue.counts(), "holds": [asdict(hold) for hold in self.queue.holds()]}
         return status
 
     def history(  # noqa: PLR0913 - each is a filter by its name
@@ -69,15 +88,26 @@ class Gate:
         *,
         job: str | None = None,
         dataid: str | None = None,
+        item: str | None = None,
         lock_id: str | None = None,
         since: datetime | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> Sequence[Entry]:
-        """What happened to locks, newest first; with a job or a data id, to chunks and jobs.
+        """What happened to locks, newest first; with a job or a data id, to chunks and jobs; with an item, to
+        that batch (and its jobs) or ingest job.
 
         Page on with `before` the last entry's id.
         """
+        if item is not None:
+            chosen_item = QueueHistoryFilter(
+                item=check_item_id(item),
+                event=event,
+                since=_check_time(since),
+                before=_check_entry_id(before),
+                limit=check_limit(limit),
+            )
+            return self.queue.history(chosen_item)
         if job is not None or dataid is not None:
             which = LedgerHistoryFilter(
                 job=None if job is None else check_name("job", job),
@@ -125,16 +155,19 @@ def connect(url: str | None = None, **settings: str | None) -> Gate:
 
 
 def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rounds]:
-    """What the daemons of these names do on that gate; all of them, when none is named."""
+    """What the daemons of these names, all of them done in rounds, do on that gate."""
+    from headgate.daemons.batch_watcher import batch_watcher
+    from headgate.daemons.cleaner import cleaner
     from headgate.daemons.reaper import reaper
 
     if not interval > 0:
         raise BadValue("interval", interval, "is not more than 0 seconds")
-    known: dict[str, Callable[[], list[Rounds]]] = {"reaper": lambda: reaper(gate.locks, gate._ledger, interval)}  # noqa: SLF001 - the gate is made here
-    for name in names:
-        if name not in known:
-            raise UnknownName("daemon", name, f"There are: {', '.join(known)}")
-    return [each for name in dict.fromkeys(names or known) for each in known[name]()]
+    known: dict[str, Callable[[], list[Rounds]]] = {
+        "batch-watcher": lambda: batch_watcher(gate.queue, interval),
+        "reaper": lambda: reaper(gate.locks, gate._ledger, gate.queue, interval),  # noqa: SLF001 - the gate is made here
+        "cleaner": lambda: cleaner(gate.queue, gate.settings.number("retention"), interval),
+    }
+    return [each for name in dict.fromkeys(names) for each in known[name]()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +223,12 @@ def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:
     """The ledger in the database that locks on its chunks are kept in; None where that is no database."""
     ledger: LedgerStore | None = getattr(store, "ledger", None)
     return None if ledger is None else Ledger(ledger, Secrets(ledger, settings))
+
+
+def _operation(item: Item) -> dict[str, Any]:
+    """A batch or ingest job that somebody works on, with the words of seed 003."""
+    data = f"{item.batch}/{item.id}" if isinstance(item, IngestJob) else item.id
+    return {"request": item.state, "data": f"{data} ({item.profile})", "worker": item.worker, "since": item.since}
 
 
 def _failure(row: Row) -> dict[str, Any]:

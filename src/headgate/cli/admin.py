@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.output import ago, aligned, plain, rfc3339, table
+from headgate.cli.items import ItemId
+from headgate.cli.output import ago, aligned, plain, rfc3339, span, table
 from headgate.cli.session import DURATION, Session, common
+from headgate.core.queue import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.core.history import Entry
+
+
+#: What the history of a batch or ingest job tells of.
+QUEUE_NOUNS = ("batch", "ingest job", "hold")
 
 
 class Since(click.ParamType[datetime]):
@@ -61,6 +67,12 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
 @click.option("--lock", "lock_id", metavar="ID", help="Only what happened to this lock.")
 @click.option("--job", help="What happened to this job and its chunks, instead of to locks.")
 @click.option("--dataid", help="What happened to this chunk, instead of to locks.")
+@click.option(
+    "--item",
+    type=ItemId("jid", "bid"),
+    metavar="ID",
+    help="What happened to this batch or ingest job.",
+)
 @click.option("--since", type=Since(), help="Not before this: 2h (ago), or 2026-11-15T04:50.")
 @click.option("--before", type=int, metavar="N", help="Only entries before this one: the next page.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
@@ -74,6 +86,7 @@ def history(session: Session, /, limit: int, **which: Any) -> None:
       headgate history --resource mysql://db1/core
       headgate history --event break --since 7d
       headgate history --job clean --dataid 2026-11-01
+      headgate history --item bid0000000007
     """
     with session.gate() as gate:
         found = list(gate.history(limit=limit + 1, **which))
@@ -138,13 +151,29 @@ def _status_text(found: dict[str, Any], waiting: int) -> str:
         ["waiting", str(waiting)],
         ["running", str(len(found["opsQueue"]))],
         ["failures", str(len(found["failures"]))],
+        *_queue_lines(found["queue"]),
     ]
     return aligned(numbers) + ("\n\n" + table(("MODE", "LOCKS", "RESOURCE"), rows) if rows else "")
+
+
+def _queue_lines(queue: dict[str, Any]) -> list[list[str]]:
+    names = {"batch": "batches", "ingest job": "ingest jobs"}
+    lines = [
+        [names[noun], ", ".join(f"{count} {state}" for state, count in counts.items())]
+        for noun, counts in queue["counts"].items()
+        if counts
+    ]
+    for hold in queue["holds"]:
+        what = "queue is paused" if hold["profile"] == ALL else f"{hold['profile']} is held"
+        lines.append([what, f"by {hold['who']}: {hold['reason']}"])
+    return lines
 
 
 def _history_text(entries: Sequence[Entry]) -> str:
     if not entries:
         return "nothing happened yet, or nothing that you asked for"
+    if entries[0].noun in QUEUE_NOUNS:
+        return _queue_history_text(entries)
     rows = [
         (
             each.id,
@@ -159,6 +188,23 @@ def _history_text(entries: Sequence[Entry]) -> str:
         for each in entries
     ]
     return table(("N", "AT", "", "EVENT", "RESOURCE", "CLIENT", "TOKEN", "REASON"), rows)
+
+
+def _queue_history_text(entries: Sequence[Entry]) -> str:
+    rows = [
+        (
+            each.id,
+            rfc3339(each.at)[:19] + "Z",
+            each.job or each.resource,
+            each.event,
+            f"{each.before} → {each.after}" if each.before != each.after else each.after or "-",
+            "-" if each.spent is None else span(each.spent),
+            each.client,
+            each.reason,
+        )
+        for each in entries
+    ]
+    return table(("N", "AT", "ITEM", "EVENT", "STATE", "AFTER", "BY", "REASON"), rows)
 
 
 def _event(entry: Entry) -> str:

@@ -6,53 +6,123 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headgate.cli.session import DURATION, Session, common
 
+if TYPE_CHECKING:
+    from headgate.cli.daemon_plan import Plan
+    from headgate.wiring import Gate
+
 #: By which a daemon is asked to end.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: The pause before a store that was away at the start is asked again, at first and at most.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 5.0
+
+
+class Orders:
+    """What signals told us: the first one to stop, another one to hurry."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.hurry = threading.Event()
+
+    def hear(self, _number: int, _frame: object) -> None:
+        """A signal came."""
+        (self.hurry if self.stop.is_set() else self.stop).set()
 
 
 @click.command("daemon")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--interval", type=DURATION, default=5, help="Pause between two rounds.  [default: 5s]")
-@click.option("--once", is_flag=True, help="One round, then end.")
+@click.option("--handler", "handlers", multiple=True, metavar="NAME=MODULE:FUNCTION", help="Python that does the work.")
+@click.option("--exec", "commands", multiple=True, metavar="NAME='CMD …'", help="A command that does the work.")
+@click.option("--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="Of each consumer.")
+@click.option("--lease", type=DURATION, default=60, help="An item is free so long after this died.  [default: 60s]")
+@click.option("--grace", type=DURATION, default=30, help="From SIGTERM to handing back what runs.  [default: 30s]")
+@click.option("--interval", type=DURATION, default=5, help="Pause between two rounds of the others.  [default: 5s]")
+@click.option("--once", is_flag=True, help="One round of those that need no handler, then end.")
 @common
 @click.pass_obj
-def daemon(session: Session, names: Sequence[str], interval: float, once: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Run daemons until SIGTERM or SIGINT: those NAMEd, else all.
+def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: bool, **how: Any) -> None:
+    """Run daemons until SIGTERM or SIGINT: those NAMEd, else all that can run.
 
     \b
-    reaper   frees what dead holders and workers left: locks whose lease is over, chunks whose worker died
+    batch-watcher   has a batch reported when its last job has ended
+    reaper          frees what the dead left: locks, chunks, batches and jobs whose lease is over
+    cleaner         removes what completed longer ago than the setting `retention`
 
-    What it does is written to stderr, one JSON object a line; -q silences it. A store that is away is asked again
-    after a growing pause, at most a minute. Several at once do no harm. It ends with exit code 0.
+    Consumers take batches or ingest jobs in one state, and need somebody who does the work, named by --handler or
+    --exec: batch-pending, batch-reporting, batch-update-reporting, job-pending, job-estimating, job-provisioning,
+    job-downloading, job-processing, job-recording, job-notify.
+
+    CMD is split into words as a shell does, and run without one. It finds HEADGATE_ITEM, HEADGATE_STATE,
+    HEADGATE_TOKEN and HEADGATE_ITEM_FILE (the whole item as JSON) in its environment. Exit code 0 is done, 75 is
+    not now, any other is failed with the last line of its stderr. It may print a JSON object of changes: message,
+    priority, space_needed, identifiers; for batch-pending `jobs`, a list of objects with a payload_url.
+
+    What happens is written to stderr, one JSON object a line; -q silences it. A store that is away is asked again
+    after a growing pause. Several daemons at once do no harm. At SIGTERM nothing more is taken; what runs may end
+    within --grace and is handed back after that, at a second signal at once. The exit code is then 0.
 
     \b
     Examples:
-      headgate daemon reaper
+      headgate daemon
       headgate daemon reaper --once
+      headgate daemon job-downloading --exec job-downloading='./fetch.sh --quiet' --workers 4
+      headgate daemon batch-pending --handler batch-pending=mypackage.ingest:split
     """
+    from headgate.cli.daemon_plan import plan
+
+    wanted = plan(names, how.pop("handlers"), how.pop("commands"), once=once)
+    session.verbose = session.verbose if once or session.quiet else max(session.verbose, 1)
+    if once:
+        with session.gate() as gate:
+            _run_once(session, gate, wanted.rounds, interval)
+        return
+    orders = Orders()
+    with _heard_by(orders), wanted.guarded(), session.gate_when_there(orders.stop, _pauses) as found:
+        if found is not None:
+            _run(session, found, wanted, interval, orders, **how)
+
+
+def _run(session: Session, gate: Gate, wanted: Plan, interval: float, orders: Orders, **how: Any) -> None:
+    from headgate.daemons.consumers import Consumer, Pace
     from headgate.daemons.rounds import run_together
+    from headgate.service.checks import check_positive_lease, check_span
     from headgate.wiring import daemon_rounds
 
-    session.verbose = session.verbose if once or session.quiet else max(session.verbose, 1)
-    stop = threading.Event()
-    with session.gate() as gate:
-        every = daemon_rounds(gate, names, interval)
-        if once:
-            done = {rounds.name: rounds.act() for rounds in every}
-            session.answer(done, lambda: "\n".join(f"{name}: {count} ended" for name, count in done.items()))
-            return
-        with _set_by_signals(stop):
-            run_together(every, stop)
+    pause = check_span("round_pause", session.settings.number("round_pause"))
+    pace = Pace(check_positive_lease(how["lease"]), pause, check_span("grace", how["grace"]))
+    posts = wanted.posts(gate.queue, how["workers"], session.store_variables())
+    rounds = daemon_rounds(gate, wanted.rounds, interval)
+    consumer = Consumer(gate.queue, posts, pace, orders.stop)
+    consumer.start()
+    try:
+        run_together(rounds, orders.stop)
+    finally:
+        if posts:
+            consumer.stop(orders.hurry)
+
+
+def _run_once(session: Session, gate: Gate, names: Sequence[str], interval: float) -> None:
+    from headgate.wiring import daemon_rounds
+
+    done = {rounds.name: rounds.act() for rounds in daemon_rounds(gate, names, interval)}
+    session.answer(done, lambda: "\n".join(f"{name}: {count} ended" for name, count in done.items()))
+
+
+def _pauses() -> Iterator[float]:
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        yield pause
+        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
 @contextmanager
-def _set_by_signals(stop: threading.Event) -> Iterator[None]:
-    before = {number: signal.signal(number, lambda _number, _frame: stop.set()) for number in ENDING}
+def _heard_by(orders: Orders) -> Iterator[None]:
+    before = {number: signal.signal(number, orders.hear) for number in ENDING}
     try:
         yield
     finally:

@@ -225,7 +225,7 @@ def variable_name(name: str) -> str:
 def private_folder(session: Session) -> Iterator[Path]:
     """A folder that only its user can look into, gone afterwards; in memory where the system has such a place."""
     from headgate.cli.failures import complain
-    from headgate.cli.processes import remove
+    from headgate.cli.guardian import remove
 
     place = os.environ.get("XDG_RUNTIME_DIR", "")
     try:

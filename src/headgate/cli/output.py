@@ -20,7 +20,16 @@ UNITS = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1
 #: From this width on, no id is broken in a table.
 WIDE = 110
 #: Colours beside words that say the same.
-STYLES = {"exclusive": "yellow", "shared": "green", "waits": "magenta", "break": "red", "expire": "red"}
+STYLES = {
+    "exclusive": "yellow",
+    "shared": "green",
+    "waits": "magenta",
+    "break": "red",
+    "expire": "red",
+    "failed": "red",
+    "held": "yellow",
+    "completed": "green",
+}
 
 
 def to_json(document: object) -> str:

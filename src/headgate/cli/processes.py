@@ -1,31 +1,28 @@
 """The two processes beside `lock run`: the command, and a guardian that ends it when we no longer can.
 
 Both are forked before there are threads and connections, so that nothing half-done is inherited. The command waits
-for its word to start in a session and process group of its own. The guardian sleeps until the moment that it was
-told last, and kills the group when that moment passes (we were stopped) or when the pipe to us closes (we were
-killed). On Linux the kernel kills the command too when we die, should the guardian be gone. Out of reach of both:
-processes that left the group, and set-user-id programs, which the kernel lets alone.
+for its word to start in a session and process group of its own. The guardian kills the group when its moment passes
+(we were stopped) or when the pipe to us closes (we were killed). On Linux the kernel kills the command too when we
+die, should the guardian be gone. Out of reach of both: processes that left the group, and set-user-id programs, which
+the kernel lets alone.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
 import signal
-import struct
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, Self
 
-from headgate.service.clock import steady
+from headgate.cli.guardian import Guardian
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 #: Of Linux's prctl.
 SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36
-MOMENT = struct.Struct("d")
 
 
 class CannotRun(Exception):
@@ -50,14 +47,9 @@ class Processes:
         if self.group == 0:
             os.close(self._start)
             _become(command, start, parent)
-        moments, self._moments = os.pipe()
-        self._guardian = os.fork()
-        if self._guardian == 0:
-            os.close(self._start)
-            os.close(self._moments)
-            _guard(moments, self.group, folder)
         os.close(start)
-        os.close(moments)
+        self._guardian = Guardian(folder)
+        self._guardian.kill_at(self.group)
 
     def start(self, environment: Mapping[str, str | None]) -> None:
         """Let the command run, with these variables beside our own; without those that are None."""
@@ -73,17 +65,16 @@ class Processes:
 
     def kill_at(self, moment: float) -> None:
         """The guardian is to kill the group at this moment of steady(), unless it hears a later one."""
-        with suppress(BrokenPipeError):
-            os.write(self._moments, MOMENT.pack(moment))
+        self._guardian.kill_at(self.group, moment)
 
     def reap(self) -> int | None:
-        """Bury what has ended in the group. Gives the command's own wait status, once, when that has."""
+        """Bury what has ended in the group. Gives the command's own exit code, once, when that has (-n: signal n)."""
         if not self._ended:
             ended, status = os.waitpid(self.group, os.WNOHANG)
             if not ended:
                 return None
             self._ended = True
-            return status
+            return os.waitstatus_to_exitcode(status)
         with suppress(ChildProcessError):  # What the command left was handed to us, see adopt_orphans.
             while os.waitpid(-self.group, os.WNOHANG)[0]:
                 pass
@@ -106,9 +97,7 @@ class Processes:
         """Nothing is left: neither a command that runs on, nor one that was never let go, nor the guardian."""
         if self._start < 0 and not self._ended:
             self.send(signal.SIGKILL)
-        os.kill(self._guardian, signal.SIGKILL)
-        os.waitpid(self._guardian, 0)
-        os.close(self._moments)
+        self._guardian.end()
         if self._start >= 0:
             os.close(self._start)
         if not self._ended:
@@ -155,43 +144,6 @@ def _become(command: Sequence[str], start: int, parent: int) -> NoReturn:
 def _complain(text: str, code: int) -> NoReturn:
     os.write(2, f"headgate: {text}\n".encode(errors="backslashreplace"))
     os._exit(code)
-
-
-def _guard(moments: int, group: int, folder: Path | None) -> NoReturn:
-    """Be the guardian."""
-    try:
-        os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_IGN)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nothing, descriptor)
-        _sleep_until_needed(moments)
-        with suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
-        if folder is not None:
-            remove(folder)
-    finally:
-        os._exit(0)
-
-
-def remove(folder: Path) -> None:
-    """A folder and the files in it, as far as they are there."""
-    with suppress(OSError):
-        for file in folder.iterdir():
-            file.unlink(missing_ok=True)
-        folder.rmdir()
-
-
-def _sleep_until_needed(moments: int) -> None:
-    moment: float | None = None
-    while moment is None or moment > steady():
-        left = None if moment is None else moment - steady()
-        if select.select([moments], [], [], left if left is None else max(left, 0))[0]:
-            heard = os.read(moments, 512 * MOMENT.size)
-            if not heard:
-                return
-            (moment,) = MOMENT.unpack(heard[-MOMENT.size :])
 
 
 def _prctl(option: int, value: int) -> None:

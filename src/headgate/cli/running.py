@@ -7,12 +7,11 @@ import os
 import select
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
-from headgate.cli.processes import Processes
 from headgate.core.errors import BadValue, Lost
 from headgate.service.clock import steady
 from headgate.service.renewal import KeptAlive
@@ -49,14 +48,28 @@ class Limits:
         return Limits(lease, min(self.grace, lease / 2), min(self.reserve, lease / 10))
 
 
+class Followed(Protocol):
+    """A command in a group of its own."""
+
+    def start(self, environment: Mapping[str, str]) -> None: ...
+
+    def send(self, number: int) -> None: ...
+
+    def kill_at(self, moment: float) -> None: ...
+
+    def reap(self) -> int | None: ...
+
+    def alive(self) -> bool: ...
+
+
 class Following:
     """One command, from its start to the end of everything in its group."""
 
-    def __init__(self, processes: Processes, limits: Limits) -> None:
+    def __init__(self, processes: Followed, limits: Limits) -> None:
         self._processes = processes
         self._limits = limits
         self._alarm, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._status: int | None = None
+        self._code: int | None = None
         self._kill_at = math.inf
         self._guardian_kills_at = math.inf
         #: Why the command was ended by us, if it was.
@@ -69,25 +82,35 @@ class Following:
         with suppress(BlockingIOError):
             os.write(self._ring, b"!")
 
-    def until_end(self, holds: Sequence[KeptAlive], environment: Mapping[str, str | None]) -> int:
-        """Start the command, and follow it to its end. Gives its exit code as shells tell it."""
+    def until_end(
+        self, holds: Sequence[KeptAlive], environment: Mapping[str, str | None], *, signals: bool = True
+    ) -> int:
+        """Start the command, and follow it to its end. Gives its exit code as shells tell it.
+
+        `signals`: pass on those that we get; only the main thread can.
+        """
         self._limits = self._limits.within(min(hold.lease or math.inf for hold in holds))
-        with self._signals(holds):
+        with self._signals(holds) if signals else nullcontext():
             self._processes.start(environment)
             while not self._over():
                 self._look_at_locks(holds)
                 if steady() >= self._kill_at:
                     self._processes.send(signal.SIGKILL)
                 self._sleep(_deadline(holds))
-        code = os.waitstatus_to_exitcode(self._status or 0)
+        code = self._code or 0
         if code == -signal.SIGKILL and steady() >= self._guardian_kills_at and self.lost is None:
             self.lost = holds[0].loss("it could not be renewed in time")
         return code if code >= 0 else 128 - code
 
+    def close(self) -> None:
+        """Nobody looks any more."""
+        os.close(self._alarm)
+        os.close(self._ring)
+
     def _over(self) -> bool:
-        status = self._processes.reap()
-        self._status = self._status if status is None else status
-        if self._status is None:
+        code = self._processes.reap()
+        self._code = self._code if code is None else code
+        if self._code is None:
             return False
         self._processes.reap()
         if not self._processes.alive():

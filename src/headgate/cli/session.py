@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,6 +63,32 @@ class Session:
             raise
         if not stay:
             gate.close()
+
+    @contextmanager
+    def gate_when_there(self, stop: threading.Event, pauses: Callable[[], Iterator[float]]) -> Iterator[Gate | None]:
+        """The same, for who can wait: a store that is away is asked again. None: told to stop before it was there."""
+        import logging
+
+        from headgate.core.errors import Unavailable
+        from headgate.telemetry import event
+        from headgate.wiring import Gate
+
+        self._log_to_stderr()
+        gate = None
+        for pause in pauses():
+            if stop.is_set():
+                break
+            try:
+                gate = Gate(self.settings)
+                break
+            except Unavailable as error:
+                event("daemon.store_away", logging.WARNING, why=str(error), again_in=pause)
+                stop.wait(pause)
+        try:
+            yield gate
+        finally:
+            if gate is not None:
+                gate.close()
 
     def client(self, given: str | None = None) -> str:
         """Who asks: the flag, the setting, or the user on this machine."""

@@ -23,9 +23,11 @@ COMMANDS = {
     "data": ("headgate.cli.chunks", "data", "Publish chunks; list and picture their status."),
     "job": ("headgate.cli.jobs", "job", "Claim chunks and report on them; explain, plan, resubmit, hold."),
     "keys": ("headgate.cli.keys", "keys", "Make, change and use the keys that open secrets."),
-    "daemon": ("headgate.cli.daemons", "daemon", "Run what runs by itself: the reaper."),
+    "daemon": ("headgate.cli.daemons", "daemon", "Run what runs by itself: consumers of the queue, reaper, cleaner."),
+    "ingest": ("headgate.cli.ingest", "ingest", "Submit batches, watch their jobs, hold, release, resume, delete."),
     "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
     "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
+    "doctor": ("headgate.cli.doctor", "doctor", "Find what should not be in the store; mend it with --repair."),
     "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),
     "migrate": ("headgate.cli.admin", "migrate", "Make or update the store's tables; take over another program's."),
 }
@@ -88,6 +90,12 @@ def root() -> None:
       headgate data publish orders_raw 2026-11-01          data made elsewhere is there
       headgate job next clean --json                       the next chunk to work on, claimed
       headgate job explain clean 2026-11-01                why it may or may not run
+
+    \b
+    A quick look at the queue:
+      headgate ingest submit FILE --profile P --submitter S    a new batch
+      headgate ingest jobs --state failed                      what went wrong, and why
+      headgate daemon                                          what runs by itself
 
     Answers are written to stdout, talk and errors to stderr.
 

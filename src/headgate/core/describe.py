@@ -15,7 +15,7 @@ def machine_table(machine: Machine) -> str:
             row.source,
             row.event,
             row.target + (f" (when {row.when})" if row.when else ""),
-            row.by.value,
+            row.by.value + (f"; needs: {row.needs}" if row.needs else ""),
             row.also.words(),
             row.meaning,
         )
@@ -51,6 +51,7 @@ def machine_data(machine: Machine) -> dict[str, object]:
                 "event": row.event,
                 "to": row.target,
                 "when": row.when,
+                "needs": row.needs,
                 "by": row.by.name.lower(),
                 "also": row.also.words(),
                 "meaning": row.meaning,

@@ -4,10 +4,12 @@ HeadgateError
 ├── Refused                 a rule says no; the same request may pass later
 │   ├── LockRefused             somebody holds the resource, or stands before you in its queue
 │   ├── ClaimRefused            the chunk may not be claimed, or changed, now
-│   └── TransitionRefused       the table has no such move from the present state
+│   ├── TransitionRefused       the table has no such move from the present state
+│   └── QueueRefused            a move of a batch or ingest job whose condition is not met
 ├── Lost                    somebody else was first, or it is no longer yours; never retry
 │   ├── LockLost                released, expired, broken, or the token is stale
-│   └── ClaimLost               reported already, reaped, taken by another, or the token is stale
+│   ├── ClaimLost               reported already, reaped, taken by another, or the token is stale
+│   └── ItemLost                a batch or ingest job that is not taken by you (any more)
 ├── Unavailable             cannot be reached now; nothing is known about the answer
 │   ├── StoreUnavailable        the database or ensemble does not answer
 │   └── StorageGuardFailed      a guard could not put its own lock under ours
@@ -89,6 +91,17 @@ class TransitionRefused(Refused):
         super().__init__(f"{machine} is {state}: {event} is not possible. Possible from here: {listed}")
 
 
+class QueueRefused(Refused):
+    """The table has the move, and something else stands in the way."""
+
+    def __init__(self, item: str, event: str, why: str) -> None:
+        #: The batch or ingest job.
+        self.item = item
+        self.event = event
+        self.why = why
+        super().__init__(f"{item}: {event} is not possible now: {why}")
+
+
 class LockLost(Lost):
     """The lock is gone, or the token is an old one."""
 
@@ -110,6 +123,18 @@ class ClaimLost(Lost):
         self.why = why
         shown = "" if token is None else f" (token {token})"
         super().__init__(f"the claim of {job} on {dataid}{shown} is not yours: {why}")
+
+
+class ItemLost(Lost):
+    """A batch or ingest job is not taken by you (any more). Nothing was recorded."""
+
+    def __init__(self, item: str, token: int | None, why: str) -> None:
+        #: The batch or ingest job.
+        self.item = item
+        self.token = token
+        self.why = why
+        shown = "" if token is None else f" (token {token})"
+        super().__init__(f"{item}{shown} is not yours: {why}")
 
 
 class StoreUnavailable(Unavailable):

@@ -14,7 +14,7 @@ class Entry:
     id: int
     #: When, by the store's clock.
     at: datetime
-    #: What it happened to: lock, chunk or job (later also batch).
+    #: What it happened to: lock, chunk, job, batch, ingest job or hold.
     noun: str
     #: An event of the noun's table.
     event: str
@@ -33,5 +33,7 @@ class Entry:
     reason: str = ""
     #: How many times within the minute (refusals).
     count: int = 1
-    #: The job whose chunk it is.
+    #: The job whose chunk it is; the batch or ingest job.
     job: str = ""
+    #: How many seconds it had been in the state before (batches and ingest jobs).
+    spent: float | None = None

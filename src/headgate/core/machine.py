@@ -17,6 +17,8 @@ class By(Enum):
     STORE = "whoever notices that the lease has run out, by the store's clock"
     OPERATOR = "a person, with a reason"
     WORKER = "the worker: the token is that of the newest claim, and nobody has reaped it"
+    OWNER = "the consumer that took it: the token is that of the newest taking, and its lease or session is alive"
+    DAEMON = "a daemon of the queue, while nobody has taken it"
 
 
 class Also(Flag):
@@ -35,6 +37,11 @@ class Also(Flag):
     COUNT_CRASH = auto()
     CLEAR_COUNTS = auto()
     CLEAR_INPUTS = auto()
+    DROP_OWNER = auto()
+    MARK_STEP = auto()
+    COUNT_RETRY = auto()
+    DROP_ENTRY = auto()
+    DROP_ALL = auto()
 
     def words(self) -> str:
         """The effects as text for people."""
@@ -60,6 +67,10 @@ class Transition:
     meaning: str
     #: Which of several targets, where one event has more than one.
     when: str = ""
+    #: What must be true of other things as well; otherwise the event is refused.
+    needs: str = ""
+    #: The only spelling of the tree that has this row; empty: every one.
+    only: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,6 +139,11 @@ class Machine:
         lost = [state for state in self.states if state not in reached]
         if lost:
             raise ValueError(f"{self.name}: nothing leads to {', '.join(lost)}")
+
+
+def spelt(spelling: str, rows: Iterable[Transition]) -> tuple[Transition, ...]:
+    """The rows that one spelling of the tree has."""
+    return tuple(row for row in rows if row.only in ("", spelling))
 
 
 def _closure(start: str, rows: Iterable[Transition]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.core.machine import Also as A
-from headgate.core.machine import By, Machine
+from headgate.core.machine import By, Machine, spelt
 from headgate.core.machine import Transition as T
 
 LOCK = Machine(
@@ -94,4 +94,62 @@ CHUNK = Machine(
     ),
 )  # fmt: skip
 
-MACHINES = (LOCK, CHUNK)
+#: Batches of the queue (seed 004). The texts of `when` and `needs` are decided in core/queue.py.
+_BATCH_ROWS = (
+    # from                event            to                  by           also                          meaning
+    T("new",              "submit",        "pending",          By.CLIENT,   A.TELL_HISTORY,               "A payload was handed in; nothing was fetched yet."),
+    T("pending",          "hold",          "held",             By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "Its collection is held: a person must release it."),
+    T("pending",          "start",         "processing",       By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "All its jobs are made."),
+    T("held",             "release",       "pending",          By.OPERATOR, A.TELL_HISTORY,               "A person released it.", needs="its collection is not held"),
+    T("held",             "delete",        "deleted",          By.OPERATOR, A.DROP_ALL | A.TELL_HISTORY,  "A person gave it up; the depositor is not told.", needs="none of its jobs is taken"),
+    T("processing",       "report",        "reporting",        By.DAEMON,   A.TELL_HISTORY,               "Its last job has completed or failed.", needs="none of its jobs is in processing"),
+    T("reporting",        "finish",        "completed",        By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "The depositor was told: all is well.", when="no job failed"),
+    T("reporting",        "finish",        "failed",           By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "The depositor was told what failed.", when="a job failed, or there never was one"),
+    T("failed",           "update-report", "update-reporting", By.OPERATOR, A.TELL_HISTORY,               "Attempts to mend it have ended: report what changed.", needs="none of its jobs is in processing"),
+    T("failed",           "delete",        "deleted",          By.OPERATOR, A.DROP_ALL | A.TELL_HISTORY,  "A person gave it up.", needs="none of its jobs is taken"),
+    T("update-reporting", "finish",        "completed",        By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "The depositor was told: now all is well.", when="no job failed"),
+    T("update-reporting", "finish",        "failed",           By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "The depositor was told what is still failed.", when="a job failed, or there never was one"),
+    T("completed",        "clean",         "cleaned",          By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,   "It was kept long enough."),
+    T("deleted",          "clean",         "cleaned",          By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,   "What a person deleted is removed.", only="mrt-zk"),
+)  # fmt: skip
+
+#: Ingest jobs of the queue (seed 004).
+_INGEST_JOB_ROWS = (
+    # from            event      to              by           also                                           meaning
+    T("new",          "create",  "pending",      By.OWNER,    A.TELL_HISTORY,                                "The owner of its batch made it."),
+    T("pending",      "accept",  "estimating",   By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "Its payload is in order; sizes are next."),
+    T("pending",      "hold",    "held",         By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "Its collection is held: a person must release it."),
+    T("pending",      "fail",    "failed",       By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "Its payload is corrupt, or is not what the digest says; it cannot be resumed."),
+    T("held",         "release", "pending",      By.OPERATOR, A.TELL_HISTORY,                                "A person released it.", needs="its collection is not held"),
+    T("held",         "delete",  "deleted",      By.OPERATOR, A.DROP_ALL | A.TELL_HISTORY,                   "A person gave it up."),
+    T("estimating",   "finish",  "provisioning", By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "Its size is known, or known to be unknown."),
+    T("provisioning", "finish",  "downloading",  By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "There is room for it."),
+    T("downloading",  "finish",  "processing",   By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "All its files are here, and are what was promised."),
+    T("downloading",  "fail",    "failed",       By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "A file could not be fetched after all tries."),
+    T("processing",   "finish",  "recording",    By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "It is named and stored.", only="design"),
+    T("processing",   "finish",  "storing",      By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "It is named and ready to be stored.", only="mrt-zk"),
+    T("processing",   "fail",    "failed",       By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "It could not be named or stored."),
+    T("storing",      "finish",  "recording",    By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "It is stored.", only="mrt-zk"),
+    T("storing",      "fail",    "failed",       By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "It could not be stored.", only="mrt-zk"),
+    T("recording",    "finish",  "notify",       By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "It is in the inventory: now it may be told."),
+    T("recording",    "fail",    "failed",       By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "It could not be put into the inventory."),
+    T("notify",       "finish",  "completed",    By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "Whoever wants to know of it was told."),
+    T("notify",       "fail",    "failed",       By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "The callback failed."),
+    T("failed",       "resume",  "downloading",  By.OPERATOR, A.COUNT_RETRY | A.TELL_HISTORY,                "Another try from the download on.", when="the last good step was provisioning", needs="its batch is processing or failed"),
+    T("failed",       "resume",  "processing",   By.OPERATOR, A.COUNT_RETRY | A.TELL_HISTORY,                "Another try with the files that are here.", when="the last good step was downloading", needs="its batch is processing or failed"),
+    T("failed",       "resume",  "recording",    By.OPERATOR, A.COUNT_RETRY | A.TELL_HISTORY,                "Another try to record what is stored.", when="the last good step was processing", needs="its batch is processing or failed", only="design"),
+    T("failed",       "resume",  "storing",      By.OPERATOR, A.COUNT_RETRY | A.TELL_HISTORY,                "Another try to store it.", when="the last good step was processing", needs="its batch is processing or failed", only="mrt-zk"),
+    T("failed",       "resume",  "recording",    By.OPERATOR, A.COUNT_RETRY | A.TELL_HISTORY,                "Another try to record what is stored.", when="the last good step was storing", needs="its batch is processing or failed", only="mrt-zk"),
+    T("failed",       "resume",  "notify",       By.OPERATOR, A.COUNT_RETRY | A.TELL_HISTORY,                "Another try to tell of it.", when="the last good step was recording", needs="its batch is processing or failed"),
+    T("failed",       "delete",  "deleted",      By.OPERATOR, A.DROP_ALL | A.TELL_HISTORY,                   "A person gave it up; it will not be reported."),
+    T("completed",    "clean",   "cleaned",      By.DAEMON,   A.DROP_ENTRY | A.TELL_HISTORY,                 "Its working folder is removed; it is kept to be reported."),
+    T("deleted",      "clean",   "cleaned",      By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,                   "What a person deleted is removed.", only="mrt-zk"),
+)  # fmt: skip
+
+BATCH = Machine("batch", "new", spelt("design", _BATCH_ROWS))
+INGEST_JOB = Machine("ingest job", "new", spelt("design", _INGEST_JOB_ROWS))
+#: The same in the tree of Merritt's own library.
+MERRITT_BATCH = Machine("batch", "new", spelt("mrt-zk", _BATCH_ROWS))
+MERRITT_INGEST_JOB = Machine("ingest job", "new", spelt("mrt-zk", _INGEST_JOB_ROWS))
+
+MACHINES = (LOCK, CHUNK, BATCH, INGEST_JOB)

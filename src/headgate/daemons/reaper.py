@@ -10,13 +10,15 @@ from collections.abc import Callable
 from headgate.daemons.rounds import Rounds
 from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
+from headgate.service.queue import Queue
 
 
-def reaper(locks: Locks, ledger: Ledger | None, interval: float) -> list[Rounds]:
-    """Locks and claims apart: they may be in two stores, and one that is away keeps nobody from the other."""
+def reaper(locks: Locks, ledger: Ledger | None, queue: Queue, interval: float) -> list[Rounds]:
+    """Each noun apart: they may be in two stores, and one that is away keeps nobody from the other."""
     found = [Rounds("reaper of locks", lambda: until_nothing(locks.expire), interval)]
     if ledger is not None:
         found.append(Rounds("reaper of claims", lambda: until_nothing(ledger.reap), interval))
+    found.append(Rounds("reaper of the queue", lambda: until_nothing(queue.reap), interval))
     return found
 
 

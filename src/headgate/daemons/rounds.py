@@ -20,6 +20,8 @@ from headgate.telemetry import event
 LONGEST_BACK_OFF_SECONDS = 60.0
 #: Pauses differ by so much either way, so that daemons that were started together do not stay together.
 JITTER = 0.2
+#: The longest time until a signal is heard.
+HEARING_SECONDS = 0.5
 #: What is under way when it is time to stop gets this long. Leaving it is safe: a transaction happens wholly or not.
 GOODBYE_SECONDS = 3.0
 
@@ -80,7 +82,9 @@ def run_together(every: Sequence[Rounds], stop: threading.Event) -> None:
     threads = [threading.Thread(target=run, args=(each,), name=f"headgate-{each.name}", daemon=True) for each in every]
     for thread in threads:
         thread.start()
-    stop.wait()
+    # A signal that the system hands to another thread is heard by this one when it wakes up: never sleep for good.
+    while not stop.wait(HEARING_SECONDS):
+        pass
     deadline = steady() + GOODBYE_SECONDS
     for thread in threads:
         thread.join(max(deadline - steady(), 0))

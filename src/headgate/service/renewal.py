@@ -13,9 +13,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
 
-from headgate.core.errors import ClaimLost, HeadgateError, LockLost, Lost, Unavailable
+from headgate.core.errors import ClaimLost, HeadgateError, ItemLost, LockLost, Lost, Unavailable
 from headgate.core.ledger import Claim
 from headgate.core.locks import Lock, Mode
+from headgate.core.queue import Item
 from headgate.service.clock import steady
 from headgate.telemetry import event
 
@@ -73,6 +74,10 @@ class KeptAlive(ABC):
         with self._changed:
             self._done.set()
             self._changed.notify_all()
+
+    def give_up(self, why: str) -> None:
+        """By our own will it will not be ours any more: whoever works on it is told so."""
+        self._declare_lost(why)
 
     @abstractmethod
     def _renewed(self) -> float | None:
@@ -254,6 +259,44 @@ class ClaimHold(KeptAlive):
 
     def _tell(self, name: str, why: str) -> None:
         event(f"claim.{name}", job=self.claim.job, dataid=self.claim.dataid, token=self.claim.token, why=why)
+
+
+class ItemHold(KeptAlive):
+    """A batch or ingest job that is kept alive while a consumer works on it."""
+
+    def __init__(
+        self,
+        renew: Callable[[Item], float],
+        item: Item,
+        sent: float,
+        on_lost: Callable[[ItemLost], None] | None = None,
+        margin: float = 0.0,
+    ) -> None:
+        super().__init__(deadline_after(sent, item.lease), item.lease, on_lost, margin)
+        self._renew = renew
+        #: What was taken.
+        self.item = item
+
+    @property
+    def lost(self) -> ItemLost | None:
+        """Why the item is no longer ours, or None while it is."""
+        self._look_at_clock()
+        return self._lost if isinstance(self._lost, ItemLost) else None
+
+    def check(self) -> None:
+        """Raise ItemLost if the item is lost or its local deadline is over. Asks nobody."""
+        if self.lost:
+            raise self.lost
+
+    def _renewed(self) -> float:
+        return self._renew(self.item)
+
+    def loss(self, why: str) -> ItemLost:
+        """The error that says so."""
+        return ItemLost(self.item.id, self.item.token, why)
+
+    def _tell(self, name: str, why: str) -> None:
+        event(f"queue.{name}", item=self.item.id, state=self.item.state, token=self.item.token, why=why)
 
 
 def deadline_after(sent: float, left: float | None) -> float | None:

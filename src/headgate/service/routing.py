@@ -10,7 +10,7 @@ from itertools import islice
 from headgate.core.errors import BadValue, Refused
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, Ticket
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, QueueStore, Ticket
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"
@@ -27,6 +27,11 @@ class RoutedLocks:
         self._stores = (ledger_side, coordination)
         #: The ledger beside which the locks on its chunks are kept.
         self.ledger = getattr(ledger_side, "ledger", None)
+
+    @property
+    def queue(self) -> QueueStore:
+        """The queue is coordinated where the locks are."""
+        return self._coordination.queue
 
     def acquire(self, request: Request) -> Grant:
         return self._for_request(request).acquire(request)

@@ -23,6 +23,8 @@ T = TypeVar("T")
 BUSY_SECONDS = 30.0
 #: A random pause between two tries: short, since a commit is; random, so that nobody is starved.
 PAUSE_SECONDS = (0.0001, 0.001)
+#: How often a transaction is begun again because somebody else wrote the same row first.
+MOST_TRIES = 20
 #: Connections of a parent process: kept untouched, since closing them would end the parent's.
 _inherited: list[list[Connection]] = []
 
@@ -154,6 +156,15 @@ class Database:
         `again` says that an earlier try was cut off, so that it may have happened already.
         """
         return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
+
+    def write_through(self, work: Callable[[Transaction], T]) -> T:
+        """The same; begun again when somebody else wrote the same row first."""
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return self.write(work)
+            except Duplicate:
+                continue
+        return self.write(work)
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run it in one transaction that only reads."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from headgate.core.claims import Verdict, may_claim
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
@@ -14,14 +13,10 @@ from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowF
 from headgate.stores.sql import claiming, credentials, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
-from headgate.stores.sql.engine import Database, Duplicate, Transaction
+from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
 
-T = TypeVar("T")
-
-#: How often a transaction is begun again because somebody else wrote the same row first.
-MOST_TRIES = 20
 #: From so many new chunks on, a planner that thinks the tables empty goes wrong.
 MANY = 1000
 
@@ -36,10 +31,10 @@ class SqlLedger:
         self._sizes_known = False
 
     def define_dataset(self, dataset: Dataset) -> Defined:
-        return self._write(lambda tx: definitions.define_dataset(tx, dataset))
+        return self._database.write_through(lambda tx: definitions.define_dataset(tx, dataset))
 
     def define_job(self, job: Job) -> Defined:
-        return self._write(lambda tx: definitions.define_job(tx, job))
+        return self._database.write_through(lambda tx: definitions.define_job(tx, job))
 
     def datasets(self) -> Sequence[Dataset]:
         return sorted(self._database.read(all_datasets).values(), key=lambda each: each.name)
@@ -70,7 +65,7 @@ class SqlLedger:
         self._write(lambda tx: credentials.refuse_masters(tx, before))
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
-        count = self._write(lambda tx: mending.publish(tx, dataset, dataids, who))
+        count = self._database.write_through(lambda tx: mending.publish(tx, dataset, dataids, who))
         if count >= MANY and not self._sizes_known:
             self._sizes_known = True
             self._database.dialect.learn_sizes(self._database)
@@ -79,56 +74,56 @@ class SqlLedger:
     def find_next(self, job: str, asker: Asker) -> Claim | None:
         after: claiming.Place | None = None
         while True:
-            found = self._write(lambda tx: claiming.find_next(tx, job, asker, after))  # noqa: B023 - run at once
+            found = self._database.write_through(lambda tx: claiming.find_next(tx, job, asker, after))  # noqa: B023 - run at once
             if not isinstance(found, claiming.Place):
                 return found
             after = found
 
     def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
-        return self._write(lambda tx: claiming.claim(tx, job, dataid, asker))
+        return self._database.write_through(lambda tx: claiming.claim(tx, job, dataid, asker))
 
     def force(self, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
-        return self._write(lambda tx: claiming.force(tx, job, dataid, asker, reason, steal=steal))
+        return self._database.write_through(lambda tx: claiming.force(tx, job, dataid, asker, reason, steal=steal))
 
     def success(self, job: str, dataid: str, token: int, who: str) -> None:
-        self._write(lambda tx: claiming.success(tx, job, dataid, token, who))
+        self._database.write_through(lambda tx: claiming.success(tx, job, dataid, token, who))
 
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
-        self._write(lambda tx: claiming.fail(tx, job, dataid, token, message, who))
+        self._database.write_through(lambda tx: claiming.fail(tx, job, dataid, token, message, who))
 
     def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
-        return self._write(lambda tx: claiming.heartbeat(tx, job, dataid, token, lease))
+        return self._database.write_through(lambda tx: claiming.heartbeat(tx, job, dataid, token, lease))
 
     def resubmit(
         self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool
     ) -> Sequence[Change]:
-        return self._write(
+        return self._database.write_through(
             lambda tx: mending.resubmit(
                 tx, job, dataids, reason, who, downstream=downstream, steal=steal, dry_run=dry_run
             )
         )
 
     def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
-        return self._write(lambda tx: mending.hold(tx, job, dataid, reason, who))
+        return self._database.write_through(lambda tx: mending.hold(tx, job, dataid, reason, who))
 
     def unhold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
-        return self._write(lambda tx: mending.unhold(tx, job, dataid, reason, who))
+        return self._database.write_through(lambda tx: mending.unhold(tx, job, dataid, reason, who))
 
     def forget(self, job: str, dataid: str, reason: str, who: str, *, steal: bool) -> Sequence[Change]:
-        return self._write(lambda tx: mending.forget(tx, job, dataid, reason, who, steal=steal))
+        return self._database.write_through(lambda tx: mending.forget(tx, job, dataid, reason, who, steal=steal))
 
     def set_status(self, row: Row, reason: str, who: str) -> Change:
-        return self._write(lambda tx: mending.set_status(tx, row, reason, who))
+        return self._database.write_through(lambda tx: mending.set_status(tx, row, reason, who))
 
     def pause(self, job: str, reason: str, who: str) -> Job:
-        return self._write(lambda tx: definitions.pause(tx, job, reason, who))
+        return self._database.write_through(lambda tx: definitions.pause(tx, job, reason, who))
 
     def reap(self, who: str, limit: int = 1000) -> int:
         count = 0
         for number, job in self._database.read(all_jobs).items():
             left = limit - count
             for dataid in self._expired(number, left) if left > 0 else ():
-                count += self._write(lambda tx: _reap(tx, job.name, dataid, who))  # noqa: B023 - run at once
+                count += self._database.write_through(lambda tx: _reap(tx, job.name, dataid, who))  # noqa: B023 - run at once
         return count
 
     def explain(self, job: str, dataid: str) -> Verdict:
@@ -172,15 +167,6 @@ class SqlLedger:
     def _expired(self, job: int, limit: int) -> list[str]:
         rows = self._database.read(lambda tx: tx.all(sql.READ_EXPIRED, job=job, limit=limit))
         return [str(row[0]) for row in rows]
-
-    def _write(self, work: Callable[[Transaction], T]) -> T:
-        """One transaction; begun again when somebody else wrote the same row first."""
-        for _ in range(MOST_TRIES - 1):
-            try:
-                return self._database.write(work)
-            except Duplicate:
-                continue
-        return self._database.write(work)
 
 
 def _reap(tx: Transaction, job: str, dataid: str, who: str) -> int:

@@ -12,13 +12,14 @@ from typing import TypeVar
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, QueueStore, Ticket
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.granting import Wakes, grant_or_refuse, grant_quickly
 from headgate.stores.sql.ledger import SqlLedger
 from headgate.stores.sql.moments import moment
+from headgate.stores.sql.queue import SqlQueue
 from headgate.stores.sql.queueing import Queueing
 from headgate.stores.sql.scene import Scene, heads, read_lock, read_places
 from headgate.stores.sql.waiting import Wakeups
@@ -37,6 +38,8 @@ class SqlLocks:
         self._queueing = Queueing(database, self.tag, self._wakeups)
         #: The ledger beside it: what runs on a chunk acts as a lock, and the other way round.
         self.ledger = SqlLedger(database, self.tag)
+        #: The queue in the same database.
+        self.queue: QueueStore = SqlQueue(database, self.tag)
 
     def acquire(self, request: Request) -> Grant:
         quick = grant_quickly(self._database, self.tag, request)
@@ -186,6 +189,7 @@ class SqlLocks:
 
     def close(self) -> None:
         self._wakeups.close()
+        self.queue.close()
         self._database.close()
 
     def _forget(self, resource: str) -> bool:

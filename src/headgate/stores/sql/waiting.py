@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from headgate.stores.sql.engine import Database
 
@@ -17,31 +17,77 @@ PART = 0.05
 LISTENING_PAUSE = 1.0
 
 
-class Wakeups:
-    """The tickets of this process, and the thread that listens for them."""
+class Listener:
+    """The thread of this process that hears what the database calls out on a channel."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, heard: Callable[[int], None]) -> None:
         self._database = database
-        self._events: dict[int, threading.Event] = {}
+        self._tell = heard
         self._guard = threading.Lock()
         self._stop = threading.Event()
         self._listening = threading.Event()
-        self._thread: threading.Thread | None = None
         self._pid = 0
         self._channel = ""
-
-    @property
-    def channel(self) -> str:
-        """Where this process listens; it begins to when it is first asked."""
-        with self._guard:
-            if self._pid != os.getpid():
-                self._begin()
-        return self._channel
 
     @property
     def listening(self) -> bool:
         """Whether wake-ups reach this process now."""
         return self._listening.is_set()
+
+    def begin(self, channel: str | None = None) -> str:
+        """Listen, unless this process does already. Gives the channel; a new one where none is named."""
+        with self._guard:
+            if self._pid != os.getpid():
+                self._start(channel or f"hg_{secrets.token_hex(8)}")
+        return self._channel
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._stop.set()
+
+    def _start(self, channel: str) -> None:
+        self._pid = os.getpid()
+        self._channel = channel
+        self._stop, self._listening = threading.Event(), threading.Event()
+        if not self._database.dialect.listens:
+            return
+        threading.Thread(target=self._listen, name="headgate-wakeups", daemon=True).start()
+        self._listening.wait(LISTENING_PAUSE)
+
+    def _listen(self) -> None:
+        stop, listening = self._stop, self._listening
+        while not stop.is_set():
+            try:
+                self._database.dialect.listen(self._channel, self._heard, stop)
+            except self._database.dialect.errors():
+                listening.clear()  # Looking goes on meanwhile; try again in a moment.
+                stop.wait(1.0)
+
+    def _heard(self, number: int) -> None:
+        """Zero only says that listening began."""
+        self._listening.set()
+        if number:
+            self._tell(number)
+
+
+class Wakeups:
+    """The tickets of this process, and how they are called."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._events: dict[int, threading.Event] = {}
+        self._guard = threading.Lock()
+        self._listener = Listener(database, self._heard)
+
+    @property
+    def channel(self) -> str:
+        """Where this process listens; it begins to when it is first asked."""
+        return self._listener.begin()
+
+    @property
+    def listening(self) -> bool:
+        """Whether wake-ups reach this process now."""
+        return self._listener.listening
 
     def event(self, ticket: int) -> threading.Event:
         """Set when the ticket's turn may have come."""
@@ -70,36 +116,14 @@ class Wakeups:
 
         `told`: whoever is in the way says so when it leaves, where it can be heard.
         """
-        if told and self._listening.is_set():
+        if told and self.listening:
             return LISTENING_PAUSE
         return min(max(waited * PART, SHORTEST) * (1 + position), LONGEST)
 
     def close(self) -> None:
         """Stop listening."""
-        self._stop.set()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._channel = f"hg_{secrets.token_hex(8)}"
-        self._events = {}
-        self._stop, self._listening = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="headgate-wakeups", daemon=True)
-        self._thread.start()
-        if self._database.dialect.listens:
-            self._listening.wait(LISTENING_PAUSE)
-
-    def _listen(self) -> None:
-        stop, listening = self._stop, self._listening
-        while not stop.is_set():
-            try:
-                if not self._database.dialect.listen(self._channel, self._heard, stop):
-                    return
-            except self._database.dialect.errors():
-                listening.clear()  # Looking goes on meanwhile; try again in a moment.
-                stop.wait(1.0)
+        self._listener.close()
 
     def _heard(self, ticket: int) -> None:
-        """A wake-up came: perhaps before its waiter has asked for it. Zero only says that listening began."""
-        self._listening.set()
-        if ticket:
-            self.event(ticket).set()
+        """A wake-up came: perhaps before its waiter has asked for it."""
+        self.event(ticket).set()

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from headgate.core.errors import BadValue
@@ -112,6 +113,11 @@ class Dialect(ABC):
     rows_at_once: int = 500
     #: True where a process can be woken by the database.
     listens: bool = False
+    #: Behind the place `:priority`, `:after`, by the index.
+    behind: str = "(i.priority, i.id) > (:priority, :after)"
+    #: Where it can be one trip: take the first item that nobody has (by the ids' prefix), move a job that is taken.
+    take_item: Mapping[str, Statement] = MappingProxyType({})
+    move_job: Statement | None = None
     #: True where the data is gone with the connection.
     in_memory: bool = False
 
@@ -183,10 +189,9 @@ class Dialect(ABC):
         """Wake waiting processes: (channel, ticket). Where the database cannot, they look for themselves."""
         del runner, channels
 
-    def listen(self, channel: str, heard: Any, stop: Any) -> bool:
-        """Call `heard(ticket)` for each wake-up on the channel until `stop` is set. False: it cannot be done here."""
-        del channel, heard, stop
-        return False
+    def listen(self, channel: str, heard: Any, stop: Any) -> None:
+        """Where the database `listens`: call `heard(number)` for each wake-up on the channel until `stop` is set."""
+        raise NotImplementedError
 
     def changed(self, connection: Connection) -> object:
         """Something that differs when another process wrote since; None where that cannot be told."""
@@ -223,6 +228,7 @@ class Dialect(ABC):
             "own_dataset": self.own_dataset,
             "own_rows": self.own_rows,
             "or_change": self.or_change,
+            "behind": self.behind,
             **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},
         }
 

@@ -136,6 +136,7 @@ class Mysql(Dialect):
     own_rows = "for update"
     or_change = "on duplicate key update"
     new_value = "values({})"
+    behind = "(i.priority > :priority or (i.priority = :priority and i.id > :after))"
     begin_write = "start transaction"
     begin_read = "start transaction read only"
     list_tables = Statement(

@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any
 
 from headgate.core.errors import BadValue, MissingExtra
+from headgate.stores.sql import queue_statements as queue
 from headgate.stores.sql.dialects.base import (
     Connection,
     Dialect,
@@ -145,7 +146,44 @@ NOTIFY = Statement(
     "Wake the processes whose turn may have come.",
     """select pg_notify(c.value ->> 0, c.value ->> 1) from json_array_elements(:channels::json) as c""",
 )
-
+TAKE_ITEM = {
+    prefix: Statement(
+        "The first that nobody has is taken, in one statement: whoever looks at the same moment passes it over.",
+        f"""with head as (
+              select i.id from {table} i where {queue.TAKEABLE} order by {order} limit 1 for update skip locked)
+            update {table} i set token = nextval('hg_token_number_seq'), {queue.TAKING}
+            from head where i.id = head.id returning {columns}""",
+    )
+    for prefix, table, order, columns in (
+        ("bid", "hg_batch", "i.id", queue.BATCH_COLUMNS),
+        ("jid", "hg_ingest_job", "i.priority, i.id", queue.JOB_COLUMNS),
+    )
+}
+MOVE_JOB = Statement(
+    "A job that is taken and alive moves: its row, its batch's counters, the history and a call, in one statement.",
+    f"""with was as (
+          select i.id, i.since, i.worker, {{wall}} as at from hg_ingest_job i
+          where i.id = :id and i.state = :state and i.token = :token and i.lease_until > {{now}} for update),
+        moved as (
+          update hg_ingest_job i
+          set state = :target, last_successful = coalesce(:step, i.last_successful),
+              priority = coalesce(:priority, i.priority), space_needed = coalesce(:space_needed, i.space_needed),
+              identifiers = coalesce(:identifiers, i.identifiers), message = :message, since = was.at, worker = '',
+              lease = null, lease_until = null
+          from was where i.id = was.id
+          returning {queue.JOB_COLUMNS} as left),
+        counted as (
+          update hg_batch b set processing = b.processing - 1, failed = b.failed + :failed,
+                                completed = b.completed + :completed
+          from moved m where :leaves and b.id = m.batch_id),
+        told as (
+          insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
+                                        reason, spent)
+          select was.at, :event, m.batch_id, m.id, '', was.worker, :token, :state, :target, :message,
+                 was.at - was.since
+          from was, moved m)
+        select m.*, pg_notify(:channel, :number) from moved m""",
+)
 
 ANALYZE = Statement("Know the sizes of the ledger's tables.", "analyze hg_chunk, hg_candidate")
 NEXT_TOKEN = Statement("A new number.", "select nextval('hg_token_number_seq')")
@@ -163,6 +201,8 @@ class Postgresql(Dialect):
     share_dataset = f"pg_advisory_xact_lock_shared({DATASET_SPACE}, d.id)"
     own_dataset = f"pg_advisory_xact_lock({DATASET_SPACE}, d.id)"
     listens = True
+    take_item = TAKE_ITEM
+    move_job = MOVE_JOB
     begin_read = "begin read only"
     list_tables = Statement(
         "The tables of this schema.",
@@ -244,7 +284,7 @@ class Postgresql(Dialect):
         if listed:
             runner.single(NOTIFY, channels=json.dumps(listed))
 
-    def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> bool:
+    def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
         connection = psycopg.connect(self._target, autocommit=True, connect_timeout=10)
         with connection:
             connection.execute(f'listen "{channel}"')
@@ -252,4 +292,3 @@ class Postgresql(Dialect):
             while not stop.is_set():
                 for notice in connection.notifies(timeout=LISTEN_SECONDS):
                     heard(int(notice.payload))
-        return True

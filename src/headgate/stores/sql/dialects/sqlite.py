@@ -76,7 +76,9 @@ LATEST_LEASE = Statement(
     "The end of the longest lease. A claim that was set by hand ends never, and counts as none.",
     """select max(lease_until) from (
          select max(lease_until) as lease_until from hg_lock
-         union all select max(lease_until) from hg_chunk where lease_until < 1 << 60)""",
+         union all select max(lease_until) from hg_chunk where lease_until < 1 << 60
+         union all select max(lease_until) from hg_batch
+         union all select max(lease_until) from hg_ingest_job)""",
 )
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token default values")
 DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number <= :number")

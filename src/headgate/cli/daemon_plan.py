@@ -1,0 +1,125 @@
+"""Which daemons a command line asks for, and who does the work of each consumer."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from headgate.cli.guardian import Guardian
+from headgate.cli.item_command import ItemCommand
+from headgate.cli.processes import CannotRun, check_command
+from headgate.daemons.consumers import Post
+from headgate.daemons.names import CONSUMERS, ROUNDS, check_daemons
+from headgate.daemons.outcomes import Handler
+from headgate.service.queue import Queue
+
+
+@dataclass
+class Plan:
+    """What is to run."""
+
+    #: Names of daemons that are done in rounds.
+    rounds: Sequence[str]
+    #: Python that does the work of consumers, by their names.
+    handlers: Mapping[str, Handler]
+    #: Commands that do the work of consumers, by their names.
+    commands: Mapping[str, Sequence[str]]
+    _guardian: Guardian | None = field(default=None, init=False)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """The guardian of commands, which must be there before there are threads."""
+        self._guardian = Guardian() if self.commands else None
+        try:
+            yield
+        finally:
+            if self._guardian is not None:
+                self._guardian.end()
+
+    def posts(self, queue: Queue, workers: int, variables: Mapping[str, str]) -> list[Post]:
+        """Each consumer with its handler."""
+        handlers = dict(self.handlers)
+        if self._guardian is not None:
+            handlers |= {
+                name: ItemCommand(queue, words, self._guardian, variables) for name, words in self.commands.items()
+            }
+        return [Post(*CONSUMERS[name], handlers[name], workers) for name in handlers]
+
+
+def plan(names: Sequence[str], handlers: Sequence[str], commands: Sequence[str], *, once: bool) -> Plan:
+    """From the command line; what cannot run is said at once."""
+    given = _by_name("--handler", handlers)
+    given_commands = _by_name("--exec", commands)
+    workers = [*given, *given_commands]
+    check_daemons([*names, *workers])
+    wanted = list(dict.fromkeys(names or [*ROUNDS, *workers]))
+    if once and any(name in CONSUMERS for name in wanted):
+        raise click.UsageError("--once is for daemons that need no handler: " + ", ".join(ROUNDS))
+    _match(wanted, workers)
+    return Plan(
+        [name for name in wanted if name in ROUNDS],
+        {name: load_handler(name, text) for name, text in given.items()},
+        {name: _words(name, text) for name, text in given_commands.items()},
+    )
+
+
+def load_handler(name: str, text: str) -> Handler:
+    """The function that MODULE:FUNCTION names; modules of this folder are found too."""
+    module, colon, function = text.partition(":")
+    if not (module and colon and function):
+        raise click.UsageError(f"--handler {name}={text}: name a function as MODULE:FUNCTION")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise click.UsageError(f"--handler {name}={text}: {error}") from error
+    if not callable(found):
+        raise click.UsageError(f"--handler {name}={text}: {function} is no function")
+    handler: Handler = found
+    return handler
+
+
+def _by_name(option: str, texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, mark, value = text.partition("=")
+        if not mark or not value.strip():
+            raise click.UsageError(f"{option} {text}: write NAME=…, where NAME is a consumer")
+        if name in found:
+            raise click.UsageError(f"{option} {name} is given twice")
+        found[name] = value
+    return found
+
+
+def _match(wanted: Sequence[str], workers: Sequence[str]) -> None:
+    """Every consumer has one who does its work, and nobody works for a daemon that does not run."""
+    for name in wanted:
+        if name in CONSUMERS and name not in workers:
+            raise click.UsageError(
+                f"{name} needs somebody who does the work: give --handler {name}=MODULE:FUNCTION or "
+                f"--exec {name}='CMD …'"
+            )
+    for name in workers:
+        if name not in CONSUMERS:
+            raise click.UsageError(f"{name} needs no handler")
+        if name not in wanted:
+            raise click.UsageError(f"there is a handler for {name}, which is not named: add {name}")
+        if workers.count(name) > 1:
+            raise click.UsageError(f"{name} has a --handler and an --exec; give one of them")
+
+
+def _words(name: str, text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+        check_command(words[0])
+    except (ValueError, CannotRun) as error:
+        raise click.UsageError(f"--exec {name}: {error}") from error
+    return words

@@ -1,0 +1,72 @@
+"""`headgate doctor`: finds what should not be, explains it, and mends it when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.output import plain
+from headgate.cli.session import Session, common
+
+if TYPE_CHECKING:
+    from headgate.core.queue import Fault
+    from headgate.wiring import Gate
+
+#: There is a fault that was not mended.
+FAULTS_REMAIN = 1
+
+
+@click.command("doctor")
+@click.option("--repair", is_flag=True, help="Mend what can be mended, as it is told here.")
+@common
+@click.pass_obj
+def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passes by name
+    """Find what should not be in the store, say what it means, and mend it with --repair.
+
+    Looks at batches and ingest jobs (in two places or none, counted wrongly, taken by the dead, entries without a
+    job), at locks and at failed chunks. Nothing is changed without --repair. It is safe while others work.
+
+    Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
+
+    \b
+    Examples:
+      headgate doctor
+      headgate doctor --repair --json
+    """
+    with session.gate() as gate:
+        looked = _looked_at(gate)
+        found = list(gate.queue.faults())
+        mended = [each for each in found if repair and each.repair and gate.queue.repair(each, by=session.client())]
+        left = list(gate.queue.faults()) if mended else found
+    document = {"looked_at": looked, "faults": plain(left), "mended": plain(mended)}
+    session.answer(document, lambda: _text(session, looked, left, mended))
+    return FAULTS_REMAIN if left else 0
+
+
+def _looked_at(gate: Gate) -> dict[str, Any]:
+    """What was looked at, counted: an answer of `nothing wrong` is worth as much as that."""
+    counts = gate.queue.counts()
+    status = gate.locks.status()
+    return {
+        "batches": sum(counts.get("batch", {}).values()),
+        "ingest jobs": sum(counts.get("ingest job", {}).values()),
+        "holds": len(gate.queue.holds()),
+        "locked resources": status["lockCount"],
+    }
+
+
+def _text(session: Session, looked: dict[str, Any], left: Sequence[Fault], mended: Sequence[Fault]) -> str:
+    lines = ["looked at: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
+    lines += [f"mended   {each.item}: {each.what}" for each in mended]
+    for each in left:
+        lines += [
+            f"FAULT    {each.item}: {each.what} ({each.kind})",
+            f"         repair: {each.repair or 'none; a person must look'}",
+        ]
+    if not left:
+        return "\n".join([*lines, "nothing is wrong"])
+    can = sum(1 for each in left if each.repair)
+    hint = f"; {can} can be mended: {session.command('doctor', '--repair')}" if can else ""
+    return "\n".join([*lines, f"{len(left)} fault(s){hint}"])

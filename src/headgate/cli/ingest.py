@@ -1,0 +1,209 @@
+"""Commands for the queue: submit, list, look, and what operators do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli import ingest_acts, items, watching
+from headgate.cli.items import ItemId
+from headgate.cli.locks import InOrder
+from headgate.cli.output import ago, plain, table
+from headgate.cli.session import Session, common
+from headgate.core.errors import BadValue
+from headgate.core.queue import ALL, Folder
+
+if TYPE_CHECKING:
+    from headgate.core.queue import Batch, Hold, IngestJob
+    from headgate.wiring import Gate
+
+
+@click.group("ingest", cls=InOrder)
+def ingest() -> None:
+    """Submit batches, watch their jobs, hold, release, resume, delete.
+
+    \b
+    Examples:
+      headgate ingest submit objects.checkm --profile demo --submitter me --type batch-manifest
+      headgate ingest batches --watch
+      headgate ingest jobs --state failed
+      headgate ingest resume --batch bid7 --reason "disk is back"
+      headgate ingest hold demo --reason "collection is moved"
+    """
+
+
+@ingest.command("submit")
+@click.argument("payload", metavar="FILE_OR_URL")
+@click.argument("metadata", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option("--profile", required=True, help="The ingest profile, which names the collection.")
+@click.option("--submitter", required=True, help="Who hands it in.")
+@click.option("--type", "kind", default="object-manifest", show_default=True, help="What the payload is.")
+@click.option("--mode", default="add", show_default=True, help="add, or update an object that there is.")
+@click.option("--request-id", help="An id of yours: the same again gives the same batch.")
+@common
+@click.pass_obj
+def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str, **how: Any) -> None:
+    """Hand in a payload: a new batch, pending. Nothing is fetched or looked into now.
+
+    NAME=VALUE says more of it: erc_who, erc_what, erc_when, local_id, primary_id, digest_type, digest_value, dc_…
+
+    \b
+    Example:
+      headgate ingest submit book.checkm --profile demo --submitter me erc_what="A book" local_id=b17
+    """
+    named = _metadata(metadata)
+    with session.gate() as gate:
+        batch = gate.queue.submit(payload_url=payload_url(payload), type=kind, **how, **named)
+    session.answer(items.document(batch), lambda: f"{batch.id}  {batch.state}")
+    session.say(f"see what becomes of it: {session.command('ingest', 'batch', batch.id, '--watch')}")
+
+
+@ingest.command("batches")
+@click.option("--state", help="Only in this state.")
+@click.option("--profile", help="Only of this profile.")
+@click.option("--submitter", help="Only by this submitter.")
+@click.option("--after", type=ItemId("bid"), metavar="BID", help="Only behind this one: the next page.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
+@watching.watchable
+@common
+@click.pass_obj
+def batches(session: Session, /, limit: int, *, watch: bool, every: float, **which: Any) -> None:
+    """List batches, by id."""
+
+    def ask(gate: Gate) -> Sequence[Batch]:
+        return gate.queue.batches(limit=limit + 1, **which)
+
+    def text(found: Sequence[Batch]) -> str:
+        return items.batch_table(found[:limit]) if found else _none(session, "batches", which)
+
+    found = watching.answer(session, ask, lambda all_: _page("batches", all_, limit), text, watch=watch, every=every)
+    _say_more(session, found, limit)
+
+
+@ingest.command("batch")
+@click.argument("batch", metavar="BID", type=ItemId("bid"))
+@watching.watchable
+@common
+@click.pass_obj
+def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) -> None:
+    """Show everything of a batch, and what may be done with it."""
+
+    def ask(gate: Gate) -> tuple[Batch, Sequence[str], Any]:
+        with items.naming_the_nearest(session, gate.queue, batch):
+            found = gate.queue.batch(batch)
+        return found, gate.queue.job_ids(batch, Folder.FAILED), gate.queue.tables()[0]
+
+    def document(found: tuple[Batch, Sequence[str], Any]) -> object:
+        return {**items.document(found[0]), "failed_jobs": list(found[1])}
+
+    watching.answer(session, ask, document, lambda found: items.batch_text(session, *found), watch=watch, every=every)
+
+
+@ingest.command("jobs")
+@click.option("--state", help="Only in this state.")
+@click.option("--batch", type=ItemId("bid"), metavar="BID", help="Only of this batch.")
+@click.option("--profile", help="Only of this profile.")
+@click.option("--taken", is_flag=True, help="Only those that somebody works on now.")
+@click.option("--after", type=ItemId("jid"), metavar="JID", help="Only behind this one: the next page.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
+@watching.watchable
+@common
+@click.pass_obj
+def jobs(session: Session, /, limit: int, *, watch: bool, every: float, **which: Any) -> None:
+    """List ingest jobs, by id."""
+
+    def ask(gate: Gate) -> Sequence[IngestJob]:
+        return gate.queue.jobs(limit=limit + 1, **which)
+
+    def text(found: Sequence[IngestJob]) -> str:
+        return items.job_table(found[:limit]) if found else _none(session, "jobs", which)
+
+    found = watching.answer(session, ask, lambda all_: _page("jobs", all_, limit), text, watch=watch, every=every)
+    _say_more(session, found, limit)
+
+
+@ingest.command("job")
+@click.argument("job", metavar="JID", type=ItemId("jid"))
+@watching.watchable
+@common
+@click.pass_obj
+def show_job(session: Session, /, job: str, *, watch: bool, every: float) -> None:
+    """Show everything of an ingest job, and what may be done with it."""
+
+    def ask(gate: Gate) -> tuple[IngestJob, Any]:
+        with items.naming_the_nearest(session, gate.queue, job):
+            return gate.queue.job(job), gate.queue.tables()[1]
+
+    def text(found: tuple[IngestJob, Any]) -> str:
+        return items.job_text(session, *found)
+
+    watching.answer(session, ask, lambda found: items.document(found[0]), text, watch=watch, every=every)
+
+
+@ingest.command("holds")
+@common
+@click.pass_obj
+def holds(session: Session) -> None:
+    """List what is held: collections, and the whole queue when it is paused."""
+    with session.gate() as gate:
+        found = gate.queue.holds()
+    session.answer({"holds": plain(found)}, lambda: _holds_text(session, found))
+
+
+for command in ingest_acts.COMMANDS:
+    ingest.add_command(command)
+
+
+def payload_url(text: str) -> str:
+    """A URL as it is; a file that is there, as a URL."""
+    if "://" in text or text.startswith("file:"):
+        return text
+    path = Path(text).absolute()
+    if not path.is_file():
+        raise BadValue("payload", text, "is no file that is here, and no URL")
+    return path.as_uri()
+
+
+def _metadata(words: Sequence[str]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for word in words:
+        name, mark, value = word.partition("=")
+        if not mark or not name:
+            raise BadValue("metadata", word, "is not written as NAME=VALUE")
+        if name in named:
+            raise BadValue("metadata", name, "is given twice")
+        named[name] = value
+    return named
+
+
+def _page(name: str, found: Sequence[Any], limit: int) -> dict[str, Any]:
+    shown = found[:limit]
+    return {name: [items.document(each) for each in shown], "next": shown[-1].id if len(found) > limit else None}
+
+
+def _say_more(session: Session, found: Sequence[Any], limit: int) -> None:
+    if len(found) > limit:
+        session.say(f"there is more; go on with: --after {found[limit - 1].id}")
+
+
+def _none(session: Session, what: str, which: dict[str, Any]) -> str:
+    if any(which.values()):
+        return f"no {what} that you asked for; see all: {session.command('ingest', what)}"
+    how = session.command("ingest", "submit", "FILE_OR_URL", "--profile", "P", "--submitter", "S")
+    return f"no {what} yet; hand something in: {how}"
+
+
+def _holds_text(session: Session, found: Sequence[Hold]) -> str:
+    if not found:
+        return (
+            f"nothing is held; to hold a collection: {session.command('ingest', 'hold', 'PROFILE', '--reason', 'why')}"
+        )
+    rows = [
+        ("the whole queue" if each.profile == ALL else each.profile, each.who, ago(each.since) if each.since else "-",
+         each.reason)
+        for each in found
+    ]  # fmt: skip
+    return table(("HELD", "BY", "SINCE", "WHY"), rows)

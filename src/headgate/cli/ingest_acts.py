@@ -1,0 +1,283 @@
+"""What operators do to the queue: one item or many, with a preview and a reason."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headgate.cli import items
+from headgate.cli.items import ItemId
+from headgate.cli.output import plain, table
+from headgate.cli.session import Session, common
+from headgate.core.errors import Refused, UnknownName
+from headgate.core.queue import ALL, Item, is_batch
+
+if TYPE_CHECKING:
+    from headgate.service.queue import Queue
+
+F = TypeVar("F", bound=Callable[..., Any])
+NOTHING_TO_DO = 3
+SOME_REFUSED = 75
+#: No more lines than this are shown of what would be changed.
+PREVIEW = 20
+
+
+def bulk(function: F) -> F:
+    """The options of commands that may act on many."""
+    dry = click.option("--dry-run", is_flag=True, help="Only show what would change, and how many.")
+    yes = click.option("--yes", is_flag=True, help="Do not ask.")
+    return dry(yes(function))
+
+
+def reason(function: F) -> F:
+    """Why; it is kept in the history."""
+    return click.option("--reason", default="", help="Why; it is kept in the history. Needed for many at once.")(
+        function
+    )
+
+
+@click.command("hold")
+@click.argument("profile")
+@click.option("--reason", required=True, help="Why; everybody who is stopped by it is told.")
+@common
+@click.pass_obj
+def hold(session: Session, profile: str, reason: str) -> None:
+    """Hold a collection: its pending batches and jobs go to held instead of on."""
+    with session.gate() as gate:
+        found = gate.queue.set_hold(profile, reason=reason, by=session.client())
+    session.answer(plain(found), lambda: f"held  {found.profile}: {found.reason}")
+
+
+@click.command("unhold")
+@click.argument("profile")
+@click.option("--release-all", is_flag=True, help="And release what is held of it.")
+@reason
+@bulk
+@common
+@click.pass_obj
+def unhold(session: Session, /, profile: str, *, release_all: bool, dry_run: bool, **how: Any) -> int:
+    """Clear the hold of a collection. What is held stays so until it is released."""
+    with session.gate() as gate:
+        if not dry_run:
+            cleared = gate.queue.clear_hold(profile, by=session.client())
+            session.say(f"the hold of {profile} is gone" if cleared else f"{profile} was not held")
+        found = _held(gate.queue, profile)
+        if release_all:
+            how["reason"] = how["reason"] or f"the hold of {profile} was cleared"
+            return act_on_all(session, "release", found, gate.queue.release, dry_run=dry_run, **how)
+    if found:
+        again = session.command("ingest", "release", "--profile", profile, "--reason", "why")
+        session.say(f"{len(found)} are still held; to release them: {again}")
+    session.answer({"profile": profile, "held": [each.id for each in found]}, lambda: f"not held  {profile}")
+    return 0
+
+
+@click.command("release")
+@click.argument("ids", metavar="[ID]...", nargs=-1, type=ItemId("jid", "bid"))
+@click.option("--profile", help="All that are held of this profile.")
+@reason
+@bulk
+@common
+@click.pass_obj
+def release(session: Session, /, ids: Sequence[str], profile: str | None, **how: Any) -> int:
+    """Release held batches and jobs: they are pending again. Refused while their collection is held."""
+    _one_of(ids, profile, "an ID, or --profile P for all that are held of it")
+    with session.gate() as gate:
+        if not profile:
+            return act_on_each(session, gate.queue, "release", ids, gate.queue.release, **how)
+        return act_on_all(session, "release", _held(gate.queue, profile), gate.queue.release, **how)
+
+
+@click.command("resume")
+@click.argument("ids", metavar="[JID]...", nargs=-1, type=ItemId("jid"))
+@click.option("--batch", type=ItemId("bid"), metavar="BID", help="All failed jobs of this batch.")
+@click.option("--profile", help="All failed jobs of this profile.")
+@click.option("--all-failed", is_flag=True, help="All failed jobs.")
+@reason
+@bulk
+@common
+@click.pass_obj
+def resume(session: Session, /, ids: Sequence[str], batch: str, profile: str, *, all_failed: bool, **how: Any) -> int:
+    """Let failed jobs go on from the step after their last good one."""
+    many = batch or profile or all_failed
+    _one_of(ids, many, "a JID, --batch BID, --profile P, or --all-failed")
+    with session.gate() as gate:
+        if not many:
+            return act_on_each(session, gate.queue, "resume", ids, gate.queue.resume, **how)
+        found = gate.queue.jobs("failed", batch=batch, profile=profile)
+        return act_on_all(session, "resume", found, gate.queue.resume, **how)
+
+
+@click.command("delete")
+@click.argument("ids", metavar="[ID]...", nargs=-1, type=ItemId("jid", "bid"))
+@click.option("--failed", is_flag=True, help="All failed jobs of --batch or --profile.")
+@click.option("--batch", type=ItemId("bid"), metavar="BID", help="With --failed: of this batch.")
+@click.option("--profile", help="With --failed: of this profile.")
+@click.option("--reason", required=True, help="Why; it is kept in the history.")
+@bulk
+@common
+@click.pass_obj
+def delete(session: Session, /, ids: Sequence[str], batch: str, profile: str, *, failed: bool, **how: Any) -> int:
+    """Give up failed or held batches and jobs. Nothing is left of them but their history.
+
+    A job that is deleted before its batch is reported will not be in the report; a batch takes its jobs along, and
+    its depositor is not told.
+    """
+    _one_of(ids, failed, "an ID, or --failed with --batch BID or --profile P")
+    if failed and not (batch or profile):
+        raise click.UsageError("--failed needs --batch BID or --profile P")
+    with session.gate() as gate:
+        if failed:
+            found = gate.queue.jobs("failed", batch=batch, profile=profile)
+            return act_on_all(session, "delete", found, gate.queue.delete, **how)
+        return act_on_each(session, gate.queue, "delete", ids, gate.queue.delete, ask=True, **how)
+
+
+@click.command("update-report")
+@click.argument("batch", metavar="BID", type=ItemId("bid"))
+@click.option("--reason", default="", help="Why; it is kept in the history.")
+@common
+@click.pass_obj
+def update_report(session: Session, batch: str, reason: str) -> None:
+    """Have a failed batch reported once more: what changed since."""
+    with session.gate() as gate, items.naming_the_nearest(session, gate.queue, batch):
+        found = gate.queue.update_report(batch, reason=reason, by=session.client())
+    session.answer(items.document(found), lambda: f"{found.id}  {found.state}")
+
+
+@click.command("priority")
+@click.argument("job", metavar="JID", type=ItemId("jid"))
+@click.argument("priority", metavar="N", type=int)
+@click.option("--reason", default="", help="Why; it is kept in the history.")
+@common
+@click.pass_obj
+def priority(session: Session, job: str, priority: int, reason: str) -> None:
+    """Set the priority of a job: 0 is first, 99 last."""
+    with session.gate() as gate, items.naming_the_nearest(session, gate.queue, job):
+        found = gate.queue.set_priority(job, priority, reason=reason, by=session.client())
+    session.answer(items.document(found), lambda: f"{found.id}  {found.state}, priority {found.priority}")
+
+
+@click.command("pause")
+@click.option("--reason", required=True, help="Why; everybody who looks is told.")
+@common
+@click.pass_obj
+def pause(session: Session, reason: str) -> None:
+    """Pause the whole queue: nobody is given anything new to do; what runs ends normally."""
+    with session.gate() as gate:
+        found = gate.queue.set_hold(ALL, reason=reason, by=session.client())
+    session.answer(plain(found), lambda: f"paused  {found.reason}")
+
+
+@click.command("unpause")
+@common
+@click.pass_obj
+def unpause(session: Session) -> None:
+    """Let the whole queue go on."""
+    with session.gate() as gate:
+        cleared = gate.queue.clear_hold(ALL, by=session.client())
+    session.answer({"cleared": cleared}, lambda: "goes on" if cleared else "it was not paused")
+
+
+COMMANDS = (hold, unhold, release, pause, unpause, resume, priority, delete, update_report)
+
+
+def act_on_each(  # noqa: PLR0913 - each is an option of the command
+    session: Session,
+    queue: Queue,
+    verb: str,
+    ids: Sequence[str],
+    act: Callable[..., Item],
+    *,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    ask: bool = False,
+) -> int:
+    """Act on those that were named; one alone is answered by itself, with its own error."""
+    found = []
+    for each in ids:
+        with items.naming_the_nearest(session, queue, each):
+            found.append(queue.batch(each) if is_batch(each) else queue.job(each))
+    if len(found) > 1 or dry_run:
+        yes = yes or not ask or not _terminal()
+        return act_on_all(session, verb, found, act, reason=reason, dry_run=dry_run, yes=yes, needs_reason=False)
+    if ask and not yes and _terminal() and not _agreed(verb, found):
+        session.say("nothing was changed")
+        return 0
+    done = act(found[0].id, reason=reason, by=session.client())
+    session.answer(items.document(done), lambda: f"{done.id}  {'deleted' if verb == 'delete' else done.state}")
+    return 0
+
+
+def act_on_all(
+    session: Session,
+    verb: str,
+    found: Sequence[Item],
+    act: Callable[..., Item],
+    *,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    needs_reason: bool = True,
+) -> int:
+    """Show them, ask, act on each, and tell of those that refused."""
+    if not found:
+        session.answer({"count": 0, "items": []}, lambda: f"nothing to {verb}")
+        return NOTHING_TO_DO
+    if dry_run:
+        shown = {"dry_run": True, "count": len(found), "items": [items.document(each) for each in found]}
+        session.answer(shown, lambda: _preview(verb, found))
+        return 0
+    if needs_reason and not reason.strip():
+        raise click.UsageError(f"{len(found)} would be changed: say why with --reason")
+    if not yes:
+        if not _terminal():
+            raise click.UsageError(f"{len(found)} would be changed: add --yes to do it, or --dry-run to see them")
+        if not _agreed(verb, found):
+            session.say("nothing was changed")
+            return 0
+    return _act(session, verb, found, act, reason)
+
+
+def _act(session: Session, verb: str, found: Sequence[Item], act: Callable[..., Item], reason: str) -> int:
+    done, refused = [], []
+    for each in found:
+        try:
+            done.append(act(each.id, reason=reason, by=session.client()))
+        except (Refused, UnknownName) as error:
+            refused.append({"id": each.id, "why": str(error)})
+    document = {"count": len(done), "items": [items.document(each) for each in done], "refused": refused}
+    session.answer(document, lambda: f"{verb}: {len(done)} done" + (f", {len(refused)} refused" if refused else ""))
+    if refused:
+        session.say(table(("ID", "REFUSED"), [(each["id"], each["why"]) for each in refused[:PREVIEW]]))
+    return SOME_REFUSED if refused else 0
+
+
+def _preview(verb: str, found: Sequence[Item]) -> str:
+    more = f"\n… and {len(found) - PREVIEW} more" if len(found) > PREVIEW else ""
+    return f"{items.item_table(found[:PREVIEW])}{more}\n{verb} would change {len(found)}"
+
+
+def _agreed(verb: str, found: Sequence[Item]) -> bool:
+    warning = ""
+    if verb == "delete":
+        warning = "\nWhat is deleted is gone for good, and will not be in any report to come."
+    click.echo(_preview(verb, found) + warning, err=True)
+    return click.confirm(f"{verb} {len(found)}?", err=True)
+
+
+def _terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _held(queue: Queue, profile: str) -> list[Item]:
+    return [*queue.batches("held", profile=profile), *queue.jobs("held", profile=profile)]
+
+
+def _one_of(ids: Sequence[str], many: object, what: str) -> None:
+    if bool(ids) == bool(many):
+        raise click.UsageError(f"name {what}" + (", not both" if ids else ""))

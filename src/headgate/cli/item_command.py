@@ -1,0 +1,110 @@
+"""A command as a handler of the queue: what it is told, and what its end means."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headgate.cli.guardian import Guardian
+from headgate.cli.output import plain
+from headgate.cli.running import Following, Limits
+from headgate.cli.spawned import Spawned
+from headgate.core.queue import Batch, Folder, Item, Report
+from headgate.daemons.outcomes import Done, Failed, NotNow, Outcome
+from headgate.service.queue import DEFAULT_LEASE, Queue, check_word
+from headgate.service.renewal import ItemHold
+
+#: The exit code by which a command says that it cannot work on the item yet.
+NOT_NOW = 75
+#: What a command may change, by the JSON object that it prints.
+CHANGES = ("message", "priority", "space_needed", "identifiers", "configuration")
+
+
+class ItemCommand:
+    """Runs a command on each item."""
+
+    def __init__(self, queue: Queue, words: Sequence[str], guardian: Guardian, variables: Mapping[str, str]) -> None:
+        self._queue = queue
+        self._words = words
+        self._guardian = guardian
+        self._variables = variables
+
+    def __call__(self, item: Item, hold: ItemHold) -> Outcome:
+        """Exit code 0: done, 75: not now, any other: failed, with the last line of what it wrote to stderr."""
+        spawned = Spawned(self._words, self._guardian)
+        following = Following(spawned, Limits.of(hold.lease or DEFAULT_LEASE, None))
+        spawned.on_end = following.look
+        try:
+            with item_file(item) as path:
+                told = {**environment(item, path), **self._variables}
+                code = following.until_end([hold], told, signals=False)
+        finally:
+            spawned.end()
+            following.close()
+        if following.lost is not None:
+            raise following.lost
+        why = _last_line(spawned.said("err"))
+        if code == 0:
+            return self._done(item, spawned.said("out"))
+        if code == NOT_NOW:
+            return NotNow(why)
+        return Failed(why or (f"exit code {code}" if code < 128 else f"ended by signal {code - 128}"))
+
+    def _done(self, item: Item, said: str) -> Outcome:
+        changes = read_changes(said)
+        rows = changes.pop("jobs", None)
+        if isinstance(item, Batch):
+            if item.state == "pending":
+                self._queue.create_jobs(item, [] if rows is None else rows)
+            else:
+                changes["report"] = self._report(item)
+        for name in changes:
+            check_word("change", name, (*CHANGES, "report"))
+        return Done(**changes)
+
+    def _report(self, batch: Batch) -> Report:
+        failed, good = (self._queue.job_ids(batch.id, each) for each in (Folder.FAILED, Folder.COMPLETED))
+        return Report(tuple(failed), tuple(good))
+
+
+def read_changes(said: str) -> dict[str, Any]:
+    """The JSON object that the output is, or that is its last line; what is none changes nothing."""
+    for text in (said, _last_line(said)):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def environment(item: Item, path: Path) -> dict[str, str]:
+    """What a command is told of its item."""
+    return {
+        "HEADGATE_ITEM": item.id, "HEADGATE_STATE": item.state, "HEADGATE_TOKEN": str(item.token),
+        "HEADGATE_ITEM_FILE": str(path),
+    }  # fmt: skip
+
+
+@contextmanager
+def item_file(item: Item) -> Iterator[Path]:
+    """The whole item in a file that only its user can read, gone afterwards."""
+    descriptor, name = tempfile.mkstemp(prefix="headgate-item-", suffix=".json")
+    path = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(plain(item), file, ensure_ascii=False)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

@@ -1,0 +1,150 @@
+"""Batches and ingest jobs for people and programs: ids as they are typed, tables, documents, what may be done next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.output import ago, pairs, plain, table
+from headgate.cli.session import Session
+from headgate.core.errors import UnknownName
+from headgate.core.machine import By, Machine
+from headgate.core.queue import Batch, IngestJob, Item, is_batch
+
+if TYPE_CHECKING:
+    from headgate.service.queue import Queue
+
+NOUNS = {"bid": "batch", "jid": "ingest job"}
+#: So far on either side an id is looked for that may have been meant.
+NEAR = 500
+
+
+class ItemId(click.ParamType[str]):
+    """An id, also without its zeros: jid7 is jid0000000007."""
+
+    def __init__(self, *prefixes: str) -> None:
+        self.prefixes = prefixes
+        self.name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The whole id, of one of the kinds that are wanted here."""
+        found = re.fullmatch("(bid|jid)?([0-9]{1,10})", value)
+        prefix = found and (found[1] or (self.prefixes[0] if len(self.prefixes) == 1 else None))
+        if not found or not prefix:
+            wanted = " or ".join(f"{each} and a number ({NOUNS[each]})" for each in self.prefixes)
+            self.fail(f"{value!r} is no id; write {wanted}", param, ctx)
+        if prefix not in self.prefixes:
+            self.fail(f"{value} is a {NOUNS[prefix]}; here a {NOUNS[self.prefixes[0]]} is wanted", param, ctx)
+        return f"{prefix}{int(found[2]):010}"
+
+
+@contextmanager
+def naming_the_nearest(session: Session, queue: Queue, item: str) -> Iterator[None]:
+    """An id that is unknown is answered with the nearest one that there is."""
+    try:
+        yield
+    except UnknownName as error:
+        ids = _around(queue, item)
+        nearest = min(ids, key=lambda each: abs(int(each[3:]) - int(item[3:])), default="")
+        hint = f"The nearest is {nearest}. " if nearest else ""
+        what = session.command("history", "--item", item)
+        raise UnknownName(error.what, error.name, f"{hint}What became of it, if it was deleted: {what}") from None
+
+
+def _around(queue: Queue, item: str) -> list[str]:
+    number = int(item[3:])
+    after = f"{item[:3]}{max(number - NEAR, 0):010}"
+    found: Sequence[Item] = (
+        queue.batches(after=after, limit=2 * NEAR) if is_batch(item) else queue.jobs(after=after, limit=2 * NEAR)
+    )
+    return [each.id for each in found]
+
+
+def document(item: Item) -> dict[str, Any]:
+    """An item for programs. The request's id is left out: it is the depositor's own."""
+    found: dict[str, Any] = plain(item)
+    if "submission" in found:
+        del found["submission"]["request_id"]
+    return found
+
+
+def batch_table(batches: Sequence[Batch]) -> str:
+    """Batches, one a line."""
+    rows = [
+        (
+            each.id, each.state, each.profile, each.jobs.completed, each.jobs.failed, each.jobs.processing,
+            ago(each.since), why(each),
+        )
+        for each in batches
+    ]  # fmt: skip
+    return table(("ID", "STATE", "PROFILE", "DONE", "FAILED", "LEFT", "SINCE", "WHY"), rows)
+
+
+def job_table(jobs: Sequence[IngestJob]) -> str:
+    """Ingest jobs, one a line."""
+    rows = [(each.id, each.batch, each.state, each.priority, each.profile, ago(each.since), why(each)) for each in jobs]
+    return table(("ID", "BATCH", "STATE", "PRI", "PROFILE", "SINCE", "WHY"), rows)
+
+
+def item_table(items: Sequence[Item]) -> str:
+    """Batches and jobs together, one a line."""
+    rows = [(each.id, each.state, each.profile, ago(each.since), why(each)) for each in items]
+    return table(("ID", "STATE", "PROFILE", "SINCE", "WHY"), rows)
+
+
+def why(item: Item) -> str:
+    """Who works on it, else why it is where it is."""
+    return f"taken by {item.worker}" if item.worker else item.message or "-"
+
+
+def batch_text(session: Session, batch: Batch, failed: Sequence[str], machine: Machine) -> str:
+    """Everything of a batch."""
+    counts = batch.jobs
+    told = {
+        "batch": batch.id,
+        "state": f"{batch.state}, {ago(batch.since)}",
+        "why": batch.message,
+        "taken by": batch.worker,
+        "profile": batch.profile,
+        "submitter": batch.submission.submitter,
+        "payload": f"{batch.submission.payload_url} ({batch.submission.type}, {batch.submission.mode})",
+        "jobs": f"{batch.made} made: {counts.completed} completed, {counts.failed} failed, {counts.processing} left",
+        "failed jobs": ", ".join(failed[:20]) + (" …" if len(failed) > 20 else ""),
+        **batch.submission.metadata,
+    }
+    return pairs(told) + possible(session, batch, machine)
+
+
+def job_text(session: Session, job: IngestJob, machine: Machine) -> str:
+    """Everything of an ingest job."""
+    told = {
+        "ingest job": job.id,
+        "batch": job.batch,
+        "state": f"{job.state}, {ago(job.since)}",
+        "why": job.message,
+        "taken by": job.worker,
+        "last good step": job.last_successful,
+        "retries": job.retry_count,
+        "priority": job.priority,
+        "space needed": f"{job.space_needed:,} bytes" if job.space_needed else "not known",
+        "identifier": job.identifiers.primary,
+        "local ids": ", ".join(job.identifiers.local),
+        **{name: value for name, value in job.configuration.items() if name != "batch_id"},
+    }
+    return pairs(told) + possible(session, job, machine)
+
+
+def possible(session: Session, item: Item, machine: Machine) -> str:
+    """The commands that a person may give from here, as the table has them."""
+    rows = {row.event: row for row in machine.rows if row.source == item.state and row.by is By.OPERATOR}
+    if not rows:
+        return ""
+    lines = [
+        "  " + session.command("ingest", event, item.id, *(("--reason", "why") if event == "delete" else ()))
+        for event in rows
+    ]
+    return "\n\npossible from here:\n" + "\n".join(lines)

@@ -1,0 +1,136 @@
+"""A command that one of several threads runs: in a session of its own, watched by the guardian, what it says kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+from headgate.cli.guardian import Guardian
+
+#: The end of its output that is kept; changes that are longer than this are none.
+KEPT_BYTES = 1_000_000
+#: Becomes the command when the guardian knows of it, and ends if we die before that. The command's words are passed on
+#: as they are: no shell looks into them.
+LAUNCHER = ("/bin/sh", "-c", 'read -r word && exec "$@" </dev/null', "headgate")
+#: Something that left the group may keep the pipes open: it is not waited for longer.
+DRAIN_SECONDS = 2.0
+
+
+class Spawned:
+    """One command, from its start on. Made for following, as Processes is, but from any thread."""
+
+    def __init__(self, command: Sequence[str], guardian: Guardian) -> None:
+        self._command = list(command)
+        self._guardian = guardian
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._told = False
+        self._drains: dict[str, Drain] = {}
+        self._waiter = threading.Thread(target=self._await_end, name="headgate-command", daemon=True)
+        #: Called when the command has ended.
+        self.on_end: Callable[[], None] = lambda: None
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Run it, with these variables beside our own."""
+        # Popen, since a fork of a Python with threads is not safe.
+        self._popen = subprocess.Popen(  # noqa: S603 - the operator's own command
+            [*LAUNCHER, *self._command],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._guardian.kill_at(self._popen.pid)
+        self._drains = {
+            "out": Drain(_pipe(self._popen.stdout), echo=False),
+            "err": Drain(_pipe(self._popen.stderr), echo=True),
+        }
+        with suppress(BrokenPipeError), _pipe(self._popen.stdin) as start:
+            start.write(b"go\n")
+        self._waiter.start()
+
+    def send(self, number: int) -> None:
+        """Send a signal to the command and everything that it started in its group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def kill_at(self, moment: float) -> None:
+        """The guardian is to kill the group at this moment of steady(), unless it hears a later one."""
+        self._guardian.kill_at(self._process.pid, moment)
+
+    def reap(self) -> int | None:
+        """The command's own exit code, once, when it has ended (-n: by signal n)."""
+        code = None if self._told else self._process.poll()
+        self._told = self._told or code is not None
+        return code
+
+    def alive(self) -> bool:
+        """Whether anything in the group still runs."""
+        try:
+            os.killpg(self._process.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    def end(self) -> None:
+        """Nothing is left of it."""
+        if self._popen is None:
+            return
+        if self._popen.poll() is None or self.alive():
+            self.send(signal.SIGKILL)
+        self._popen.wait()
+        self._waiter.join()
+        self._guardian.forget(self._popen.pid)
+
+    def said(self, name: str) -> str:
+        """The end of what it wrote: `out` or `err`."""
+        return self._drains[name].text()
+
+    @property
+    def _process(self) -> subprocess.Popen[bytes]:
+        if self._popen is None:
+            raise RuntimeError("the command was not started")
+        return self._popen
+
+    def _await_end(self) -> None:
+        self._process.wait()
+        self.on_end()
+
+
+class Drain:
+    """Reads a pipe to its end, keeps the end of it, and passes it on to our own stderr if asked."""
+
+    def __init__(self, stream: IO[bytes], *, echo: bool) -> None:
+        self._stream = stream
+        self._echo = echo
+        self._kept = b""
+        self._thread = threading.Thread(target=self._read, name="headgate-drain", daemon=True)
+        self._thread.start()
+
+    def text(self) -> str:
+        """What was kept, when all was read."""
+        self._thread.join(DRAIN_SECONDS)
+        return self._kept.decode(errors="replace")
+
+    def _read(self) -> None:
+        with self._stream:
+            while chunk := os.read(self._stream.fileno(), 65536):
+                self._kept = (self._kept + chunk)[-KEPT_BYTES:]
+                if self._echo:
+                    with suppress(OSError, ValueError):
+                        sys.stderr.buffer.write(chunk)
+                        sys.stderr.buffer.flush()
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise RuntimeError("the command was started without pipes")
+    return stream

@@ -1,0 +1,16 @@
+"""The batch watcher: a batch whose last job has ended goes on to be reported."""
+
+from __future__ import annotations
+
+from headgate.daemons.reaper import until_nothing
+from headgate.daemons.rounds import Rounds
+from headgate.service.queue import Queue
+
+#: A depositor waits for the report: look at least so often.
+INTERVAL_SECONDS = 1.0
+
+
+def batch_watcher(queue: Queue, interval: float) -> list[Rounds]:
+    """Several may run at once: only one of them finds a batch still processing."""
+    act = lambda: until_nothing(lambda: len(queue.report_finished()))  # noqa: E731 - one act, named by its daemon
+    return [Rounds("batch-watcher", act, min(interval, INTERVAL_SECONDS))]

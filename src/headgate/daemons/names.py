@@ -1,0 +1,33 @@
+"""The daemons by name. Consumers are named for the states that they work on, as the tables have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headgate.core.errors import UnknownName
+from headgate.core.queue import work_states
+from headgate.core.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
+
+#: Name to noun and state. `job-storing` has work in the spelling mrt-zk alone.
+CONSUMERS: Mapping[str, tuple[str, str]] = {
+    **{f"batch-{state}": (BATCH.name, state) for state in work_states(BATCH)},
+    **{f"job-{state}": (INGEST_JOB.name, state) for state in work_states(MERRITT_INGEST_JOB)},
+}
+#: What is done in rounds, and needs no handler.
+ROUNDS: Mapping[str, str] = {
+    "batch-watcher": "has a batch reported when its last job has ended",
+    "reaper": "frees what the dead left: locks, chunks, batches and jobs whose lease is over",
+    "cleaner": "removes what completed longer ago than the setting `retention`",
+}
+
+
+def check_daemons(names: Sequence[str]) -> None:
+    """UnknownName, with the nearest, when one of them is no daemon."""
+    import difflib
+
+    known = (*CONSUMERS, *ROUNDS)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}"
+            raise UnknownName("daemon", name, hint)

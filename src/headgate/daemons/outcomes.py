@@ -1,0 +1,49 @@
+"""What a handler says of the item that it was given. It reports an outcome; it never sets a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.core.queue import Identifiers, Item, Report
+from headgate.service.renewal import ItemHold
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The step went well: the item goes on, with these changes in the same write. None: as it was."""
+
+    message: str = ""
+    priority: int | None = None
+    space_needed: int | None = None
+    identifiers: Identifiers | Mapping[str, Any] | None = None
+    configuration: Mapping[str, Any] | None = None
+    #: Of a batch that is being reported.
+    report: Report | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The step cannot be done."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The item shall wait until a person releases it (pending items alone)."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow:
+    """The step cannot be done yet: the item stays where it is, and is looked at again after a pause."""
+
+    message: str = ""
+
+
+Outcome = Done | Failed | Held | NotNow
+#: Works on one item. `hold.lost` says when the item is no longer the consumer's: then stop, nothing will be recorded.
+Handler = Callable[[Item, ItemHold], Outcome]

@@ -1,0 +1,134 @@
+"""One item: the handler works on it, and its outcome becomes an event of the table."""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from headgate.core.errors import Invalid, Lost, Refused, Unavailable
+from headgate.core.machine import Machine
+from headgate.core.queue import Batch, IngestJob, Item, can_fail, forward_event, later_priority
+from headgate.daemons.lanes import Lane
+from headgate.daemons.outcomes import Done, Failed, Handler, Held, NotNow, Outcome
+from headgate.service.queue import Queue
+from headgate.service.renewal import ItemHold
+from headgate.telemetry import event
+
+#: Pause before a store that does not answer is told again.
+RETRY_SECONDS = 0.5
+#: A size that cannot be found out stops nobody (seed 004).
+NEVER_FAILS = "estimating"
+
+
+class Reporter:
+    """Has a handler work on items, and tells the queue what became of them."""
+
+    def __init__(self, queue: Queue, handler: Handler, lane: Lane) -> None:
+        self._queue = queue
+        self._handler = handler
+        self._lane = lane
+
+    def work(self, item: Item, hold: ItemHold) -> None:
+        """Work on an item that was taken, and report. Whatever happens to it is told in the log."""
+        try:
+            outcome = self._handled(item, hold)
+            hold.check()
+        except Lost as error:
+            self._let_go(item, str(error))
+            return
+        try:
+            self._report_while_ours(item, outcome, hold)
+        except Lost as error:
+            event("consumer.report_refused", logging.WARNING, item=item.id, state=item.state, why=str(error))
+
+    def _handled(self, item: Item, hold: ItemHold) -> Outcome:
+        try:
+            outcome: object = self._held(item) or self._handler(item, hold)
+        except Lost:
+            raise
+        except Unavailable as error:
+            return NotNow(f"something that it needs is away: {error}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler does, its item must go on
+            why = f"{type(error).__name__}: {error}"
+            event(
+                "consumer.crash", logging.ERROR, item=item.id, state=item.state, why=why,
+                traceback=traceback.format_exc(),
+            )  # fmt: skip
+            return Failed(f"the handler crashed: {why}")
+        if isinstance(outcome, Done | Failed | Held | NotNow):
+            return outcome
+        return Failed(f"the handler gave {outcome!r}, which is no outcome")
+
+    def _held(self, item: Item) -> Outcome | None:
+        """A pending item of a held collection waits, and nobody looks into it."""
+        if item.state != "pending":
+            return None
+        hold = self._queue.hold_of(item.profile)
+        return None if hold is None else Held(f"collection {hold.profile} is held by {hold.who}: {hold.reason}")
+
+    def _let_go(self, item: Item, why: str) -> None:
+        """Given up, or lost. Perhaps it is still ours: then others need not wait for its lease's end."""
+        event("consumer.lost", logging.WARNING, item=item.id, state=item.state, why=why)
+        with suppress(Lost, Unavailable):
+            self._queue.give_back(item, "its consumer had to let go of it before it was done")
+            event("consumer.handed_back", item=item.id, state=item.state)
+
+    def _report_while_ours(self, item: Item, outcome: Outcome, hold: ItemHold) -> None:
+        """A store that does not answer is told again while the item is ours: firing twice moves once."""
+        while True:
+            try:
+                self._report(item, outcome)
+            except Unavailable as error:
+                if hold.lost is not None:
+                    raise hold.lost from error
+                event("consumer.store_away", logging.WARNING, item=item.id, why=str(error), again_in=RETRY_SECONDS)
+                time.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    def _report(self, item: Item, outcome: Outcome) -> None:
+        try:
+            self._fire(item, outcome)
+        except (Refused, Invalid) as error:
+            # The handler asked for something that cannot be: that is its failure.
+            event("consumer.outcome_refused", logging.WARNING, item=item.id, state=item.state, why=str(error))
+            self._fire(item, Failed(f"the handler's outcome cannot be: {error}"))
+
+    def _fire(self, item: Item, outcome: Outcome) -> None:
+        outcome = self._possible(item, outcome)
+        if isinstance(outcome, NotNow):
+            pause = self._lane.put_off(item)
+            self._queue.give_back(item, outcome.message)
+            event("consumer.not_now", item=item.id, state=item.state, why=outcome.message, again_in=pause)
+            return
+        name, changes = self._event_of(item, outcome)
+        self._queue.fire(item, name, outcome.message, **changes)
+        self._lane.moved(item)
+
+    def _possible(self, item: Item, outcome: Outcome) -> Outcome:
+        """A failure in a state that the table lets nobody fail in: the job goes on, or is looked at again."""
+        if not isinstance(outcome, Failed) or can_fail(self._table(item), item.state):
+            return outcome
+        if isinstance(item, IngestJob) and item.state == NEVER_FAILS:
+            why = f"its size is not known: {outcome.message}"
+            return Done(why, priority=later_priority(item.priority), space_needed=0)
+        return NotNow(outcome.message)
+
+    def _event_of(self, item: Item, outcome: Done | Failed | Held) -> tuple[str, Mapping[str, Any]]:
+        if isinstance(outcome, Failed):
+            return "fail", {}
+        if isinstance(outcome, Held):
+            return "hold", {}
+        changes = {
+            "priority": outcome.priority, "space_needed": outcome.space_needed, "identifiers": outcome.identifiers,
+            "configuration": outcome.configuration, "report": outcome.report,
+        }  # fmt: skip
+        return forward_event(self._table(item), item.state), changes
+
+    def _table(self, item: Item) -> Machine:
+        batches, jobs = self._queue.tables()
+        return batches if isinstance(item, Batch) else jobs

@@ -1,0 +1,238 @@
+"""The queue in SQL: the port's methods, one transaction each. The quick way is one trip, where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headgate.core.errors import StoreUnavailable, UnknownName
+from headgate.core.history import Entry
+from headgate.core.machine import Also, By, Machine, Transition
+from headgate.core.queue import (
+    MESSAGE_LENGTH,
+    Batch,
+    Changes,
+    Fault,
+    Folder,
+    Hold,
+    IngestJob,
+    Item,
+    NewJob,
+    Place,
+    Submission,
+    Taken,
+    folder_of,
+    is_batch,
+    refuse_others,
+)
+from headgate.core.states import BATCH, INGEST_JOB
+from headgate.stores.base import Asker, BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.sql import queue_making as making
+from headgate.stores.sql import queue_moving as moving
+from headgate.stores.sql import queue_statements as sql
+from headgate.stores.sql import queue_taking as taking
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.queue_bell import NUMBERS, Bell
+from headgate.stores.sql.queue_rows import BATCHES, JOBS, Noun, identifiers_document, number_of, read_hold, read_job
+
+
+class SqlQueue:
+    """Batches, ingest jobs, holds and their history in one SQL database."""
+
+    batch_table: Machine = BATCH
+    job_table: Machine = INGEST_JOB
+
+    def __init__(self, database: Database, tag: str) -> None:
+        self.name = database.name
+        self._database = database
+        self._bell = Bell(database, tag)
+
+    # ---------------------------------------------------------------- depositors and consumers
+
+    def submit(self, submission: Submission, who: str) -> Batch:
+        batch = self._database.write_through(lambda tx: making.submit(tx, submission, who))
+        self._bell.ring(BATCH, batch.state)
+        return batch
+
+    def take_batch(self, state: str, asker: Asker, after: str | None = None) -> Batch | None:
+        found = self._take(BATCHES, state, asker, None if after is None else Place(0, after))
+        return found if isinstance(found, Batch) else None
+
+    def take_job(self, state: str, asker: Asker, after: Place | None = None) -> IngestJob | None:
+        found = self._take(JOBS, state, asker, after)
+        return found if isinstance(found, IngestJob) else None
+
+    def renew(self, taken: Taken, lease: float) -> float:
+        return self._database.write(lambda tx: taking.renew(tx, taken, lease))
+
+    def give_back(self, taken: Taken, message: str) -> None:
+        self._database.write(lambda tx: taking.give_back(tx, taken, message[:MESSAGE_LENGTH]))
+
+    def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
+        made = self._database.write_through(lambda tx: making.create_jobs(tx, taken, position, jobs, work_folder))
+        self._bell.ring(INGEST_JOB, making.CREATE.target)
+        return made
+
+    def fire(self, taken: Taken, event: str, message: str, changes: Changes) -> Item:
+        quick = self._fire_quickly(taken, event, message, changes)
+        if quick is not None:
+            return quick
+        moved = self._database.write_through(lambda tx: moving.fire(tx, taken, event, message, changes))
+        self._ring_for(moved)
+        return moved
+
+    def change(self, taken: Taken, changes: Changes) -> Item:
+        return self._database.write(lambda tx: taking.change(tx, taken, changes))
+
+    def await_work(self, states: Sequence[tuple[Machine, str]], seconds: float) -> None:
+        self._bell.sleep(states, seconds)
+
+    # ---------------------------------------------------------------- people and daemons
+
+    def act(self, item_id: str, event: str, by: By, reason: str, who: str) -> Item:
+        seen: list[Item] = []
+        item = self._database.write_through(lambda tx: moving.act(tx, item_id, event, by, reason, who, seen))
+        self._ring_for(item)
+        return item
+
+    def set_priority(self, job_id: str, priority: int, reason: str, who: str) -> IngestJob:
+        return self._database.write(lambda tx: taking.set_priority(tx, job_id, priority, reason, who))
+
+    def set_hold(self, hold: Hold) -> Hold:
+        return self._database.write_through(lambda tx: making.set_hold(tx, hold))
+
+    def clear_hold(self, profile: str, who: str) -> bool:
+        return self._database.write(lambda tx: making.clear_hold(tx, profile, who))
+
+    def reportable(self, limit: int) -> Sequence[str]:
+        rows = self._database.read(lambda tx: tx.all(sql.READ_REPORTABLE, limit=limit))
+        return [BATCHES.id_of(int(row[0])) for row in rows]
+
+    def cleanable(self, machine: Machine, seconds: float, limit: int) -> Sequence[str]:
+        from headgate.stores.sql.queue_questions import ask_cleanable
+
+        return ask_cleanable(self._database, machine, seconds, limit)
+
+    def expire(self, limit: int) -> int:
+        def work(tx: Transaction) -> int:
+            dead = [
+                (noun, row[0]) for noun in (JOBS, BATCHES) for row in tx.all(noun.sql.find_dead, grace=0, limit=limit)
+            ]
+            return sum(tx.count(noun.sql.free_dead, id=number, grace=0) for noun, number in dead[:limit])
+
+        return self._database.write(work)
+
+    # ---------------------------------------------------------------- questions
+
+    def holds(self) -> Sequence[Hold]:
+        return [read_hold(row) for row in self._database.read(lambda tx: tx.all(sql.READ_HOLDS))]
+
+    def batch(self, batch_id: str) -> Batch:
+        found = self._read(BATCHES, batch_id)
+        if isinstance(found, Batch):
+            return found
+        raise UnknownName(BATCH.name, batch_id)
+
+    def job(self, job_id: str) -> IngestJob:
+        found = self._read(JOBS, job_id)
+        if isinstance(found, IngestJob):
+            return found
+        raise UnknownName(INGEST_JOB.name, job_id)
+
+    def batches(self, which: BatchFilter) -> Sequence[Batch]:
+        from headgate.stores.sql.queue_questions import ask_batches
+
+        return ask_batches(self._database, which)
+
+    def jobs(self, which: JobFilter) -> Sequence[IngestJob]:
+        from headgate.stores.sql.queue_questions import ask_jobs
+
+        return ask_jobs(self._database, which)
+
+    def job_ids(self, batch_id: str, folder: Folder) -> Sequence[str]:
+        from headgate.stores.sql.queue_questions import ask_job_ids
+
+        self.batch(batch_id)
+        return ask_job_ids(self._database, batch_id, folder)
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        def work(tx: Transaction) -> dict[str, dict[str, int]]:
+            return {
+                noun.machine.name: {str(state): int(number) for state, number in tx.all(noun.sql.count)}
+                for noun in (BATCHES, JOBS)
+            }
+
+        return self._database.read(work)
+
+    def faults(self) -> Sequence[Fault]:
+        from headgate.stores.sql.queue_faults import faults
+
+        return self._database.read(faults)
+
+    def repair(self, fault: Fault, who: str) -> bool:
+        from headgate.stores.sql.queue_faults import repair
+
+        return self._database.write(lambda tx: repair(tx, fault, who))
+
+    def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
+        from headgate.stores.sql.queue_questions import ask_queue_history
+
+        return ask_queue_history(self._database, which)
+
+    def close(self) -> None:
+        """The database is closed by whoever opened it."""
+        self._bell.close()
+
+    # ---------------------------------------------------------------- the quick way
+
+    def _take(self, noun: Noun, state: str, asker: Asker, after: Place | None) -> Item | None:
+        trip = self._database.dialect.take_item.get(noun.prefix)
+        cut_off = not asker.fresh
+        if trip is not None and asker.fresh and after is None:
+            try:
+                rows = self._database.single_once(trip, state=state, **taking.taking_columns(asker))
+            except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
+                cut_off = True
+            else:
+                return noun.read(rows[0]) if rows else None
+        return self._database.write(lambda tx: taking.take(tx, noun, state, asker, after), again=cut_off)
+
+    def _fire_quickly(self, taken: Taken, event: str, message: str, changes: Changes) -> IngestJob | None:
+        """A job's move in one trip; None where the careful way must decide, or must look whether it happened."""
+        trip = self._database.dialect.move_job
+        if trip is None or is_batch(taken.id) or changes.configuration is not None:
+            return None
+        refuse_others(INGEST_JOB, taken.state, event, By.OWNER)
+        rows = INGEST_JOB.find(taken.state, event)
+        if rows[0].when or rows[0].needs:
+            return None
+        try:
+            moved = self._database.single_once(trip, **self._quick_move(taken, rows[0], message, changes))
+        except StoreUnavailable:
+            return None
+        if not moved:
+            return None
+        self._bell.ring_here(INGEST_JOB, rows[0].target)
+        return read_job(moved[0][:-1])
+
+    def _quick_move(self, taken: Taken, row: Transition, message: str, changes: Changes) -> dict[str, Any]:
+        before, after = folder_of(row.source), folder_of(row.target)
+        identifiers = changes.identifiers
+        return {
+            "id": number_of(taken.id), "token": taken.token, "state": row.source, "event": row.event,
+            "target": row.target, "step": row.source if Also.MARK_STEP in row.also else None,
+            "message": message[:MESSAGE_LENGTH], "priority": changes.priority, "space_needed": changes.space_needed,
+            "identifiers": None if identifiers is None else identifiers_document(identifiers),
+            "leaves": before is not after, "failed": int(after is Folder.FAILED),
+            "completed": int(after is Folder.COMPLETED), "channel": self._bell.channel,
+            "number": str(NUMBERS[INGEST_JOB.name, row.target]),
+        }  # fmt: skip
+
+    def _ring_for(self, item: Item) -> None:
+        self._bell.ring(BATCH if isinstance(item, Batch) else INGEST_JOB, item.state)
+
+    def _read(self, noun: Noun, item_id: str) -> Item | None:
+        if is_batch(item_id) is not (noun is BATCHES):
+            return None
+        row = self._database.read(lambda tx: tx.one(noun.sql.read, id=number_of(item_id)))
+        return None if row is None else noun.read(row)

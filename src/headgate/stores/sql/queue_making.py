@@ -1,0 +1,113 @@
+"""New batches and their jobs, and the holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headgate.core.errors import BadValue, TransitionRefused
+from headgate.core.queue import Batch, Hold, NewJob, Submission, Taken, job_configuration
+from headgate.core.states import BATCH, INGEST_JOB
+from headgate.stores.sql import queue_statements as sql
+from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.queue_moving import Held, owned, read_collection_hold
+from headgate.stores.sql.queue_rows import (
+    BATCHES,
+    JOBS,
+    Noun,
+    document,
+    identifiers_document,
+    number_of,
+    read_batch,
+)
+
+SUBMIT = BATCH.find(BATCH.start, "submit")[0]
+CREATE = INGEST_JOB.find(INGEST_JOB.start, "create")[0]
+
+
+def submit(tx: Transaction, submission: Submission, who: str) -> Batch:
+    """A new batch; or the one that was made already by this very request."""
+    submit_id = submission.request_id or None
+    if submit_id and (row := tx.one(sql.READ_SUBMITTED, submit_id=submit_id)):
+        return read_batch(row)
+    number = _numbers(tx, BATCHES, 1)
+    at = _now(tx)
+    tx.run(
+        sql.ADD_BATCH, id=number, state=SUBMIT.target, profile=submission.profile, submitter=submission.submitter,
+        payload_url=submission.payload_url, type=submission.type, mode=submission.mode,
+        metadata=document(dict(submission.metadata)), submit_id=submit_id, message="", at=at,
+    )  # fmt: skip
+    tx.run(sql.TELL, **_told(SUBMIT.event, SUBMIT.target, who, at, batch=number, before=SUBMIT.source))
+    return read_batch(tx.one(BATCHES.sql.read, id=number))
+
+
+def create_jobs(tx: Transaction, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
+    """Those of these jobs that the batch does not have yet."""
+    held = owned(tx, taken)
+    batch = held.item
+    assert isinstance(batch, Batch)  # noqa: S101 - its id says so
+    if batch.state != SUBMIT.target:
+        raise TransitionRefused(BATCH.name, batch.state, "create jobs", BATCH.allowed(batch.state))
+    if position > batch.made:
+        raise BadValue("position", position, f"is beyond the {batch.made} jobs that {batch.id} has")
+    new = jobs[batch.made - position :]
+    if not new:
+        return batch.made
+    first = _numbers(tx, JOBS, len(new))
+    rows = [_job_row(held, batch, first + index, batch.made + index, job, work_folder) for index, job in enumerate(new)]
+    tx.many(sql.ADD_JOB, rows)
+    number = number_of(batch.id)
+    tx.many(
+        sql.TELL,
+        [_told(CREATE.event, CREATE.target, batch.worker, held.at, batch=number, job=row["id"], before=CREATE.source)
+         for row in rows],
+    )  # fmt: skip
+    tx.run(sql.COUNT_MADE, id=number, count=len(new))
+    return batch.made + len(new)
+
+
+def set_hold(tx: Transaction, hold: Hold) -> Hold:
+    """The collection waits; the hold that stands."""
+    at = _now(tx)
+    if tx.count(sql.ADD_HOLD, profile=hold.profile, reason=hold.reason, who=hold.who, at=at) > 0:
+        tx.run(sql.TELL, **_told("hold", "held", hold.who, at, profile=hold.profile, reason=hold.reason))
+    standing = read_collection_hold(tx, hold.profile)
+    assert standing  # noqa: S101 - its row is ours, or was there
+    return standing
+
+
+def clear_hold(tx: Transaction, profile: str, who: str) -> bool:
+    """The collection no longer waits. False: it did not."""
+    standing = read_collection_hold(tx, profile)
+    if standing is None or not tx.count(sql.DROP_HOLD, profile=profile):
+        return False
+    tx.run(sql.TELL, **_told("clear", "", who, _now(tx), profile=profile, before="held", reason=standing.reason))
+    return True
+
+
+def _job_row(held: Held, batch: Batch, number: int, position: int, job: NewJob, work_folder: str) -> dict[str, object]:
+    configuration = job_configuration(batch, JOBS.id_of(number), job, work_folder)
+    return {
+        "id": number, "batch": number_of(batch.id), "position": position, "state": CREATE.target,
+        "priority": job.priority, "profile": str(configuration["profile_name"]),
+        "identifiers": identifiers_document(job.identifiers), "configuration": document(configuration), "at": held.at,
+    }  # fmt: skip
+
+
+def _numbers(tx: Transaction, noun: Noun, count: int) -> int:
+    """Numbers that nobody else gets, in the order in which they become visible; the first of them."""
+    if not tx.count(sql.RAISE_COUNTER, name=noun.prefix, count=count):
+        tx.run(sql.ADD_COUNTER, name=noun.prefix, count=count)
+    return int(tx.one(sql.READ_COUNTER, name=noun.prefix)[0]) - count + 1
+
+
+def _now(tx: Transaction) -> int:
+    return int(tx.one(sql.READ_WALL)[0])
+
+
+def _told(event: str, after: str, who: str, at: int, **more: Any) -> dict[str, object]:
+    """What the history keeps of something new."""
+    return {
+        "at": at, "event": event, "batch": None, "job": None, "profile": "", "who": who, "token": 0, "before": "",
+        "after": after, "reason": "", "spent": None, **more,
+    }  # fmt: skip

@@ -1,0 +1,189 @@
+"""Every statement of the queue, each with its sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.core.queue import ALL
+from headgate.stores.sql.statement import Statement
+
+BATCH_COLUMNS = """i.id, i.state, i.profile, i.submitter, i.payload_url, i.type, i.mode, i.metadata, i.submit_id,
+                   i.message, i.since, i.processing, i.failed, i.completed, i.made, i.report, i.worker, i.token,
+                   i.lease, i.lease_until - {now}"""
+JOB_COLUMNS = """i.id, i.batch_id, i.state, i.last_successful, i.retry_count, i.priority, i.space_needed,
+                 i.identifiers, i.configuration, i.message, i.since, i.worker, i.token, i.lease,
+                 i.lease_until - {now}"""
+#: Nobody has it: it was not taken, or whoever took it died.
+_FREE = "(i.lease_until is null or i.lease_until <= {now})"
+#: In that state, free, and the whole queue is not paused.
+TAKEABLE = f"i.state = :state and {_FREE} and not exists (select 1 from hg_hold h where h.profile = '{ALL}')"
+TAKING = "worker = :worker, request_id = :request_id, lease = :lease, lease_until = {now} + :lease"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemStatements:
+    """What is the same for batches and for ingest jobs."""
+
+    read: Statement
+    lock: Statement
+    find_free: Statement
+    find_behind: Statement
+    find_repeated: Statement
+    take: Statement
+    renew: Statement
+    give_back: Statement
+    drop: Statement
+    is_free: Statement
+    find_dead: Statement
+    free_dead: Statement
+    count: Statement
+
+
+def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> ItemStatements:
+    source = f"from {table} i"
+    owned = "id = :id and state = :state and token = :token and lease_until > {now}"
+    dead = "lease_until is not null and lease_until + :grace <= {now}"
+    return ItemStatements(
+        read=Statement(f"A {what}.", f"select {columns} {source} where i.id = :id"),
+        lock=Statement(
+            f"A {what}, held still, and what time it is.",
+            f"select {columns}, {{wall}} {source} where i.id = :id {{for_update}}",
+        ),
+        find_free=Statement(
+            f"The first {what} in a state that nobody has and that nobody else looks at.",
+            f"select {columns} {source} where {TAKEABLE} order by {order} limit 1 {{skip_locked}}",
+        ),
+        find_behind=Statement(
+            f"The first {what} behind a place, in a state, that nobody has.",
+            f"select {columns} {source} where {TAKEABLE} and {behind} order by {order} limit 1 {{skip_locked}}",
+        ),
+        find_repeated=Statement(
+            f"The {what} that this very request took already.",
+            f"""select {columns} {source}
+                where i.state = :state and i.request_id = :request_id and i.lease_until > {{now}} limit 1""",
+        ),
+        take=Statement(f"A {what} is taken.", f"update {table} set token = :token, {TAKING} where id = :id"),
+        renew=Statement(
+            "The lease of a living owner begins anew.",
+            f"update {table} set lease = :lease, lease_until = {{now}} + :lease where {owned}",
+        ),
+        give_back=Statement(
+            "Nobody's again, in the same state.",
+            f"""update {table} set worker = '', lease = null, lease_until = null,
+                       message = case when :message = '' then message else :message end
+                where {owned}""",
+        ),
+        drop=Statement(f"A {what} is gone.", f"delete from {table} where id = :id"),
+        is_free=Statement("Whether there is something to take.", f"select 1 {source} where {TAKEABLE} limit 1"),
+        find_dead=Statement(
+            "What was taken by somebody whose lease ran out so long ago.",
+            f"select id, worker, state from {table} where {dead} order by id limit :limit",
+        ),
+        free_dead=Statement(
+            "What the dead have taken is nobody's.",
+            f"update {table} set worker = '', lease = null, lease_until = null where id = :id and {dead}",
+        ),
+        count=Statement("How many are in each state.", f"select state, count(*) from {table} group by state"),
+    )
+
+
+BATCHES = _for_items("batch", "hg_batch", BATCH_COLUMNS, "i.id", "i.id > :after")
+JOBS = _for_items("job", "hg_ingest_job", JOB_COLUMNS, "i.priority, i.id", "{behind}")
+
+# ---------------------------------------------------------------- making
+
+READ_COUNTER = Statement("The last number that was given.", "select value from hg_counter where name = :name")
+ADD_COUNTER = Statement("The first numbers are given.", "insert into hg_counter (name, value) values (:name, :count)")
+RAISE_COUNTER = Statement("More numbers are given.", "update hg_counter set value = value + :count where name = :name")
+READ_WALL = Statement("What time it is.", "select {wall}")
+READ_SUBMITTED = Statement(
+    "The batch of a request to submit.", f"select {BATCH_COLUMNS} from hg_batch i where i.submit_id = :submit_id"
+)
+ADD_BATCH = Statement(
+    "A new batch.",
+    """insert into hg_batch (id, state, profile, submitter, payload_url, type, mode, metadata, submit_id, message,
+                             since, processing, failed, completed, made, worker, request_id, token)
+       values (:id, :state, :profile, :submitter, :payload_url, :type, :mode, :metadata, :submit_id, :message,
+               :at, 0, 0, 0, 0, '', '', 0)""",
+)
+ADD_JOB = Statement(
+    "A new job.",
+    """insert into hg_ingest_job (id, batch_id, position, state, retry_count, priority, space_needed, profile,
+                                  identifiers, configuration, message, since, worker, request_id, token)
+       values (:id, :batch, :position, :state, 0, :priority, 0, :profile, :identifiers, :configuration, '', :at,
+               '', '', 0)""",
+)
+COUNT_MADE = Statement(
+    "A batch has so many jobs more.",
+    "update hg_batch set made = made + :count, processing = processing + :count where id = :id",
+)
+
+# ---------------------------------------------------------------- moving
+
+CHANGE_JOB = Statement(
+    "A job becomes what it shall be, if it is still what was read.",
+    """update hg_ingest_job set state = :state, last_successful = :last_successful, retry_count = :retry_count,
+              priority = :priority, space_needed = :space_needed, profile = :profile, identifiers = :identifiers,
+              configuration = :configuration, message = :message, since = :since,
+              worker = case when :drop_owner then '' else worker end,
+              lease = case when :drop_owner then null else lease end,
+              lease_until = case when :drop_owner then null else lease_until end
+       where id = :id and state = :was and token = :token""",
+)
+CHANGE_BATCH = Statement(
+    "A batch becomes what it shall be, if it is still what was read.",
+    """update hg_batch set state = :state, message = :message, since = :since, report = :report,
+              worker = case when :drop_owner then '' else worker end,
+              lease = case when :drop_owner then null else lease end,
+              lease_until = case when :drop_owner then null else lease_until end
+       where id = :id and state = :was and token = :token""",
+)
+COUNT_JOB = Statement(
+    "A job of a batch moved from one folder to another, or is gone.",
+    """update hg_batch set processing = processing + :processing, failed = failed + :failed,
+              completed = completed + :completed
+       where id = :id""",
+)
+LOCK_JOBS_OF = Statement(
+    "The jobs of a batch, held still, and whether somebody has each.",
+    "select id, state, lease_until > {now} from hg_ingest_job where batch_id = :batch order by id {for_update}",
+)
+DROP_JOBS_OF = Statement("The jobs of a batch are gone.", "delete from hg_ingest_job where batch_id = :batch")
+LOCK_BATCH_STATE = Statement(
+    "The state of a batch, held still.", "select state from hg_batch where id = :id {for_update}"
+)
+SET_PRIORITY = Statement("A job gets another priority.", "update hg_ingest_job set priority = :priority where id = :id")
+TELL = Statement(
+    "Tell of an event.",
+    """insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
+                                     reason, spent)
+       values (:at, :event, :batch, :job, :profile, :who, :token, :before, :after, :reason, :spent)""",
+)
+READ_LAST_TOLD_BATCH = Statement(
+    "What was last told of a batch itself.",
+    """select event, who, reason, state_after from hg_queue_history
+       where batch_id = :id and job_id is null order by id desc limit 1""",
+)
+READ_LAST_TOLD_JOB = Statement(
+    "What was last told of a job.",
+    "select event, who, reason, state_after from hg_queue_history where job_id = :id order by id desc limit 1",
+)
+
+# ---------------------------------------------------------------- holds
+
+READ_HOLDS = Statement("All holds.", "select profile, reason, who, since from hg_hold order by profile")
+READ_HOLD = Statement(
+    "The hold of a collection.", "select profile, reason, who, since from hg_hold where profile = :profile"
+)
+ADD_HOLD = Statement(
+    "A collection waits; one that waits already keeps its reason.",
+    "{insert_once} hg_hold (profile, reason, who, since) values (:profile, :reason, :who, :at) {or_leave}",
+)
+DROP_HOLD = Statement("A hold is gone.", "delete from hg_hold where profile = :profile")
+
+# ---------------------------------------------------------------- daemons and questions
+
+READ_REPORTABLE = Statement(
+    "Batches whose last job has ended.",
+    "select id from hg_batch where state = 'processing' and processing = 0 order by id limit :limit",
+)

@@ -1,0 +1,57 @@
+"""`headgate doctor`: what is wrong is found, explained and mended; exit codes say which."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from headgate import connect
+from tests.cli.commands import Headgate
+from tests.daemons.queues import fill
+
+
+def break_counts(headgate: Headgate) -> None:
+    with closing(sqlite3.connect(headgate.url.removeprefix("sqlite:///"))) as database, database:
+        database.execute("update hg_batch set processing = processing - 1, completed = completed + 1")
+
+
+def test_nothing_wrong_says_what_was_looked_at(headgate: Headgate) -> None:
+    with connect(headgate.url) as gate:
+        fill(gate, jobs=2)
+    done = headgate("doctor")
+    assert done.code == 0
+    assert done.out.splitlines()[0].startswith("looked at: 1 batches, 2 ingest jobs")
+    assert done.out.splitlines()[-1] == "nothing is wrong"
+
+
+def test_a_fault_is_explained_and_left_alone_until_it_is_to_be_mended(headgate: Headgate) -> None:
+    with connect(headgate.url) as gate:
+        fill(gate, jobs=2)
+    break_counts(headgate)
+    found = headgate("doctor", "--json")
+    assert found.code == 1
+    (fault,) = found.json["faults"]
+    assert fault["item"] == "bid0000000001"
+    assert fault["what"]
+    assert fault["repair"]
+    shown = headgate("doctor")
+    assert shown.code == 1
+    assert f"FAULT    bid0000000001: {fault['what']}" in shown.out
+    assert f"repair: {fault['repair']}" in shown.out
+    assert "can be mended: headgate doctor --repair" in shown.out
+    mended = headgate("doctor", "--repair", "--json")
+    assert (mended.code, mended.json["faults"], len(mended.json["mended"])) == (0, [], 1)
+    assert headgate("doctor").code == 0
+    with connect(headgate.url) as gate:
+        assert gate.queue.batch("bid0000000001").jobs.processing == 2
+
+
+def test_a_job_that_the_table_does_not_know_is_for_a_person(headgate: Headgate, tmp_path: Path) -> None:
+    with connect(headgate.url) as gate:
+        fill(gate)
+    with closing(sqlite3.connect(headgate.url.removeprefix("sqlite:///"))) as database, database:
+        database.execute("pragma ignore_check_constraints = on")
+        database.execute("update hg_ingest_job set state = 'nonsense'")
+    for words in (["doctor"], ["doctor", "--repair"]):
+        done = headgate(*words)
+        assert done.code == 1
+        assert "nonsense" in done.out

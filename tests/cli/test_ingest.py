@@ -1,0 +1,283 @@
+"""`headgate ingest`: what depositors and operators type, what they are told, and what they are warned of."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headgate import Gate, connect
+from tests.cli.commands import PROGRAM, Headgate, Result, until
+from tests.daemons.queues import bring_to, fill, states
+
+SUBMIT = ("ingest", "submit", "http://example.org/x", "--profile", "demo", "--submitter", "me")
+JOB, BATCH = "jid0000000001", "bid0000000001"
+
+
+@pytest.fixture
+def gate(headgate: Headgate) -> Iterator[Gate]:
+    with connect(headgate.url) as opened:
+        yield opened
+
+
+def fail_all(gate: Gate, state: str = "downloading") -> None:
+    bring_to(gate, state)
+    while (job := gate.queue.acquire_job(state)) is not None:
+        gate.queue.fire(job, "fail", "no route to host")
+
+
+def good(done: Result) -> Result:
+    assert done.code == 0, done.err
+    return done
+
+
+def test_submit_and_look(headgate: Headgate, gate: Gate) -> None:
+    done = good(headgate(*SUBMIT, "erc_what=A book", "local_id=b1", "--request-id", "r1", "--json"))
+    assert (done.json["id"], done.json["state"]) == (BATCH, "pending")
+    assert done.json["submission"]["metadata"] == {"erc_what": "A book", "local_id": "b1"}
+    assert "request_id" not in done.json["submission"]
+    assert headgate(*SUBMIT, "--request-id", "r1", "--json").json["id"] == BATCH
+    assert headgate("ingest", "batch", "1", "--json").json["failed_jobs"] == []
+    assert "erc_what:     A book" in headgate("ingest", "batch", "bid1").out
+    assert len(gate.queue.batches()) == 1
+
+
+def test_a_file_is_handed_in_as_a_url(headgate: Headgate) -> None:
+    (headgate.folder / "my book.checkm").touch()
+    words = ("ingest", "submit", "my book.checkm", "--profile", "demo", "--submitter", "me", "--json")
+    assert good(headgate(*words)).json["submission"]["payload_url"].endswith("/my%20book.checkm")
+
+
+BAD = {
+    "no file": (("ingest", "submit", "none", "--profile", "p", "--submitter", "s"), "no file that is here"),
+    "metadata": ((*SUBMIT, "erc_wat=x"), "did you mean 'erc_what'"),
+    "no value": ((*SUBMIT, "erc_what"), "NAME=VALUE"),
+    "twice": ((*SUBMIT, "note=a", "note=b"), "given twice"),
+    "type": ((*SUBMIT, "--type", "object-manifset"), "did you mean 'object-manifest'"),
+    "state": (("ingest", "jobs", "--state", "faild"), "did you mean 'failed'"),
+    "priority": (("ingest", "priority", JOB, "100"), "from 0 (first) to 99 (last)"),
+    "priority below": (("ingest", "priority", JOB, "--", "-1"), "from 0 (first) to 99 (last)"),
+    "no such job": (("ingest", "job", "jid7"), "nearest is jid0000000003"),
+    "no such batch": (("ingest", "delete", "bid7", "--reason", "x"), "nearest is bid0000000001"),
+    "no id": (("ingest", "job", "seven"), "is no id"),
+    "wrong kind": (("ingest", "job", BATCH), "is a batch"),
+    "nothing named": (("ingest", "resume"), "--batch BID"),
+    "both named": (("ingest", "resume", JOB, "--all-failed"), "not both"),
+    "failed of what": (("ingest", "delete", "--failed", "--reason", "x"), "--batch BID or --profile P"),
+    "hold without reason": (("ingest", "hold", "demo"), "--reason"),
+    "command": (("ingest", "relaese", JOB), "release"),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), BAD.values(), ids=BAD)
+def test_wrong_usage_names_what_was_meant(headgate: Headgate, gate: Gate, words: tuple[str, ...], told: str) -> None:
+    fill(gate, jobs=3)
+    before = (states(gate), gate.queue.batches())
+    done = headgate(*words)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+    assert (states(gate), gate.queue.batches()) == before
+
+
+def test_empty_lists_say_what_to_do(headgate: Headgate) -> None:
+    assert "headgate ingest submit" in good(headgate("ingest", "batches")).out
+    assert "see all: headgate ingest jobs" in good(headgate("ingest", "jobs", "--state", "failed")).out
+    assert "headgate ingest hold" in good(headgate("ingest", "holds")).out
+    assert headgate("ingest", "jobs", "--json").json == {"jobs": [], "next": None}
+
+
+def test_lists_are_filtered_and_paged(headgate: Headgate, gate: Gate) -> None:
+    fill(gate, jobs=3)
+    fill(gate, jobs=1, profile="other")
+    page = headgate("ingest", "jobs", "--batch", "1", "--limit", "2", "--json").json
+    assert ([each["id"] for each in page["jobs"]], page["next"]) == ([JOB, "jid0000000002"], "jid0000000002")
+    page = headgate("ingest", "jobs", "--batch", "1", "--after", page["next"], "--json").json
+    assert ([each["id"] for each in page["jobs"]], page["next"]) == (["jid0000000003"], None)
+    assert len(headgate("ingest", "jobs", "--profile", "other", "--json").json["jobs"]) == 1
+    assert "go on with: --after bid0000000001" in headgate("ingest", "batches", "--limit", "1").err
+    taken = gate.queue.acquire_job("pending")
+    assert taken is not None
+    assert [each["id"] for each in headgate("ingest", "jobs", "--taken", "--json").json["jobs"]] == [taken.id]
+    assert f"taken by {taken.worker}" in headgate("ingest", "jobs", "--taken").out
+
+
+def test_a_job_shows_what_is_possible_and_those_commands_work(headgate: Headgate, gate: Gate) -> None:
+    fill(gate)
+    fail_all(gate)
+    shown = headgate("ingest", "job", "1").out
+    assert "no route to host" in shown
+    commands = [line.split()[1:] for line in shown.partition("possible from here:\n")[2].splitlines()]
+    assert [words[1] for words in commands] == ["resume", "delete"]
+    assert good(headgate(*commands[0])).out == f"{JOB}  downloading\n"
+    assert gate.queue.job(JOB).retry_count == 1
+    refused = headgate(*commands[1])
+    assert (refused.code, refused.out) == (75, "")
+    assert "delete is not possible" in refused.err
+    fail_all(gate)
+    assert good(headgate(*commands[1])).out == f"{JOB}  deleted\n"
+    gone = headgate("ingest", "job", "1")
+    assert gone.code == 2
+    assert f"headgate history --item {JOB}" in gone.err
+    assert "delete" in good(headgate("history", "--item", JOB)).out
+
+
+def test_hold_unhold_release(headgate: Headgate, gate: Gate) -> None:
+    fill(gate, jobs=2)
+    good(headgate("ingest", "hold", "demo", "--reason", "it is moved"))
+    while (job := gate.queue.acquire_job("pending")) is not None:
+        gate.queue.fire(job, "hold", "held")
+    refused = headgate("ingest", "release", JOB)
+    assert refused.code == 75
+    assert "it is moved. Clear the hold first" in refused.err
+    assert "demo is held" in headgate("status").out
+    assert "2 are still held" in good(headgate("ingest", "unhold", "demo")).err
+    seen = good(headgate("ingest", "release", "--profile", "demo", "--dry-run", "--json")).json
+    assert (seen["dry_run"], seen["count"]) == (True, 2)
+    assert set(states(gate).values()) == {"held"}
+    assert headgate("ingest", "unhold", "demo", "--release-all").code == 2
+    assert good(headgate("ingest", "unhold", "demo", "--release-all", "--yes")).out == "release: 2 done\n"
+    assert set(states(gate).values()) == {"pending"}
+    assert headgate("ingest", "release", "--profile", "demo", "--reason", "x").code == 3
+
+
+def test_pause_and_priority_and_update_report(headgate: Headgate, gate: Gate) -> None:
+    fill(gate)
+    good(headgate("ingest", "pause", "--reason", "maintenance"))
+    assert gate.queue.acquire_job("pending") is None
+    assert "queue is paused" in headgate("status").out
+    assert good(headgate("ingest", "unpause")).out == "goes on\n"
+    assert good(headgate("ingest", "unpause")).out == "it was not paused\n"
+    assert good(headgate("ingest", "priority", "1", "0", "--reason", "urgent")).out == f"{JOB}  pending, priority 0\n"
+    refused = headgate("ingest", "update-report", "1")
+    assert refused.code == 75
+    assert "Possible from here" in refused.err
+    fail_all(gate)
+    gate.queue.report_finished()
+    batch = gate.queue.acquire_batch("reporting")
+    assert batch is not None
+    gate.queue.fire(batch, "finish")
+    assert good(headgate("ingest", "update-report", "1")).out == f"{BATCH}  update-reporting\n"
+
+
+def test_many_at_once_need_a_reason_and_a_yes(headgate: Headgate, gate: Gate) -> None:
+    fill(gate, jobs=3)
+    fail_all(gate)
+    words = ("ingest", "resume", "--batch", "1")
+    assert "say why with --reason" in headgate(*words, "--yes").err
+    refused = headgate(*words, "--reason", "disk is back")
+    assert (refused.code, set(states(gate).values())) == (2, {"failed"})
+    assert "3 would be changed: add --yes" in refused.err
+    assert good(headgate(*words, "--reason", "disk is back", "--yes")).out == "resume: 3 done\n"
+    assert set(states(gate).values()) == {"downloading"}
+    reasons = {each.reason for each in gate.history(item=BATCH, event="resume")}
+    assert reasons == {"disk is back"}
+    fail_all(gate)
+    assert "delete would change 3" in headgate(
+        "ingest", "delete", "--failed", "--batch", "1", "--reason", "x", "--dry-run"
+    ).out  # fmt: skip
+    assert good(headgate("ingest", "delete", "--failed", "--batch", "1", "--reason", "x", "--yes")).code == 0
+    assert states(gate) == {}
+
+
+def test_some_that_refuse_are_told_and_the_others_are_done(headgate: Headgate, gate: Gate) -> None:
+    fill(gate, jobs=2)
+    job = gate.queue.acquire_job("pending")
+    assert job is not None
+    gate.queue.fire(job, "fail", "bad digest")  # It cannot be resumed: no step ended well.
+    bring_to(gate, "downloading")
+    other = gate.queue.acquire_job("downloading")
+    assert other is not None
+    gate.queue.fire(other, "fail", "no route")
+    done = headgate("ingest", "resume", "--all-failed", "--reason", "x", "--yes", "--json")
+    assert (done.code, done.json["count"], [each["id"] for each in done.json["refused"]]) == (75, 1, [job.id])
+    assert "submit it again" in done.json["refused"][0]["why"]
+
+
+@pytest.mark.parametrize(("answer", "after"), [(b"n\n", "failed"), (b"y\n", "")])
+def test_on_a_terminal_it_asks(headgate: Headgate, gate: Gate, answer: bytes, after: str) -> None:
+    fill(gate)
+    fail_all(gate)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "ingest", "delete", JOB, "--reason", "x"],
+        env=headgate.environment(TERM="xterm", COLUMNS="80"), cwd=headgate.folder, stdin=theirs, stdout=theirs,
+        stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    seen = read_until(ours, b"[y/N]")
+    assert b"will not be in any report" in seen
+    os.write(ours, answer)
+    assert process.wait(30) == 0
+    os.close(ours)
+    assert states(gate).get(JOB, "") == after
+
+
+def test_watch_writes_a_line_for_each_change(headgate: Headgate, gate: Gate) -> None:
+    fill(gate)
+    process = headgate.start("ingest", "job", "1", "--watch", "--every", "0.05", "--json")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["state"] == "pending"
+    fail_all(gate, "pending")
+    assert any(json.loads(line)["state"] == "failed" for line in process.stdout)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+
+
+def test_watch_redraws_on_a_terminal(headgate: Headgate, gate: Gate) -> None:
+    fill(gate)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "ingest", "jobs", "--watch", "--every", "0.05"],
+        env=headgate.environment(TERM="xterm", COLUMNS="80"), cwd=headgate.folder, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    read_until(ours, b"pending")
+    fail_all(gate, "pending")
+    seen = read_until(ours, b"failed")
+    assert b"\x1b[2J" in seen
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    os.close(ours)
+
+
+def read_until(terminal: int, word: bytes) -> bytes:
+    seen = b""
+    while word not in seen:
+        assert select.select([terminal], [], [], 30)[0], seen
+        seen += os.read(terminal, 4096)
+    return seen
+
+
+def test_status_and_history_tell_of_the_queue(headgate: Headgate, gate: Gate) -> None:
+    fill(gate)
+    job = gate.queue.acquire_job("pending")
+    assert job is not None
+    status = headgate("status", "--json").json
+    assert status["queue"]["counts"]["ingest job"] == {"pending": 1}
+    (running,) = status["opsQueue"]
+    assert (running["request"], running["data"]) == ("pending", f"{BATCH}/{JOB} (demo)")
+    shown = headgate("status").out
+    assert "running           1" in shown
+    assert "ingest jobs       1 pending" in shown
+    gate.queue.fire(job, "accept")
+    told = headgate("history", "--item", "jid1").out
+    assert "pending → estimating" in told
+    assert "accept" in told
+
+
+def test_help_names_every_command_of_the_promise() -> None:
+    shown = subprocess.run([PROGRAM, "ingest", "--help"], capture_output=True, check=True).stdout.decode()
+    for word in ("submit", "batches", "batch", "jobs", "job", "hold", "unhold", "release", "pause", "unpause", "resume",
+                 "priority", "delete", "update-report"):  # fmt: skip
+        assert f"\n  {word} " in shown
+
+
+def test_the_folder_of_the_payload_is_not_needed_to_look(headgate: Headgate, gate: Gate, tmp_path: Path) -> None:
+    fill(gate)
+    until(lambda: headgate("ingest", "job", "1").code == 0, "an answer")
+    assert not (tmp_path / "headgate-work").exists()

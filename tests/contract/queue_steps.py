@@ -1,0 +1,241 @@
+"""What the queue's cases are made of: items in every state, every row taken, and a look at all that is kept."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headgate import Batch, Gate, IngestJob, UnknownName
+from headgate.core.history import Entry
+from headgate.core.machine import By, Machine, Transition
+from headgate.core.queue import Folder, Hold, Item, Taken, forward_event, is_batch, work_states
+from headgate.core.states import BATCH, INGEST_JOB
+from headgate.service.queue import Queue
+from headgate.stores.base import QueueHistoryFilter, QueueStore
+from tests.contract.steps import LONG, PATIENCE, wait_until
+
+WHY = "the test wants it so"
+WHO = "the operator"
+PROFILE = "demo_content"
+#: The states of a job that goes well, in order.
+STEPS = work_states(INGEST_JOB)
+FOLDERS = (Folder.PROCESSING, Folder.FAILED, Folder.COMPLETED)
+
+
+def port(gate: Gate) -> QueueStore:
+    """The store's own side of the queue, where events can be fired by whom they should not."""
+    return gate._store.queue
+
+
+# ---------------------------------------------------------------- making
+
+
+def new_batch(queue: Queue, profile: str = PROFILE) -> Batch:
+    """A batch that was handed in."""
+    return queue.submit(profile, "ann", "https://example.org/payload.checkm")
+
+
+def taken_batch(queue: Queue, state: str = "pending") -> Batch:
+    """The next batch of a state, which must be there."""
+    batch = queue.acquire_batch(state, lease=LONG)
+    assert batch is not None
+    return batch
+
+
+def taken_job(queue: Queue, state: str = "pending") -> IngestJob:
+    """The next job of a state, which must be there."""
+    job = queue.acquire_job(state, lease=LONG)
+    assert job is not None
+    return job
+
+
+def rows_for(count: int, **more: Any) -> list[dict[str, Any]]:
+    """Objects of a payload."""
+    return [{"payload_url": f"https://example.org/{number}", **more} for number in range(count)]
+
+
+def batch_with_jobs(queue: Queue, count: int = 1, profile: str = PROFILE, **more: Any) -> Batch:
+    """A batch that is processing, with so many pending jobs."""
+    made = new_batch(queue, profile)
+    batch = taken_batch(queue)
+    assert batch.id == made.id
+    assert queue.create_jobs(batch, rows_for(count, **more)) == count
+    queue.fire(batch, "start")
+    return queue.batch(batch.id)
+
+
+def job_in(queue: Queue, state: str, good: str | None = None) -> IngestJob:
+    """The only job of a new batch, in that state; a failed one with that last good step."""
+    batch = batch_with_jobs(queue)
+    job = queue.job(queue.job_ids(batch.id, Folder.PROCESSING)[0])
+    if state == "held":
+        return as_job(queue.fire(taken_job(queue), "hold", WHY))
+    if state == "failed":
+        before = "pending" if good is None else next_step(good)
+        job = advance(queue, job, before)
+        return as_job(queue.fire(taken_job(queue, before), "fail", "it broke"))
+    if state == "cleaned":
+        job = advance(queue, job, "completed")
+        assert job.id in queue.clean(0)
+        return queue.job(job.id)
+    return advance(queue, job, state)
+
+
+def next_step(state: str) -> str:
+    """Where a job goes that ends a step well."""
+    return INGEST_JOB.find(state, forward_event(INGEST_JOB, state))[0].target
+
+
+def advance(queue: Queue, job: IngestJob, state: str) -> IngestJob:
+    """Step by step, all well, up to a state."""
+    while job.state != state:
+        taken = taken_job(queue, job.state)
+        assert taken.id == job.id
+        job = as_job(queue.fire(taken, forward_event(INGEST_JOB, job.state)))
+    return job
+
+
+def batch_in(queue: Queue, state: str, *, well: bool = True) -> Batch:
+    """A batch in that state; `well`: its only job has completed, or will."""
+    if state == "pending":
+        return new_batch(queue)
+    if state == "held":
+        new_batch(queue)
+        return as_batch(queue.fire(taken_batch(queue), "hold", WHY))
+    if state == "processing":
+        return batch_with_jobs(queue)
+    ends_well = well and state not in ("failed", "update-reporting")
+    job = job_in(queue, "completed") if ends_well else job_in(queue, "failed", "recording")
+    assert queue.report_finished() == [job.batch]
+    if state in ("completed", "failed", "update-reporting"):
+        queue.fire(taken_batch(queue, "reporting"), "finish")
+    if state == "update-reporting":
+        if well:
+            advance(queue, as_job(queue.resume(job.id)), "completed")
+        queue.update_report(job.batch, reason=WHY, by=WHO)
+    assert queue.batch(job.batch).state == state
+    return queue.batch(job.batch)
+
+
+def item_in(queue: Queue, machine: Machine, state: str) -> Item:
+    """A batch or job in that state."""
+    return batch_in(queue, state) if machine.name == BATCH.name else job_in(queue, state)
+
+
+def as_job(item: Item) -> IngestJob:
+    assert isinstance(item, IngestJob)
+    return item
+
+
+def as_batch(item: Item) -> Batch:
+    assert isinstance(item, Batch)
+    return item
+
+
+def as_taken(item: Item, state: str | None = None) -> Taken:
+    """What an owner of the item would show."""
+    return Taken(item.id, max(item.token, 1), state or item.state, "somebody", LONG)
+
+
+def take(queue: Queue, item: Item) -> Item:
+    """The item, taken: it must be the next of its state."""
+    found = taken_batch(queue, item.state) if is_batch(item.id) else taken_job(queue, item.state)
+    assert found.id == item.id
+    return found
+
+
+# ---------------------------------------------------------------- the rows of the tables
+
+
+def prepared_for(queue: Queue, machine: Machine, row: Transition) -> Item:
+    """An item on which the row may be fired: in its state, with its condition met."""
+    if row.event == "report":
+        return queue.batch(job_in(queue, "completed").batch)
+    if machine.name == BATCH.name:
+        return batch_in(queue, row.source, well=row.when != "a job failed, or there never was one")
+    good = row.when.removeprefix("the last good step was ") or None
+    return job_in(queue, row.source, good)
+
+
+def fire_row(gate: Gate, row: Transition, item: Item) -> Item:
+    """Fire it, as whoever may."""
+    if row.by is By.OWNER:
+        return gate.queue.fire(take(gate.queue, item), row.event, WHY)
+    return port(gate).act(item.id, row.event, row.by, WHY, WHO)
+
+
+def row_name(machine: Machine, row: Transition) -> str:
+    """A row in one line."""
+    return f"{machine.name}: {row.source} {row.event} {row.target}" + (f" ({row.when})" if row.when else "")
+
+
+# ---------------------------------------------------------------- looking
+
+
+class Everything(NamedTuple):
+    """All that the queue keeps."""
+
+    batches: list[Batch]
+    jobs: list[IngestJob]
+    folders: dict[str, dict[str, list[str]]]
+    counts: dict[str, dict[str, int]]
+    holds: list[Hold]
+    history: list[Entry]
+
+
+def everything(gate: Gate) -> Everything:
+    """All of it, as anybody may read it."""
+    queue = gate.queue
+    batches = list(queue.batches())
+    counts = {noun: {state: n for state, n in found.items() if n} for noun, found in queue.counts().items()}
+    return Everything(
+        batches,
+        list(queue.jobs()),
+        {batch.id: folders(queue, batch.id) for batch in batches},
+        counts,
+        list(queue.holds()),
+        list(queue.history(QueueHistoryFilter(limit=100_000))),
+    )
+
+
+def folders(queue: Queue, batch: str) -> dict[str, list[str]]:
+    """Where a batch keeps each of its jobs."""
+    return {folder.value: list(queue.job_ids(batch, folder)) for folder in FOLDERS}
+
+
+def told(gate: Gate, item: str) -> list[Entry]:
+    """The history of an item itself, oldest first."""
+    found = gate.queue.history(QueueHistoryFilter(item=item, limit=100_000))
+    return [entry for entry in reversed(found) if entry.job == item]
+
+
+def is_there(queue: Queue, item_id: str) -> bool:
+    """Whether anybody knows the item."""
+    try:
+        if is_batch(item_id):
+            queue.batch(item_id)
+        else:
+            queue.job(item_id)
+    except UnknownName:
+        return False
+    return True
+
+
+def untaken(item: Item) -> Item:
+    """The item without what a taking changes."""
+    return replace(item, worker="", token=0, lease=None)
+
+
+def retaken(queue: Queue, state: str) -> IngestJob:
+    """What a dead consumer had, once it is free again."""
+    found: list[IngestJob] = []
+
+    def look() -> bool:
+        job = queue.acquire_job(state, lease=LONG)
+        found.extend([job] if job else [])
+        return bool(found)
+
+    wait_until(look, f"a job of a dead consumer in {state}", PATIENCE)
+    return found[0]
+
+
+#: Every row of the tables in force.
+ROWS = [(machine, row) for machine in (BATCH, INGEST_JOB) for row in machine.rows]

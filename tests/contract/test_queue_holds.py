@@ -1,0 +1,212 @@
+"""The order of jobs, holds and the pause, lists, and what is refused before anything is written."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headgate import BadValue, Gate, HeadgateError, QueueRefused, UnknownName
+from headgate.core.queue import ALL, Taken
+from headgate.service.queue import Queue
+from headgate.stores.base import QueueHistoryFilter
+from tests.contract.queue_steps import (
+    PROFILE,
+    WHY,
+    as_job,
+    batch_in,
+    batch_with_jobs,
+    everything,
+    job_in,
+    new_batch,
+    taken_batch,
+    taken_job,
+    told,
+)
+from tests.contract.steps import LONG
+
+# ---------------------------------------------------------------- order
+
+
+def test_the_smallest_priority_goes_first_then_the_oldest(gate: Gate) -> None:
+    queue = gate.queue
+    for priority in (50, 5, 99, 0, 5):
+        batch_with_jobs(queue, 1, priority=priority)
+    taken = [taken_job(queue) for _ in range(5)]
+    assert [job.priority for job in taken] == [0, 5, 5, 50, 99]
+    assert [job.id for job in taken[1:3]] == sorted(job.id for job in taken[1:3])
+
+
+def test_another_priority_is_another_place_in_the_order(gate: Gate) -> None:
+    queue = gate.queue
+    batch_with_jobs(queue, 3)
+    jobs = [job.id for job in queue.jobs()]
+    assert queue.set_priority(jobs[2], 0, reason="urgent", by="ann").priority == 0
+    first = taken_job(queue)
+    assert first.id == jobs[2]
+    assert queue.set_priority(first.id, 9, reason="not so urgent").priority == 9
+    moved = as_job(queue.fire(first, "accept"))
+    assert (moved.priority, moved.state) == (9, "estimating"), "whoever has it goes on"
+    assert [taken_job(queue).id for _ in range(2)] == jobs[:2]
+    entry = told(gate, first.id)[1]
+    assert (entry.event, entry.client) == ("set-priority", "ann")
+    assert "urgent" in entry.reason
+    assert queue.faults() == []
+
+
+@pytest.mark.parametrize("priority", [-1, 100, 105, 5.0, "5", True, None])
+def test_a_priority_out_of_range_is_refused_and_not_bent(gate: Gate, priority: Any) -> None:
+    job = job_in(gate.queue, "pending")
+    before = everything(gate)
+    with pytest.raises(BadValue):
+        gate.queue.set_priority(job.id, priority, reason=WHY)
+    assert everything(gate) == before
+
+
+# ---------------------------------------------------------------- holds
+
+
+def test_a_hold_says_who_why_and_since(gate: Gate) -> None:
+    queue = gate.queue
+    assert queue.holds() == []
+    first = queue.set_hold(PROFILE, reason="storage is moved", by="ann")
+    assert (first.profile, first.reason, first.who) == (PROFILE, "storage is moved", "ann")
+    assert first.since
+    assert queue.set_hold(PROFILE, reason="another", by="bob") == first
+    queue.set_hold("other", reason="x", by="bob")
+    assert [hold.profile for hold in queue.holds()] == sorted([PROFILE, "other"])
+    assert queue.hold_of(PROFILE) == first
+    assert queue.clear_hold(PROFILE, by="bob")
+    assert not queue.clear_hold(PROFILE)
+    assert [hold.profile for hold in queue.holds()] == ["other"]
+    entries = [entry for entry in queue.history(QueueHistoryFilter()) if entry.resource == PROFILE]
+    assert [(entry.noun, entry.event, entry.client) for entry in reversed(entries)] == [
+        ("hold", "hold", "ann"), ("hold", "clear", "bob"),
+    ]  # fmt: skip
+
+
+def test_what_is_held_stays_held_until_it_is_released(gate: Gate) -> None:
+    queue = gate.queue
+    job = job_in(queue, "held")
+    batch = batch_in(queue, "held")
+    queue.set_hold(PROFILE, reason="not yet", by="ann")
+    for item in (job.id, batch.id):
+        with pytest.raises(QueueRefused, match="ann: not yet"):
+            queue.release(item)
+    queue.clear_hold(PROFILE)
+    assert (queue.job(job.id).state, queue.batch(batch.id).state) == ("held", "held")
+    assert queue.release(job.id, reason="go").state == "pending"
+    assert queue.release(batch.id).state == "pending"
+    assert taken_job(queue).id == job.id
+    assert taken_batch(queue).id == batch.id
+
+
+def test_the_hold_of_one_collection_is_not_that_of_another(gate: Gate) -> None:
+    queue = gate.queue
+    job = job_in(queue, "held")
+    queue.set_hold(PROFILE + "x", reason=WHY)
+    queue.set_hold(PROFILE.upper(), reason=WHY)
+    assert queue.release(job.id).state == "pending"
+
+
+def test_a_pause_stops_what_begins_and_lets_end_what_runs(gate: Gate) -> None:
+    queue = gate.queue
+    batch_with_jobs(queue, 2)
+    new_batch(queue)
+    running = taken_job(queue)
+    pause = queue.set_hold(reason="maintenance", by="ann")
+    assert pause.profile == ALL
+    assert queue.acquire_job("pending") is None
+    assert queue.acquire_batch("pending") is None
+    assert queue.renew(running) == LONG
+    assert queue.fire(running, "accept").state == "estimating"
+    assert queue.acquire_job("estimating") is None
+    queue.clear_hold()
+    assert taken_job(queue, "estimating").id == running.id
+    assert taken_batch(queue)
+
+
+# ---------------------------------------------------------------- lists
+
+
+def test_lists_by_what_is_asked_and_page_by_page(gate: Gate) -> None:
+    queue = gate.queue
+    batches = [batch_with_jobs(queue, 2, profile=f"profile {number}") for number in range(3)]
+    new_batch(queue)
+    assert [batch.id for batch in queue.batches("processing")] == [batch.id for batch in batches]
+    assert [batch.id for batch in queue.batches(profile="profile 1")] == [batches[1].id]
+    assert len(queue.batches(submitter="ann")) == 4
+    assert queue.batches(submitter="bob") == []
+    assert [job.batch for job in queue.jobs(batch=batches[2].id)] == [batches[2].id] * 2
+    assert len(queue.jobs(profile="profile 0")) == 2
+    queue.fire(taken_job(queue), "accept")
+    assert [job.state for job in queue.jobs("estimating")] == ["estimating"]
+    paged: list[str] = []
+    while page := queue.jobs(after=paged[-1] if paged else None, limit=2):
+        paged += [job.id for job in page]
+    assert paged == [job.id for job in queue.jobs()]
+    assert queue.counts()["ingest job"] == {"pending": 5, "estimating": 1} | {
+        state: 0 for state, count in queue.counts()["ingest job"].items() if not count
+    }
+    assert [batch.id for batch in queue.batches(after=batches[0].id, limit=1)] == [batches[1].id]
+
+
+def test_reading_writes_nothing(gate: Gate) -> None:
+    queue = gate.queue
+    job_in(queue, "failed", "downloading")
+    batch_with_jobs(queue)
+    taken_job(queue)
+    first = everything(gate)
+    queue.faults()
+    queue.hold_of(PROFILE)
+    assert everything(gate) == first
+
+
+def test_the_history_can_be_paged_and_asked_by_event(gate: Gate) -> None:
+    queue = gate.queue
+    job = job_in(queue, "failed", "downloading")
+    everything_told = queue.history(QueueHistoryFilter(item=job.batch))
+    assert [entry.event for entry in queue.history(QueueHistoryFilter(event="fail"))] == ["fail"]
+    first = queue.history(QueueHistoryFilter(item=job.batch, limit=3))
+    rest = queue.history(QueueHistoryFilter(item=job.batch, before=first[-1].id))
+    assert [*first, *rest] == list(everything_told)
+    assert gate.history(item=job.id)[0].event == "fail"
+    since = everything_told[1].at
+    assert all(entry.at >= since for entry in queue.history(QueueHistoryFilter(since=since)))
+
+
+# ---------------------------------------------------------------- bad input
+
+BAD: dict[str, Callable[[Queue], object]] = {
+    "an id of nothing": lambda queue: queue.job("lunch"),
+    "an id with too few digits": lambda queue: queue.batch("bid001"),
+    "a state that nobody takes from": lambda queue: queue.acquire_job("failed"),
+    "a state of a batch for a job": lambda queue: queue.acquire_job("reporting"),
+    "a state that is none": lambda queue: queue.acquire_batch("lunch"),
+    "a profile with a slash": lambda queue: queue.submit("a/b", "ann", "https://example.org"),
+    "no payload": lambda queue: queue.submit(PROFILE, "ann", ""),
+    "unknown metadata": lambda queue: queue.submit(PROFILE, "ann", "https://example.org", lunch="soup"),
+    "a list of an unknown state": lambda queue: queue.jobs("lunch"),
+    "a negative lease": lambda queue: queue.acquire_job("pending", lease=-1),
+    "a hold without a reason": lambda queue: queue.set_hold(PROFILE, reason=""),
+    "a token that is none": lambda queue: queue.renew(Taken("jid0000000001", -1, "pending")),
+    "negative space": lambda queue: queue.change(Taken("jid0000000001", 1, "pending"), space_needed=-1),
+}
+UNKNOWN: dict[str, Callable[[Queue], object]] = {
+    "a job": lambda queue: queue.job("jid0000000077"),
+    "a batch": lambda queue: queue.batch("bid0000000077"),
+    "a batch by a job's id": lambda queue: queue.batch("jid0000000001"),
+    "a job to resume": lambda queue: queue.resume("jid0000000077"),
+    "a batch to delete": lambda queue: queue.delete("bid0000000077", reason=WHY),
+    "a job to move in the order": lambda queue: queue.set_priority("jid0000000077", 1),
+    "jobs of a batch": lambda queue: queue.job_ids("bid0000000077", "batch-failed"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(("cases", "error"), [(BAD, BadValue), (UNKNOWN, UnknownName)], ids=["bad", "unknown"])
+def test_what_cannot_be_is_refused(gate: Gate, cases: dict[str, Any], error: type[HeadgateError]) -> None:
+    job_in(gate.queue, "pending")
+    before = everything(gate)
+    for what, act in cases.items():
+        with pytest.raises(error):
+            act(gate.queue)
+        assert everything(gate) == before, what

@@ -1,0 +1,199 @@
+"""How consumers end: asked to, killed, without a store; and what becomes of what they had."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate import Gate
+from tests.cli.commands import Headgate, gone, read_number, until
+from tests.daemons.queues import STEPS, bring_to, counts, everything, fill, moves, opened, states
+from tests.daemons.test_consumers import JOB, Script, start, stop, told
+from tests.fresh import fresh
+from tests.servers import PrivateServer
+
+#: Runs until a file is there; tells its process id first.
+SLOW = "echo $$ >pid.$$; mv pid.$$ pid; until test -e go; do sleep 0.05; done"
+
+
+def test_at_the_first_signal_what_runs_may_end(headgate: Headgate, script: Script) -> None:
+    with opened(headgate) as gate:
+        fill(gate, jobs=2)
+        process = start(headgate, "--exec", f"job-pending={script('slow', SLOW)}")
+        read_number(headgate.folder / "pid")
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert any(json.loads(line)["event"] == "consumer.stopping" for line in process.stderr)
+        (headgate.folder / "go").touch()
+        assert process.wait(60) == 0
+        assert counts(gate) == {"estimating": 1, "pending": 1}
+
+
+@pytest.mark.parametrize("hurried", [False, True], ids=["grace over", "second signal"])
+def test_what_does_not_end_in_time_is_ended_and_handed_back(on_sqlite: Headgate, script: Script, hurried: bool) -> None:
+    """A command that ignores SIGTERM is killed; its job is nobody's, at the same state, at once."""
+    with opened(on_sqlite) as gate:
+        fill(gate)
+        stubborn = script("stubborn", "trap '' TERM; " + SLOW)
+        words = ["--exec", f"job-pending={stubborn}", "--grace", "60" if hurried else "0.2", "--lease", "8"]
+        process = start(on_sqlite, *words)
+        child = read_number(on_sqlite.folder / "pid")
+        process.send_signal(signal.SIGTERM)
+        if hurried:
+            assert process.stderr is not None
+            assert any(json.loads(line)["event"] == "consumer.stopping" for line in process.stderr)
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert gone(child)
+        job = gate.queue.job(JOB)
+        assert (job.state, job.worker) == ("pending", "")
+        assert gate.queue.acquire_job("pending") is not None
+
+
+def test_python_that_hangs_is_left_behind_and_its_job_handed_back(on_sqlite: Headgate) -> None:
+    (on_sqlite.folder / "mine.py").write_text(
+        "import time, pathlib\n"
+        "def hang(item, hold):\n    pathlib.Path('pid').write_text('1\\n')\n    while True: time.sleep(1)\n"
+    )
+    with opened(on_sqlite) as gate:
+        fill(gate)
+        process = start(on_sqlite, "--handler", "job-pending=mine:hang", "--grace", "0.1")
+        read_number(on_sqlite.folder / "pid")
+        lines = stop(process, signal.SIGINT)
+        assert [each["item"] for each in told(lines, "consumer.handed_back")] == [JOB]
+        assert (gate.queue.job(JOB).state, gate.queue.job(JOB).worker) == ("pending", "")
+
+
+def test_a_consumer_that_is_killed_takes_its_command_along_and_the_job_is_taken_again(
+    headgate: Headgate, script: Script
+) -> None:
+    with opened(headgate) as gate:
+        fill(gate)
+        bring_to(gate, "processing")
+        words = ["--exec", f"job-processing={script('slow', SLOW)}", "--lease", "1"]
+        process = start(headgate, *words)
+        child = read_number(headgate.folder / "pid")
+        before = gate.queue.job(JOB)
+        process.kill()
+        process.wait(60)
+        until(lambda: gone(child), "the command to end")
+        assert gate.queue.job(JOB).state == "processing"
+        (headgate.folder / "go").touch()
+        again = start(headgate, *words)
+        until(lambda: gate.queue.job(JOB).state == "recording", "the job to be taken again")
+        stop(again)
+        assert gate.queue.job(JOB).token > before.token
+        assert moves(gate, JOB)[-1:] == [("processing", "recording")]
+
+
+def test_a_lost_lease_ends_the_command_and_its_report_is_refused(on_sqlite: Headgate, script: Script) -> None:
+    """The consumer is stopped past its lease; the job runs elsewhere; the late one changes nothing."""
+    with opened(on_sqlite) as gate:
+        fill(gate)
+        process = start(on_sqlite, "--exec", f"job-pending={script('slow', SLOW)}", "--lease", "1")
+        child = read_number(on_sqlite.folder / "pid")
+        os.kill(process.pid, signal.SIGSTOP)
+        until(lambda: gone(child), "the guardian to end the command")
+        until(lambda: accept_one(gate), "the job to be free")
+        os.kill(process.pid, signal.SIGCONT)
+        lines = stop(process)
+        assert gate.queue.job(JOB).state == "estimating"
+        assert len(moves(gate, JOB, "accept")) == 1
+        assert told(lines, "consumer.lost") or told(lines, "consumer.report_refused")
+
+
+def test_killed_again_and_again_every_job_ends_once(headgate: Headgate) -> None:
+    """Consumers are killed wherever they are; afterwards each job took each step exactly once."""
+    jobs, kills = 12, 6
+    with opened(headgate) as gate:
+        batch = fill(gate, jobs=jobs)
+        words = [*everything("sleep 0.02"), "--exec", "batch-reporting=true", "--lease", "1", "--workers", "2"]
+        for number in range(kills):
+            process = start(headgate, *words)
+            done = number * jobs * len(STEPS) // (2 * kills)
+            until(lambda done=done: len(moved(headgate)) > done, "some progress")  # type: ignore[misc]
+            process.kill()
+            process.wait(60)
+        process = start(headgate, *words)
+        until(lambda: gate.queue.batch(batch).state == "completed", "the batch to end", 90)
+        stop(process)
+        assert counts(gate) == {"completed": jobs}
+        for job in states(gate):
+            assert [before for before, _after in moves(gate, job)] == list(STEPS[1:])
+            assert len(moves(gate, job, "accept")) == 1
+        assert len(moves(gate, batch, "report")) == 1
+        assert gate.queue.faults() == []
+
+
+def moved(command: Headgate) -> list[object]:
+    """All steps that were taken so far."""
+    with opened(command) as gate:
+        found = [gate.history(item="bid0000000001", event=event, limit=1000) for event in ("accept", "finish")]
+    return [*found[0], *found[1]]
+
+
+def accept_one(gate: Gate) -> bool:
+    job = gate.queue.acquire_job("pending")
+    return job is not None and gate.queue.fire(job, "accept").state == "estimating"
+
+
+def test_a_store_that_is_away_at_the_start_and_in_the_middle_is_survived(
+    private_server: Callable[[str], PrivateServer], tmp_path: Path, script: Script
+) -> None:
+    server = private_server("postgresql")
+    command = Headgate(fresh(server.url), tmp_path)
+    with opened(command) as gate:
+        fill(gate, jobs=2)
+    server.kill()
+    process = start(command, *everything(script("slow", "test -e go || " + SLOW)))
+    try:
+        await_event(process, "daemon.store_away")
+        server.start()
+        read_number(tmp_path / "pid")
+        server.kill()
+        (tmp_path / "go").touch()
+        await_event(process, "consumer.store_away")
+        server.start()
+        with opened(command) as gate:
+            until(lambda: counts(gate) == {"completed": 2}, "both jobs to end", 90)
+            stop(process)
+            for job in states(gate):
+                assert len(moves(gate, job)) == len(STEPS) - 1
+    finally:
+        command.end_all()
+
+
+def await_event(process: "subprocess.Popen[bytes]", name: str) -> None:
+    assert process.stderr is not None
+    assert any(json.loads(line)["event"] == name for line in process.stderr)
+
+
+WRONG = {
+    "no handler": ["job-pending"],
+    "nearest name": ["job-pendng"],
+    "a handler for nobody": ["reaper", "--exec", "job-pending=true"],
+    "a handler that is not needed": ["--exec", "reaper=true"],
+    "both": ["--exec", "job-pending=true", "--handler", "job-pending=os:getpid"],
+    "twice": ["--exec", "job-pending=true", "--exec", "job-pending=false"],
+    "no name": ["--exec", "true"],
+    "no command": ["--exec", "job-pending= "],
+    "unknown command": ["--exec", "job-pending=./no-such-thing"],
+    "open quote": ["--exec", "job-pending='a"],
+    "no module": ["--handler", "job-pending=no_such_module:f"],
+    "no function": ["--handler", "job-pending=os:no_such_function"],
+    "not MODULE:FUNCTION": ["--handler", "job-pending=os"],
+    "once": ["--once", "--exec", "job-pending=true"],
+    "no lease": ["--exec", "job-pending=true", "--lease", "0"],
+    "no worker": ["--exec", "job-pending=true", "--workers", "0"],
+}
+
+
+@pytest.mark.parametrize("words", WRONG.values(), ids=WRONG)
+def test_wrong_usage_is_said_at_once(on_sqlite: Headgate, words: list[str]) -> None:
+    done = on_sqlite("daemon", *words)
+    assert done.code == 2, done.err
+    assert any(word in done.err for word in ("job-pending", "reaper", "lease", "NAME", "workers")), done.err
