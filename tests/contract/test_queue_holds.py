@@ -122,7 +122,7 @@ def test_a_pause_stops_what_begins_and_lets_end_what_runs(gate: Gate) -> None:
     assert queue.acquire_job("estimating") is None
     queue.clear_hold()
     assert taken_job(queue, "estimating").id == running.id
-    assert taken_batch(queue)
+    assert taken_batch(queue).worker
 
 
 # ---------------------------------------------------------------- lists
