@@ -227,9 +227,11 @@ def test_there_is_nothing_to_do_while_the_queue_is_paused(gates: Gates) -> None:
 def test_the_dead_are_freed_for_all_to_see(gates: Gates) -> None:
     gate, doomed = gates.open(), gates.open()
     job = job_in(gate.queue, "pending")
-    assert doomed.queue.acquire_job("pending", lease=SHORT)
+    dead = doomed.queue.acquire_job("pending", lease=SHORT)
+    assert dead
     doomed.close()
     wait_until(lambda: not gate.queue.job(job.id).worker, "the job to be nobody's")
+    refused(gate, as_taken(dead))
     gate.queue.reap()
     assert gate.queue.reap() == 0
     assert gate.queue.faults() == []
