@@ -1,18 +1,15 @@
 """`job run` as a real process: claims, heartbeats, signals, exit codes, and what is left behind."""
 
-import errno
 import json
 import os
 import signal
-import tempfile
+import subprocess
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
-from headgate.cli import job_run
-from headgate.cli.session import Session
-from tests.cli.commands import Headgate, gone, read_number, until
+from tests.cli.commands import PROGRAM, Headgate, gone, read_number, until
 
 PIPELINE = """
 [dataset.raw]
@@ -106,7 +103,9 @@ def test_the_loop_takes_all_and_tries_again(pipeline: Headgate) -> None:
     log = (pipeline.folder / "log").read_text().splitlines()
     assert sorted(log) == ["1 1", "2 1", "2 2", "3 1"]
     assert rows(pipeline) == {"1": "READY", "2": "ERROR", "3": "READY"}
-    assert json.loads(done.err.splitlines()[-1] if "{" in done.err.splitlines()[-1] else done.err.splitlines()[-2])
+    told = [json.loads(line) for line in done.err.splitlines() if line.startswith("{")]
+    figures = [(each["done"], each["failed"], each["left"]) for each in told]
+    assert figures == [(1, 0, 2), (1, 1, 2), (1, 2, 1), (2, 2, 0)]
     assert run(pipeline, "--loop").code == 3
 
 
@@ -160,22 +159,78 @@ def test_a_runner_that_is_killed_takes_its_command_along(pipeline: Headgate) -> 
     until(lambda: run(pipeline).code == 0 and rows(pipeline).get("1") == "READY", "the chunk to run again")
 
 
-def test_a_full_disk_for_the_claim_file_fails_the_chunk(
-    pipeline: Headgate, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Said at once, reported, and nothing is run."""
-
-    def full(**_: object) -> NoReturn:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "mkstemp", full)
-    code = job_run.run_one(
-        Session(url=pipeline.url), "clean", None, ["touch", "ran"], lease=60, grace=None, worker=None
-    )
-    assert code == job_run.CANNOT_WRITE
-    assert "No space left" in capsys.readouterr().err
+def test_a_full_disk_for_the_claim_file_fails_the_chunk(pipeline: Headgate) -> None:
+    """Said at once, reported, and nothing is run. The disk is a real one, of one page, and the claim is longer."""
+    long = PIPELINE.replace('REGION = "eu"', f'REGION = "{"e" * 5000}"')
+    (pipeline.folder / "pipeline.toml").write_text(long)
+    assert pipeline("define", "pipeline.toml").code == 0
+    disk = pipeline.folder / "disk"
+    disk.mkdir()
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    script = f"mount -t tmpfs -o size=4k tmpfs {disk} && exec {PROGRAM} job run clean -- touch ran"
+    done = subprocess.run(
+        ["unshare", "--mount", *user, "sh", "-c", script], env=pipeline.environment(TMPDIR=str(disk)),
+        cwd=pipeline.folder, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 74, done.stderr
+    assert "the claim file cannot be written: No space left on device" in done.stderr
     assert rows(pipeline) == {"1": "ERROR"}
-    assert not Path("ran").exists()
+    assert not (pipeline.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["INT", "HUP", "USR1"])
+def test_every_signal_reaches_the_command(pipeline: Headgate, name: str) -> None:
+    script = f"trap 'echo {name}; exit 7' {name}; echo $$ >pid; while :; do sleep 0.02; done"
+    process = pipeline.start("job", "run", "clean", "--", "sh", "-c", script)
+    read_number(pipeline.folder / "pid")
+    process.send_signal(getattr(signal, f"SIG{name}"))
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (7, f"{name}\n".encode())
+    assert rows(pipeline) == {"1": "ERROR"}
+
+
+#: Says that it was asked to end, goes on, and ends well when the test wants it to.
+IGNORES = "trap 'echo >asked' TERM; echo $$ >pid; until [ -e enough ]; do sleep 0.02; done"
+
+
+@pytest.mark.parametrize(("loop", "code"), [([], 0), (["--loop"], 143)])
+def test_a_command_that_ignores_sigterm_ends_when_it_wants_and_that_counts(
+    pipeline: Headgate, loop: list[str], code: int
+) -> None:
+    """It is asked, not killed, while the claim is kept; the loop takes no other chunk."""
+    process = pipeline.start("job", "run", "clean", *loop, "--lease", "1", "--", "sh", "-c", IGNORES)
+    child = read_number(pipeline.folder / "pid")
+    process.send_signal(signal.SIGTERM)
+    until((pipeline.folder / "asked").exists, "the command to be asked")
+    assert not gone(child)
+    (pipeline.folder / "enough").touch()
+    assert process.wait(30) == code
+    assert rows(pipeline) == {"1": "READY"}
+
+
+def test_a_worker_of_the_loop_that_is_killed_takes_nobody_along(pipeline: Headgate) -> None:
+    """Its command ends with it, its chunk runs again when its lease is over, and the loop goes on."""
+    script = "[ $HEADGATE_DATAID$HEADGATE_ATTEMPT != 11 ] || { echo $$ >pid; exec sleep 60; }"
+    process = pipeline.start(
+        "job", "run", "clean", "--loop", "--workers", "2", "--lease", "1", "--", "sh", "-c", script
+    )
+    child = read_number(pipeline.folder / "pid")
+    worker = worker_of(process.pid, child)
+    until(lambda: rows(pipeline) == {"1": "RUNNING", "2": "READY", "3": "READY"}, "the others to be done")
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: gone(child), "its command to end")
+    assert process.wait(30) == 1
+    # The loop itself may have got it, if the lease was over by then.
+    until(lambda: run(pipeline).code in (0, 3) and rows(pipeline)["1"] == "READY", "the chunk to run again")
+
+
+def worker_of(runner: int, command: int) -> int:
+    """The fork of the runner that a command belongs to: its ancestor that is the runner's child."""
+    pid = command
+    while (parent := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])) != runner:
+        assert parent > 1, "the command does not descend from the runner"
+        pid = parent
+    return pid
 
 
 def test_wrong_usage(pipeline: Headgate) -> None:

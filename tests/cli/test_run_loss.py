@@ -2,74 +2,29 @@
 
 import os
 import signal
-import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands import Headgate, gone, process_state, read_number, until
+from tests.cli.stubborn import Stubborn, blocked
 from tests.servers import PrivateServer
 
 DB = "mysql://db1/core"
 LEASE = 2.0
-#: Ignores every polite request, starts a child that does too, and writes down when each was last alive.
-STUBBORN = """
-import os, signal, time
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, signal.SIG_IGN)
-name = "grandchild" if os.fork() == 0 else "child"
-with open(name + ".pid", "w") as file:
-    file.write(f"{os.getpid()}\\n")
-with open(name + ".alive", "wb", buffering=0) as file:
-    while True:
-        os.pwrite(file.fileno(), b"%20.6f" % time.monotonic(), 0)
-        time.sleep(0.002)
-"""
 #: Ends in order when it is asked to, and says that it did.
 POLITE = "trap 'echo asked; exit 0' TERM; echo $$ >child.pid; while :; do sleep 0.02; done"
 
 
-class Stubborn:
-    """The stubborn command under `lock run`."""
-
-    def __init__(self, headgate: Headgate, *words: str) -> None:
-        self.folder = headgate.folder
-        self.runner = headgate.start(
-            "lock", "run", "--lease", str(LEASE), *words, DB, "--", sys.executable, "-c", STUBBORN
-        )
-        self.pids = [read_number(self.folder / f"{name}.pid") for name in ("child", "grandchild")]
-        until(lambda: all(self.last_alive()), "both to be alive")
-
-    def last_alive(self) -> list[float]:
-        """The last sign of life of child and grandchild; 0 before the first one."""
-        paths = [self.folder / f"{name}.alive" for name in ("child", "grandchild")]
-        return [float(path.read_text() or 0) if path.exists() else 0.0 for path in paths]
-
-    def ended(self) -> bool:
-        return all(gone(pid) for pid in self.pids)
-
-    def finish(self) -> tuple[int, str]:
-        """The exit code and what was said, once all is over."""
-        _, err = self.runner.communicate(timeout=30)
-        until(self.ended, "child and grandchild to end")
-        return self.runner.returncode, err.decode()
-
-
-@contextmanager
-def blocked(headgate: Headgate) -> Iterator[float]:
-    """Nobody can write to the SQLite store meanwhile. Gives the moment from which on that is certain."""
-    with closing(sqlite3.connect(headgate.folder / "headgate.sqlite", timeout=30, isolation_level=None)) as store:
-        store.execute("begin exclusive")
-        yield time.monotonic()
-        store.execute("rollback")
+def stubborn(headgate: Headgate, *words: str) -> Stubborn:
+    return Stubborn(headgate, "lock", "run", "--lease", str(LEASE), *words, DB)
 
 
 def test_a_store_that_is_blocked_ends_the_command_before_the_lease(headgate: Headgate) -> None:
-    command = Stubborn(headgate)
+    command = stubborn(headgate)
     with blocked(headgate) as since:
         code, err = command.finish()
     assert code == 76
@@ -89,7 +44,7 @@ def test_a_polite_command_is_asked_first(headgate: Headgate) -> None:
 
 
 def test_a_broken_lock_ends_the_command(headgate: Headgate) -> None:
-    command = Stubborn(headgate)
+    command = stubborn(headgate)
     (lock,) = headgate.locks(DB)["locks"]
     assert headgate("lock", "break", lock["id"], "--reason", "we need it").code == 0
     code, err = command.finish()
@@ -99,7 +54,7 @@ def test_a_broken_lock_ends_the_command(headgate: Headgate) -> None:
 
 
 def test_of_several_locks_one_that_is_lost_is_enough_and_the_rest_is_given_back(headgate: Headgate) -> None:
-    command = Stubborn(headgate, "another")
+    command = stubborn(headgate, "another")
     (lock,) = headgate.locks(DB)["locks"]
     headgate("lock", "break", lock["id"], "--reason", "we need it")
     assert command.finish()[0] == 76
@@ -107,7 +62,7 @@ def test_of_several_locks_one_that_is_lost_is_enough_and_the_rest_is_given_back(
 
 
 def test_a_loss_in_json(headgate: Headgate) -> None:
-    command = Stubborn(headgate, "--json")
+    command = stubborn(headgate, "--json")
     (lock,) = headgate.locks(DB)["locks"]
     headgate("lock", "break", lock["id"], "--reason", "we need it")
     _, err = command.runner.communicate(timeout=30)
@@ -123,7 +78,7 @@ def test_a_loss_that_is_seen_only_after_the_command_says_that_work_may_overlap(h
 
 
 def test_killed_with_9_it_takes_the_command_along(headgate: Headgate) -> None:
-    command = Stubborn(headgate)
+    command = stubborn(headgate)
     command.runner.kill()
     killed = time.monotonic()
     until(command.ended, "child and grandchild to end")
@@ -132,7 +87,7 @@ def test_killed_with_9_it_takes_the_command_along(headgate: Headgate) -> None:
 
 
 def test_killed_with_9_together_with_the_guardian_the_kernel_ends_the_command(headgate: Headgate) -> None:
-    command = Stubborn(headgate)
+    command = stubborn(headgate)
     children = Path(f"/proc/{command.runner.pid}/task/{command.runner.pid}/children").read_text().split()
     (guardian,) = {int(pid) for pid in children} - set(command.pids)
     os.kill(guardian, signal.SIGSTOP)
@@ -144,7 +99,7 @@ def test_killed_with_9_together_with_the_guardian_the_kernel_ends_the_command(he
 
 
 def test_stopped_for_longer_than_the_lease_the_command_does_not_run_on(headgate: Headgate) -> None:
-    command = Stubborn(headgate)
+    command = stubborn(headgate)
     command.runner.send_signal(signal.SIGSTOP)
     until(lambda: process_state(command.runner.pid) == "T", "headgate to stop")
     stopped = time.monotonic()
@@ -164,7 +119,7 @@ def test_a_server_that_goes_away_ends_the_command_before_the_lease(
     server = shared_server(kind, module_private_server)
     headgate = Headgate(server.fresh(), tmp_path)
     try:
-        command = Stubborn(headgate)
+        command = stubborn(headgate)
         getattr(server, fault)()
         away = time.monotonic()
         code, err = command.finish()
@@ -209,7 +164,7 @@ def test_a_store_that_is_gone_at_the_end_keeps_nobody_waiting(headgate: Headgate
 
 def test_the_command_may_not_outlive_a_terminal_that_is_closed(headgate: Headgate) -> None:
     """SIGHUP reaches the command, and a second signal after it still does."""
-    command = Stubborn(headgate)
+    command = stubborn(headgate)
     command.runner.send_signal(signal.SIGHUP)
     command.runner.send_signal(signal.SIGTERM)
     assert command.runner.poll() is None

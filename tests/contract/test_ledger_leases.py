@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate import BadValue, ClaimLost, ClaimRefused, Gate
+from headgate import BadValue, ClaimLost, ClaimRefused, Gate, UnknownName
+from headgate.service import ledger as service
 from headgate.stores.base import Asker, LedgerStore
 from headgate.stores.sql import claiming
 from tests.conftest import SQL_STORES
@@ -255,6 +256,26 @@ def test_a_request_id_is_checked(gate: Gate) -> None:
     with pytest.raises(BadValue):
         ledger.find_next("clean", request_id="x" * 201)
     assert ledger.status(job="clean") == []
+
+
+def test_what_is_left_is_what_the_job_may_find(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what runs, is done, is used up, or lacks an input; what must wait for another try is left too."""
+    ledger = one_job(gate, max_attempts=2, retry_delay=1000)
+    assert ledger.left("clean") == 0
+    ledger.publish("raw", ["1", "2", "3", "4"])
+    assert (ledger.left("clean"), ledger.left("report")) == (4, 0)
+    ledger.success(claimed(ledger, "clean"))
+    ledger.fail(claimed(ledger, "clean"), "boom")
+    claimed(ledger, "clean")
+    assert (ledger.left("clean"), ledger.left("report")) == (2, 1)
+    hurry(gate)
+    ledger.fail(ledger.claim("clean", "2"), "boom")
+    assert ledger.left("clean") == 1
+    monkeypatch.setattr(service, "LEFT_MOST", 2)
+    ledger.publish("raw", ["5", "6", "7"])
+    assert ledger.left("clean") == 2
+    with pytest.raises(UnknownName):
+        ledger.left("claen")
 
 
 def test_work_reports_by_how_the_body_ends(gate: Gate) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -59,14 +59,11 @@ def publish(session: Session, dataset: str, dataids: Sequence[str], from_file: T
     A DATAID may be a range of days (2024-01-01..2026-10-31) or of numbers (1..1000), both ends included. Many are
     published in batches; after an interruption run it again, what is there already is passed over.
     """
-    from headgate.core.ranges import expand
-
     words = [*dataids, *(line.rstrip("\r\n") for line in from_file or ())]
     if not words:
         raise BadValue("dataids", words, "are none; name at least one, or --from-file")
-    every = (dataid for word in words for dataid in expand(word))
     with session.gate() as gate:
-        new, seen = _publish(session, gate.ledger, dataset, every)
+        new, seen = _publish(session, gate.ledger, dataset, words)
     session.answer(
         {"dataset": dataset, "published": new, "given": seen},
         lambda: (
@@ -75,13 +72,17 @@ def publish(session: Session, dataset: str, dataids: Sequence[str], from_file: T
     )
 
 
-def _publish(session: Session, ledger: Ledger, dataset: str, dataids: Iterator[str]) -> tuple[int, int]:
+def _publish(session: Session, ledger: Ledger, dataset: str, words: Sequence[str]) -> tuple[int, int]:
+    from headgate.cli.output import progress
+    from headgate.core.ranges import expand
+
+    dataids = (dataid for word in words for dataid in expand(word))
     new = seen = 0
-    while batch := list(islice(dataids, BATCH)):
-        new += ledger.publish(dataset, batch)
-        seen += len(batch)
-        if seen > BATCH:
-            session.say(f"{seen} so far")
+    with progress(session, lambda: sum(len(expand(word)) for word in words), BATCH) as tell:
+        while batch := list(islice(dataids, BATCH)):
+            new += ledger.publish(dataset, batch)
+            seen += len(batch)
+            tell(seen)
     return new, seen
 
 

@@ -5,6 +5,7 @@ worked on by a forked child, so that nothing half-done is inherited, and a child
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -17,16 +18,63 @@ from headgate.cli.failures import report
 from headgate.cli.job_run import NOTHING_TO_DO
 from headgate.cli.session import Session
 from headgate.core.errors import HeadgateError, Invalid, Unavailable
+from headgate.service.ledger import LEFT_MOST
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Why a chunk's child ended, beside the exit code of its command.
 WORKED, IDLE, BROKEN = b"w", b"i", b"b"
+#: What is left is counted again after so long.
+COUNT_SECONDS = 2.0
+#: As much as a child says: a letter and a number.
+MOST_SAID = 32
+#: Runs on one chunk; tells how many are left, if it is to.
+RunOne = Callable[[Callable[[int], None] | None], int]
+
+
+class Progress:
+    """How far it is: one line that is written over on a terminal, one JSON object a chunk where nobody looks."""
+
+    def __init__(self) -> None:
+        self.done = self.failed = 0
+        #: Chunks that were left when they were last counted, and what was done by then.
+        self._left: int | None = None
+        self._done_then = 0
+        self._begun = time.monotonic()
+        self._counted = -math.inf
+
+    @property
+    def count_is_due(self) -> bool:
+        """Whether what is left should be counted again."""
+        return time.monotonic() >= self._counted + COUNT_SECONDS
+
+    def ended(self, code: int, left: int | None) -> None:
+        """A chunk is done, or failed."""
+        self.done += code == 0
+        self.failed += code != 0
+        if left is not None:
+            self._left, self._done_then, self._counted = left, self.done, time.monotonic()
+        if code:  # It may be tried again, or not.
+            self._counted = -math.inf
+
+    def tell(self, code: int) -> None:
+        """Write it."""
+        rate = (self.done + self.failed) / max(time.monotonic() - self._begun, 0.001)
+        left = None if self._left is None else max(self._left - (self.done - self._done_then), 0)
+        if sys.stderr.isatty():
+            more = "+" if self._left == LEFT_MOST else ""
+            waiting = "" if left is None else f"{left}{more} left, "
+            # The blanks wipe out what a longer line left.
+            sys.stderr.write(f"\r{self.done} done, {self.failed} failed, {waiting}{rate:.1f}/s    ")
+        else:
+            line = {"done": self.done, "failed": self.failed, "left": left, "exit_code": code}
+            sys.stderr.write(json.dumps({**line, "per_second": round(rate, 2)}) + "\n")
+        sys.stderr.flush()
 
 
 class Crew:
     """Some workers, each on a chunk of its own, until there is nothing to do."""
 
-    def __init__(self, session: Session, size: int, run_one: Callable[[], int]) -> None:
+    def __init__(self, session: Session, size: int, run_one: RunOne) -> None:
         self._session = session
         self._size = size
         self._run_one = run_one
@@ -34,9 +82,7 @@ class Crew:
         self._children: dict[int, int] = {}
         self._before: dict[signal.Signals, Any] = {}
         self._stopped_by = 0
-        self._done = 0
-        self._failed = 0
-        self._begun = time.monotonic()
+        self._progress = Progress()
 
     def work(self) -> int:
         """Until nothing is left. 0: all went well; 1: a chunk failed; 3: there was nothing at all."""
@@ -49,9 +95,9 @@ class Crew:
             return 128 + self._stopped_by
         if code is not None:
             return code
-        if not self._done and not self._failed:
+        if not self._progress.done and not self._progress.failed:
             return NOTHING_TO_DO
-        return 1 if self._failed else 0
+        return 1 if self._progress.failed else 0
 
     def _until_idle(self) -> int | None:
         """Start children while there is work. Gives an exit code when going on makes no sense."""
@@ -78,16 +124,18 @@ class Crew:
 
     def _be_child(self, writing: int) -> None:
         code, word = 1, WORKED
+        left: list[int] = []
+        wanted = not self._session.quiet and self._progress.count_is_due
         try:
             self._hear_signals_as_before()
             try:
-                code = self._run_one()
+                code = self._run_one(left.append if wanted else None)
                 # A command may itself end with this code: only a child that claimed nothing is idle.
                 word = IDLE if code == NOTHING_TO_DO and not self._session.claimed else WORKED
             except HeadgateError as error:
                 code = report(error, self._session)
                 word = BROKEN if isinstance(error, Invalid | Unavailable) else WORKED
-            os.write(writing, word)
+            os.write(writing, word + b"".join(b"%d" % number for number in left))
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
@@ -99,27 +147,15 @@ class Crew:
             if child in self._children:
                 break
         reading = self._children.pop(child)
-        word = os.read(reading, 1) or WORKED
+        said = os.read(reading, MOST_SAID)
         os.close(reading)
+        word, left = said[:1] or WORKED, said[1:]
         code = os.waitstatus_to_exitcode(status)
         if word == WORKED:
-            self._done += code == 0
-            self._failed += code != 0
-            self._tell(code)
+            self._progress.ended(code, int(left) if left else None)
+            if not self._session.quiet:
+                self._progress.tell(code)
         return word, code
-
-    def _tell(self, code: int) -> None:
-        """A line that is written over on a terminal; one JSON object a chunk where nobody looks."""
-        if self._session.quiet:
-            return
-        seconds = max(time.monotonic() - self._begun, 0.001)
-        rate = (self._done + self._failed) / seconds
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{self._done} done, {self._failed} failed, {rate:.1f}/s ")
-        else:
-            line = {"done": self._done, "failed": self._failed, "exit_code": code, "per_second": round(rate, 2)}
-            sys.stderr.write(json.dumps(line) + "\n")
-        sys.stderr.flush()
 
     def _hear_signals_as_before(self) -> None:
         for number, handler in self._before.items():

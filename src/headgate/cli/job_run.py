@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,9 @@ def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: b
     if loop:
         from headgate.cli.job_loop import Crew
 
-        return Crew(session, workers, lambda: run_one(session, job_name, None, command, **how)).work()
+        return Crew(
+            session, workers, lambda tell: run_one(session, job_name, None, command, tell_left=tell, **how)
+        ).work()
     return run_one(session, job_name, dataid, command, **how)
 
 
@@ -81,8 +83,9 @@ def run_one(
     lease: float,
     grace: float | None,
     worker: str | None,
+    tell_left: Callable[[int], None] | None = None,
 ) -> int:
-    """One chunk from claim to report. Gives the exit code."""
+    """One chunk from claim to report. Gives the exit code; `tell_left` is told how many chunks are left then."""
     from headgate.cli.running import Following, Limits
     from headgate.service.checks import check_positive_lease
 
@@ -98,8 +101,11 @@ def run_one(
             session.say(f"nothing to do for {job}; see: {session.command('job', 'plan', job)}")
             return NOTHING_TO_DO
         session.claimed = True
-        following = Following(processes, limits)
-        return _work(session, gate.ledger, claim, following, sent)
+        code = _work(session, gate.ledger, claim, Following(processes, limits), sent)
+        if tell_left:
+            with suppress(HeadgateError):  # It was worked on and reported: a number more or less is no failure.
+                tell_left(gate.ledger.left(job))
+        return code
 
 
 def _work(session: Session, ledger: Ledger, claim: Claim, following: Following, sent: float) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headgate.cli.session import Session
     from headgate.core.locks import Lock
 
 #: From which on a time is told in the next greater unit.
@@ -95,6 +97,28 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+@contextmanager
+def progress(session: Session, total: Callable[[], int], few: int) -> Iterator[Callable[[int], None]]:
+    """Something to call with how much is done: a bar on a terminal, a line where nobody looks, nothing for a few."""
+    bar = sys.stderr.isatty() and not session.quiet and not session.as_json
+    if bar and (count := total()) > few:
+        with _bar(count) as tell:
+            yield tell
+    else:
+        yield lambda done: session.say(f"{done} so far") if done > few and not bar else None
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("", total=total)
+        yield lambda done: shown.update(task, completed=done)
 
 
 def colours() -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 from headgate.core.errors import BadValue
@@ -13,7 +14,23 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 LONGEST_RANGE = 100_000_000
 
 
-def expand(word: str) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The data ids that a word stands for: made one by one, and counted without being made."""
+
+    #: How many there are.
+    count: int
+    #: The one at a place.
+    at: Callable[[int], str]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.at, range(self.count))
+
+
+def expand(word: str) -> Members:
     """`2024-01-01..2026-10-31` day by day, `1..1000` number by number; any other word is itself.
 
     Numbers that are written with as many digits keep that width: `001..100`.
@@ -23,26 +40,26 @@ def expand(word: str) -> Iterator[str]:
         return _days(word, first, last)
     if dots and first.isascii() and first.isdigit() and last.isascii() and last.isdigit():
         return _numbers(word, first, last)
-    return iter((word,))
+    return Members(1, lambda _: word)
 
 
-def _days(word: str, first: str, last: str) -> Iterator[str]:
+def _days(word: str, first: str, last: str) -> Members:
     try:
         begin, end = date.fromisoformat(first), date.fromisoformat(last)
     except ValueError as error:
         raise BadValue("range", word, f"has a day that there is not: {error}") from None
-    _check(word, (end - begin).days + 1)
-    return (str(begin + timedelta(days=day)) for day in range((end - begin).days + 1))
+    return _checked(word, (end - begin).days + 1, lambda day: str(begin + timedelta(days=day)))
 
 
-def _numbers(word: str, first: str, last: str) -> Iterator[str]:
+def _numbers(word: str, first: str, last: str) -> Members:
     width = len(first) if len(first) == len(last) else 0
-    _check(word, int(last) - int(first) + 1)
-    return (str(number).zfill(width) for number in range(int(first), int(last) + 1))
+    begin = int(first)
+    return _checked(word, int(last) - begin + 1, lambda number: str(begin + number).zfill(width))
 
 
-def _check(word: str, count: int) -> None:
+def _checked(word: str, count: int, at: Callable[[int], str]) -> Members:
     if count < 1:
         raise BadValue("range", word, "ends before it begins")
     if count > LONGEST_RANGE:
         raise BadValue("range", word, f"has {count} members; {LONGEST_RANGE} are allowed")
+    return Members(count, at)

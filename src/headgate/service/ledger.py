@@ -37,6 +37,8 @@ from headgate.telemetry import event
 DEFAULT_LEASE = 60.0
 #: Data ids that are published in one transaction.
 PUBLISH_BATCH = 5000
+#: What is left to do is not counted further: beyond this nobody waits for its end.
+LEFT_MOST = 100_000
 URI_LENGTH = 2048
 ClaimLike = Claim | ClaimHold
 
@@ -280,6 +282,10 @@ class Ledger:
     def plan(self, job: str, limit: int = 20) -> Plan:
         """What would run next, in order, and what blocks the rest."""
         return self._store.plan(check_name("job", job), check_limit(limit))
+
+    def left(self, job: str) -> int:
+        """How many chunks wait for the job, counted up to LEFT_MOST."""
+        return self._store.left(check_name("job", job), LEFT_MOST)
 
     def status(
         self,

@@ -310,6 +310,9 @@ class LedgerStore(Protocol):
     def plan(self, job: str, limit: int) -> Plan:
         """What would run next, in order, and what blocks the rest."""
 
+    def left(self, job: str, most: int) -> int:
+        """How many chunks the job may find, counted up to `most`."""
+
     def rows(self, which: RowFilter) -> Sequence[Row]:
         """Rows of chunks, by dataset and in its order."""
 

@@ -117,6 +117,11 @@ class SqlLedger:
     def plan(self, job: str, limit: int) -> Plan:
         return self._database.read(lambda tx: _plan(tx, job, limit))
 
+    def left(self, job: str, most: int) -> int:
+        from headgate.stores.sql.ledger_questions import ask_left
+
+        return ask_left(self._database, job, most)
+
     def rows(self, which: RowFilter) -> Sequence[Row]:
         from headgate.stores.sql.ledger_questions import ask_rows
 

@@ -58,6 +58,19 @@ def ask_failures(database: Database, limit: int) -> Sequence[Row]:
     return database.read(ask)
 
 
+def ask_left(database: Database, job: str, most: int) -> int:
+    """How many chunks a job may find, counted up to `most`."""
+    candidate = schema.candidate.c
+
+    def ask(tx: Transaction) -> int:
+        number = _number("job", job, {name: number for number, name in job_names(tx).items()})
+        some = select(candidate.dataid).where(candidate.job_id == number, candidate.missing == 0).limit(most)
+        ((count,),) = tx.ask(select(func.count()).select_from(some.subquery()))
+        return int(count)
+
+    return database.read(ask)
+
+
 def _select_rows(now: ColumnElement[int]) -> Select[Any]:
     chunk = schema.chunk.c
     return select(

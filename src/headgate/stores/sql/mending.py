@@ -59,6 +59,8 @@ def resubmit(
         chunks = [chunk, *(_made_from(tx, shape, dataid, shapes) if downstream else ())]
         for each in chunks:
             refuse_alive(each, steal=steal)
+        # What happened already, though the answer was lost, is not told twice.
+        chunks = [each for each in chunks if not (tx.again and _is_resubmitted(each, reason))]
         # What was made last goes first, so that whatever it waits for is known to be missing afterwards.
         done = [_resubmit_one(each, reason, who, keep_hold=each is not chunk, dry_run=dry_run) for each in chunks[::-1]]
         changes += [change for each in done[::-1] for change in each]
@@ -144,6 +146,11 @@ def _write(chunk: Chunk, kind: Kind, name: str, new: Row | None) -> Change:
         chunk.put(new)
     before, after = (ABSENT if row is None else row.status for row in (old, new))
     return Change(chunk.job.name, name, chunk.dataid, kind, before, after)
+
+
+def _is_resubmitted(chunk: Chunk, reason: str) -> bool:
+    """Whether to resubmit it for that reason would change nothing but the history."""
+    return chunk.status == RESUBMIT and all(row.message == reason for row in chunk.view.owned())
 
 
 def _resubmit_one(chunk: Chunk, reason: str, who: str, *, keep_hold: bool, dry_run: bool) -> Changes:

@@ -1,0 +1,77 @@
+"""`data publish` of many: a bar for people who look, and an interruption that costs nothing."""
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headgate import connect
+from tests.cli.commands import PROGRAM, Headgate, until
+
+PIPELINE = """
+[dataset.raw]
+[dataset.tidy]
+[job.clean]
+inputs = ["raw"]
+outputs = ["tidy"]
+"""
+MANY = 20_000
+BATCH = 5000
+
+
+@pytest.fixture
+def pipeline(headgate: Headgate) -> Headgate:
+    (headgate.folder / "pipeline.toml").write_text(PIPELINE)
+    assert headgate("define", "pipeline.toml").code == 0
+    return headgate
+
+
+def test_after_a_kill_it_is_run_again_and_nothing_is_there_twice(pipeline: Headgate) -> None:
+    """Whole batches are there, or not at all; the second run does the rest."""
+    with connect(pipeline.url) as gate:
+        process = pipeline.start("data", "publish", "raw", f"1..{MANY}")
+        until(lambda: gate.ledger.left("clean"), "the first batch")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(30)
+        there = gate.ledger.left("clean")
+        assert there < MANY, "it was over before it was killed"
+        assert there % BATCH == 0
+        again = pipeline("data", "publish", "raw", f"1..{MANY}", "--json")
+        assert again.json == {"dataset": "raw", "published": MANY - there, "given": MANY}
+        assert gate.ledger.left("clean") == MANY
+        assert f"{MANY} so far" not in again.err
+
+
+def test_lines_where_nobody_looks_and_nothing_for_a_few(pipeline: Headgate) -> None:
+    few = pipeline("data", "publish", "raw", "1..5000")
+    assert (few.code, few.err) == (0, "")
+    assert pipeline("data", "publish", "raw", "1..5001").err == "5001 so far\n"
+    assert pipeline("data", "publish", "raw", "1..5001", "--quiet").err == ""
+
+
+@pytest.mark.parametrize(("last", "bar"), [(5001, True), (5000, False)])
+def test_a_bar_on_a_terminal(pipeline: Headgate, last: int, bar: bool) -> None:
+    shown = on_terminal(pipeline, "data", "publish", "raw", f"1..{last}")
+    assert (f"{last}/{last}" in shown and "100%" in shown) is bar
+    assert "so far" not in shown
+
+
+def on_terminal(command: Headgate, *words: str) -> str:
+    """What it writes to stderr, which is a terminal; its answer goes elsewhere."""
+    ours, theirs = pty.openpty()
+    environment = command.environment(TERM="xterm", COLUMNS="100")
+    with Path(os.devnull).open("wb") as out:
+        process = subprocess.Popen([PROGRAM, *words], env=environment, cwd=command.folder, stdout=out, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := os.read(ours, 65536):
+            shown += data
+    except OSError:  # So Linux says that nobody has the terminal open any more.
+        pass
+    os.close(ours)
+    assert process.wait(30) == 0
+    return shown.decode()
