@@ -108,7 +108,7 @@ class ZookeeperQueue:
             new = self._moves.after(record, row, message, changes)
             ops = self._moves.move(record, new, row)
             if tries > 1:
-                ops = [*self._missing_folder(record, new), *ops]
+                ops = [*self._missing_folder(new), *ops]
             told = self._told(record, row, record.item.worker, message)
             return Plan(ops, new, [told], self._taking.session_of(taken.id))
 
@@ -136,13 +136,14 @@ class ZookeeperQueue:
         lists.sleep(wakes, seconds)
 
     def _fired_already(self, taken: Taken, event: str) -> Item | None:
-        """The item, if this very event was fired by that token, and its answer was lost."""
-        if not self._commits.history.happened(taken.id, event, taken.token):
-            return None
+        """The item, if it is where this event of that very token led: its answer was lost."""
         record = self._questions.find(taken.id)
-        return record.item if record else None
+        if record is None or record.lock is not None or record.version != taken.token + 1:
+            return None
+        targets = {row.target for row in self._questions.table(taken.id).find(taken.state, event)}
+        return record.item if record.item.state in targets else None
 
-    def _missing_folder(self, record: Record, new: Item) -> list[Op]:
+    def _missing_folder(self, new: Item) -> list[Op]:
         """The batch's folder that a job goes into: Merritt's library makes it for the first job alone."""
         if isinstance(new, Batch):
             return []
@@ -175,7 +176,7 @@ class ZookeeperQueue:
             return Plan(self._removing.mark_batch(record, row, new), (record.item, True), [told])
         if ends:
             return Plan(self._removing.job_ops(record), (record.item, False), [told])
-        ops = [*self._missing_folder(record, new), *self._moves.move(record, new, row)]
+        ops = [*self._missing_folder(new), *self._moves.move(record, new, row)]
         if row.needs == HELD_CONDITION:
             ops += self._moves.not_held(new)
         if row.event == "resume":

@@ -31,6 +31,17 @@ class Plan(Generic[T]):
     session: Session | None = None
 
 
+@dataclass(slots=True)
+class _Act(Generic[T]):
+    """One thing to be done, over all tries."""
+
+    until: float
+    tries: int = 0
+    synced: bool = False
+    #: Folder, mark and result of what may have happened.
+    doubts: list[tuple[str, str, T]] = field(default_factory=list)
+
+
 class Again(Exception):
     """What was seen is not so any more: read again. For the stores, never for callers."""
 
@@ -64,31 +75,28 @@ class Commits:
 
     def run(self, build: Callable[[], Plan[T]]) -> T:
         """Do what is planned; again, from reading on, while others are first. Never twice."""
-        until, tries, synced = time.monotonic() + BUSY_SECONDS, 0, False
-        doubts: list[tuple[str, str, T]] = []
+        act: _Act[T] = _Act(time.monotonic() + BUSY_SECONDS)
         while True:
-            tries += 1
+            act.tries += 1
             try:
                 plan = build()
-                if not plan.ops:
-                    return plan.result
-                return self._send(plan, doubts)
+                return self._send(plan, act) if plan.ops else plan.result
             except Again as again:
-                if done := self._settle(doubts):
+                if done := self._settle(act):
                     return done[0]
-                self._pause(tries, until, again)
+                self._pause(act, again)
             except StoreUnavailable:
                 raise
             except HeadgateError:
                 # It may be our own change whose answer was lost, or a server that lags behind.
-                if done := self._settle(doubts):
+                if done := self._settle(act):
                     return done[0]
-                if synced:
+                if act.synced:
                     raise
                 self._sessions.base.ask(catch_up(self._tree.own))
-                synced = True
+                act.synced = True
 
-    def _send(self, plan: Plan[T], doubts: list[tuple[str, str, T]]) -> T:
+    def _send(self, plan: Plan[T], act: _Act[T]) -> T:
         session, mark = plan.session or self._sessions.base, new_mark()
         guards = [self.history.guard()] if plan.told else []
         entries = [self.history.op(told, mark, guards[0].path) for told in plan.told]
@@ -97,7 +105,7 @@ class Commits:
             results = session.change(multi(checked_size(ops)))[0]
         except Interrupted as error:
             if guards:
-                doubts.append((guards[0].path, mark, plan.result))
+                act.doubts.append((guards[0].path, mark, plan.result))
             raise Again(str(error)) from error
         self._check(results, ops)
         if entries:
@@ -117,16 +125,16 @@ class Commits:
         self._arrivals.clear()
         raise Again(f"{ops[failed].kind} {ops[failed].path}")
 
-    def _settle(self, doubts: Sequence[tuple[str, str, T]]) -> tuple[T] | None:
+    def _settle(self, act: _Act[T]) -> tuple[T] | None:
         """What was done although its answer was lost."""
-        for folder, mark, result in doubts:
+        for folder, mark, result in act.doubts:
             if self.history.find(folder, mark, self._sessions.base) is not None:
                 return (result,)
         return None
 
-    def _pause(self, tries: int, until: float, again: Again) -> None:
-        if tries > 3:
-            if time.monotonic() >= until:
+    def _pause(self, act: _Act[Any], again: Again) -> None:
+        if act.tries > 3:
+            if time.monotonic() >= act.until:
                 raise StoreUnavailable(self._name, f"others were always first, or it breaks off: {again}") from again
             time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, protects nothing
 

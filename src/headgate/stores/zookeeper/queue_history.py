@@ -15,9 +15,6 @@ from headgate.stores.zookeeper.history_folders import HistoryFolders, parts_of
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.records import moment, quoted
 
-#: Folders that are searched for something that happened lately.
-SEARCHED_FOLDERS = 10
-
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -63,17 +60,6 @@ class QueueHistory(HistoryFolders):
                 if len(found) >= which.limit:
                     return found
         return found
-
-    def happened(self, item_id: str, event: str, token: int) -> bool:
-        """Whether the owner by that token fired the event, as far as the newest folders tell."""
-        self.catch_up()
-        which = _name_filter(QueueHistoryFilter(item=item_id, event=event))
-
-        def fits(number: int, name: str) -> bool:
-            parts = parts_of(name)
-            return which(number, name) and parts[3] == str(token) and item_id == (parts[1] or parts[0])
-
-        return any(True for folder in self.folders()[:SEARCHED_FOLDERS] for _ in self.nodes(folder, fits))
 
 
 def _name_filter(which: QueueHistoryFilter) -> Callable[[int, str], bool]:

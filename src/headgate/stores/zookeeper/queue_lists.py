@@ -22,6 +22,8 @@ from headgate.stores.zookeeper.session import Sessions, windows
 
 #: Seconds after which a list that has changed is read anew, and how many times its cost these must be.
 SHORTEST_AGE, COST_FACTOR = 1.0, 20
+#: A list of fewer is read anew each time, so that the order is kept to the letter.
+SHORT_LIST = 100
 #: Locks of others that are watched by somebody who found nothing to take.
 MOST_WATCHED = 50
 
@@ -83,16 +85,18 @@ class JobList:
     def choose(self, amount: int, after: str) -> list[str]:
         """The first few names behind that one, off the list: nobody else of this process tries them meanwhile."""
         with self._guard:
-            self._refresh()
             start = bisect_left(self._names, after + "\0") if after else 0
             found = self._names[start : start + amount]
             del self._names[start : start + amount]
             return found
 
-    def list_anew(self) -> None:
-        """All that there is, also what was tried before."""
+    def refresh(self, *, all_of_it: bool = False) -> None:
+        """Take up what has come. `all_of_it`: also what was tried before."""
         with self._guard:
-            self._list()
+            age = time.monotonic() - self._listed
+            old = self._dirty and age > max(SHORTEST_AGE, COST_FACTOR * self._cost)
+            if all_of_it or old or len(self._names) < SHORT_LIST or not self._hear():
+                self._list()
 
     def put_back(self, names: Iterable[str]) -> None:
         """They were not tried, or are free again."""
@@ -104,11 +108,6 @@ class JobList:
         place = bisect_left(self._names, name)
         if self._names[place : place + 1] != [name]:
             self._names.insert(place, name)
-
-    def _refresh(self) -> None:
-        age = time.monotonic() - self._listed
-        if (self._dirty and age > max(SHORTEST_AGE, COST_FACTOR * self._cost)) or not self._hear():
-            self._list()
 
     def _list(self) -> None:
         self._hear()
@@ -135,7 +134,8 @@ class JobList:
             return True
         self._watched.update(new)
         answers = self._sessions.base.ask(*(self._ask_arrivals(priority) for priority in new))
-        return all([self._take_up(priority, answer) for priority, answer in zip(new, answers, strict=True)])
+        taken_up = [self._take_up(priority, answer) for priority, answer in zip(new, answers, strict=True)]
+        return all(taken_up)
 
     def _know_priorities(self) -> None:
         if self._priorities_known:
@@ -156,7 +156,8 @@ class JobList:
             self._watched.discard(priority)
             return True
         data, stat = answer
-        missed, self._seen[priority] = stat.version - self._seen[priority], stat.version
+        missed = int(stat.version) - self._seen[priority]
+        self._seen[priority] = stat.version
         job = (data or b"").decode(errors="replace")
         if missed == 1 and is_item(job):
             self._insert(f"{priority:02d}-{job}")

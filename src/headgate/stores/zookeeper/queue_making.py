@@ -22,6 +22,8 @@ from headgate.stores.zookeeper.tree import name_of
 
 #: Jobs that are made in one multi.
 PORTION = 300
+#: What the history keeps of a new job, at most.
+TOLD_BYTES = 500
 
 
 class Making:
@@ -111,27 +113,21 @@ class Making:
     def _create_portion(self, taken: Taken, made: int, jobs: Sequence[NewJob], work_folder: str) -> int:
         """As many of these as fit into one multi. Gives how many there are then."""
         ids = self._new_ids(f"{self._tree.jobs}/jid", len(jobs))
-        chosen = 0
 
         def build() -> Plan[int]:
-            nonlocal chosen
             record = self._owned(taken)
             if record.batch.made != made:  # An earlier try whose answer was lost.
                 return Plan([], record.batch.made)
-            ops, told = self._guards(record), []
-            size = sum(map(_size, ops))
-            for chosen, (job_id, job) in enumerate(zip(ids, jobs, strict=True), start=1):
-                more = self._job_ops(record.batch, job_id, job, work_folder)
-                size += sum(map(_size, more)) + 300
-                if chosen > 1 and size > MOST_BYTES * 0.9:
-                    chosen -= 1
-                    break
-                ops += more
-                told.append(self._told(record, job_id))
-            content = {"made": made + chosen, "request_id": record.batch.submission.request_id}
-            ops.append(Op("set", self._tree.made(taken.id), encode(content), record.versions["made"]))
-            ops += self._arrivals(ids[:chosen], jobs)
-            return Plan(ops, made + chosen, told, self._taking.session_of(taken.id))
+            guards = self._guards(record)
+            parts = self._fitting(
+                guards, [self._job_ops(record.batch, *new, work_folder) for new in zip(ids, jobs, strict=True)]
+            )
+            content = {"made": made + len(parts), "request_id": record.batch.submission.request_id}
+            count = Op("set", self._tree.made(taken.id), encode(content), record.versions["made"])
+            chosen = ids[: len(parts)]
+            ops = [*guards, *(op for part in parts for op in part), count, *self._arrivals(chosen, jobs)]
+            told = [self._told(record, job_id) for job_id in chosen]
+            return Plan(ops, made + len(parts), told, self._taking.session_of(taken.id))
 
         try:
             count = self._commits.run(build)
@@ -140,6 +136,15 @@ class Making:
             raise
         self._drop_ids(ids[count - made :])
         return count
+
+    def _fitting(self, guards: Sequence[Op], parts: Sequence[list[Op]]) -> Sequence[list[Op]]:
+        """As many of these as one multi can hold, and one at least."""
+        size = sum(map(_size, guards))
+        for number, part in enumerate(parts):
+            size += sum(map(_size, part)) + TOLD_BYTES
+            if number and size > MOST_BYTES * 0.9:
+                return parts[:number]
+        return parts
 
     def _guards(self, record: Record) -> list[Op]:
         tree, batch = self._tree, record.batch

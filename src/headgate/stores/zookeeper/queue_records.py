@@ -66,7 +66,7 @@ def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> Record | N
     batch_id = _text(rest[0]) if rest else str(settings.get("batch_id", ""))
     worker, lease, mark = _owner(lock, owner)
     job = IngestJob(
-        job_id, batch_id, tree.state(content.get("status"), tree.job_table),
+        job_id, batch_id, _job_state(tree, content.get("status")),
         tree.good_step(content.get("last_successful_status")), _number(content.get("retry_count", 0), "retry_count"),
         _number(_text(priority), "priority"), max(_number(_text(space) or 0, "space_needed"), 0),
         tree.read_identifiers(decode(_data(identifiers) or b"{}", "identifiers")),
@@ -119,6 +119,14 @@ def read_report(tree: QueueTree, content: dict[str, Any]) -> Report:
     """What a status-report holds."""
     failed, successful = (tuple(map(str, content.get(key) or ())) for key in ("failed_jobs", "successful_jobs"))
     return Report(failed, successful, tree.read_time(content.get("last_modified")))
+
+
+def _job_state(tree: QueueTree, word: object) -> str:
+    """A cleaned job's status is that of a completed one; no other end leaves a status behind."""
+    state = tree.state(word, tree.job_table)
+    if state in tree.entry_states:
+        return state
+    raise Unreadable(f"its status is {word!r}, which no job can have")
 
 
 def _report(tree: QueueTree, answer: Any) -> Report | None:

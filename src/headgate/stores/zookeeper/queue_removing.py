@@ -53,7 +53,7 @@ class Removing:
                 locks = self._sessions.base.ask(*(look(self._tree.lock(job)) for job in portion))
                 for job, stat in zip(portion, locks, strict=True):
                     if stat is not None:
-                        return job
+                        return str(job)
         return ""
 
     def nodes(self, item_id: str) -> list[str]:

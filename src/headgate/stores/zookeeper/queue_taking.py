@@ -96,7 +96,7 @@ class Taking:
             if paused:
                 jobs.put_back(names)
                 break
-            free = [each for each in records if each.item.state == state and each.lock is None]
+            free = [each for each in records if each.item.state == state and each.lock is None and _name(each) in names]
             taken += [each.item.id for each in records if each.lock is not None]
             record, untried = self._take_one(session, free, asker)
             jobs.put_back(map(_name, untried))
@@ -109,13 +109,14 @@ class Taking:
         """A few names at a time, none twice, until even a new list has no other."""
         tried: set[str] = set()
         listed = False
+        jobs.refresh()
         while True:
             names = jobs.choose(SAMPLE if self._crowded else 1, behind)
             if not names:
                 if listed:
                     return
                 listed = True
-                jobs.list_anew()
+                jobs.refresh(all_of_it=True)
             new = [name for name in names if name not in tried]
             tried.update(new)
             if new:

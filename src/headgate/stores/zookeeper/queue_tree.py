@@ -120,6 +120,7 @@ class QueueTree:
     def uuid(self, submission: Mapping[str, Any]) -> str | None:
         """Another name of a batch, by what its submission holds; None: there is none."""
         del submission
+        return None
 
     def hold(self, profile: str) -> str:
         """The hold of a collection, or of the whole queue."""
