@@ -122,9 +122,7 @@ def test_a_status_that_cannot_be_read_hides_nothing_else(gate: Gate, raw: Any, r
     assert taken_job(queue).id == bad
 
 
-def test_an_id_without_a_status_is_no_job(
-    gate: Gate, raw: Any, root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_id_without_a_status_is_no_job(gate: Gate, raw: Any, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = gate.queue
     batch_with_jobs(queue)
     raw.create(f"{root}/jobs/jid0000000090")

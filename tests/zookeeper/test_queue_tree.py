@@ -14,7 +14,6 @@ from headgate.service.queue import Queue
 from headgate.stores.zookeeper.address import parse
 from tests.contract.steps import LONG
 from tests.zookeeper.queue_trees import (
-    B,
     DESIGN_EMPTY,
     J1,
     J2,
@@ -23,6 +22,7 @@ from tests.zookeeper.queue_trees import (
     NOW,
     URL,
     UUID,
+    B,
     Tree,
     design_batch,
     design_folders,

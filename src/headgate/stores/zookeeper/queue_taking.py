@@ -203,14 +203,13 @@ class Taking:
     def owned(self, taken: Taken, *, remembered: bool = True) -> Record:
         """The item, if it is taken by that token and in that state; otherwise ItemLost."""
         kept = self._kept.get(taken.id)
-        if kept and kept.token == taken.token and kept.session.id != kept.number:
-            self.forget(taken.id)
+        if kept and kept.token != taken.token:
+            kept = None
+        if kept and kept.session.id != kept.number:
+            # Remembered for good: another tool's lock, which rewrites nothing, must not pass for ours.
             raise ItemLost(taken.id, taken.token, "its ZooKeeper session has ended")
-        if remembered and kept and kept.token == taken.token and kept.record:
-            record: Record | None = kept.record
-        else:
-            record = self._questions.find(taken.id)
-        if record is None or not is_owner(record, taken):
+        record = kept.record if kept and kept.record and remembered else self._questions.find(taken.id)
+        if record is None or not is_owner(record, taken) or (kept and record.lock != kept.number):
             raise lost(taken, record)
         return record
 
@@ -246,9 +245,10 @@ class Taking:
         lock, owner, mark = self._tree.lock(taken.id), self._tree.owner(taken.id), new_mark()
 
         def build() -> Plan[None]:
-            record = self.owned(taken, remembered=False)
-            if record.mark == mark:
+            found = self._questions.find(taken.id)
+            if found and found.mark == mark:
                 return Plan([], None)
+            record = self.owned(taken, remembered=False)
             content = encode({"worker": record.item.worker, "lease": lease, "mark": mark})
             ops = [
                 Op("check", self._tree.status(taken.id), version=taken.token),
