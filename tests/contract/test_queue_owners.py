@@ -11,6 +11,7 @@ from headgate.service.queue import Queue
 from tests.contract.queue_steps import (
     STEPS,
     WHY,
+    advance,
     as_job,
     as_taken,
     batch_with_jobs,
@@ -20,7 +21,6 @@ from tests.contract.queue_steps import (
     retaken,
     taken_batch,
     taken_job,
-    told,
 )
 from tests.contract.steps import LONG, LONGER, SHORT, Gates, in_thread, wait_until
 
@@ -101,19 +101,20 @@ def test_a_request_that_is_repeated_gives_the_same_item(gate: Gate) -> None:
     assert (repeated.id, repeated.token) == (batch.id, batch.token)
 
 
-@pytest.mark.parametrize("state", STEPS)
-def test_what_a_dead_consumer_had_is_taken_again_in_the_same_state(gates: Gates, state: str) -> None:
+def test_what_a_dead_consumer_had_is_taken_again_in_the_same_state(gates: Gates) -> None:
+    """A job in each state, all with one consumer that dies."""
     gate, doomed = gates.open(), gates.open()
-    job = job_in(gate.queue, state)
-    dead = doomed.queue.acquire_job(state, lease=SHORT)
-    assert dead
-    assert dead.id == job.id
+    batch_with_jobs(gate.queue, len(STEPS))
+    for job, state in zip(gate.queue.jobs(), reversed(STEPS), strict=True):
+        advance(gate.queue, job, state)
+    dead = {state: doomed.queue.acquire_job(state, lease=SHORT) for state in STEPS}
     doomed.close()
-    again = retaken(gate.queue, state)
-    assert (again.id, again.state, again.retry_count) == (job.id, state, 0)
-    assert again.token != dead.token
-    refused_events(gate, as_taken(dead))
-    assert [entry.event for entry in told(gate, job.id)].count("fail") == 0
+    again = {state: retaken(lambda: gate.queue.acquire_job(state, lease=LONG)) for state in STEPS}  # noqa: B023
+    for state, lost in dead.items():
+        assert lost
+        assert (again[state].id, again[state].retry_count) == (lost.id, 0)
+        assert again[state].token != lost.token
+        refused_events(gate, as_taken(lost))
 
 
 def refused_events(gate: Gate, taken: Taken) -> None:
@@ -131,7 +132,7 @@ def test_a_dead_owner_of_a_batch_is_followed_by_another(gates: Gates) -> None:
     dead = doomed.queue.acquire_batch("pending", lease=SHORT)
     assert dead
     doomed.close()
-    wait_until(lambda: gate.queue.acquire_batch("pending", lease=LONG), "the batch of a dead consumer")
+    assert retaken(lambda: gate.queue.acquire_batch("pending", lease=LONG)).id == dead.id
     refused_batch = as_taken(dead)
     for event in ("hold", "start"):
         with pytest.raises(ItemLost):
@@ -220,15 +221,17 @@ def test_there_is_nothing_to_do_while_the_queue_is_paused(gates: Gates) -> None:
     assert gate.queue.acquire_job("pending") is None
     gate.queue.clear_hold()
     gate.queue.await_work([], ["pending"], 20)
-    assert taken_job(gate.queue)
+    assert taken_job(gate.queue).worker
 
 
 def test_the_dead_are_freed_for_all_to_see(gates: Gates) -> None:
     gate, doomed = gates.open(), gates.open()
     job = job_in(gate.queue, "pending")
-    assert doomed.queue.acquire_job("pending", lease=SHORT)
+    dead = doomed.queue.acquire_job("pending", lease=SHORT)
+    assert dead
     doomed.close()
     wait_until(lambda: not gate.queue.job(job.id).worker, "the job to be nobody's")
+    refused(gate, as_taken(dead))
     gate.queue.reap()
     assert gate.queue.reap() == 0
     assert gate.queue.faults() == []
