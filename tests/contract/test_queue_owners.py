@@ -236,3 +236,24 @@ def test_the_dead_are_freed_for_all_to_see(gates: Gates) -> None:
     assert gate.queue.reap() == 0
     assert gate.queue.faults() == []
     assert taken_job(gate.queue).id == job.id
+
+
+def test_a_batch_can_be_taken_behind_another_one(gate: Gate) -> None:
+    """So that one that cannot be done yet keeps nobody waiting."""
+    first, second = (gate.queue.submit("demo", "me", f"http://example.org/{each}").id for each in range(2))
+    behind = gate.queue.acquire_batch("pending", after=first)
+    assert behind is not None
+    assert behind.id == second
+    assert gate.queue.acquire_batch("pending", after=first) is None
+    assert [each.id for each in gate.queue.batches(taken=True)] == [second]
+    found = gate.queue.acquire_batch("pending")
+    assert found is not None
+    assert found.id == first
+
+
+def test_jobs_that_somebody_has_are_listed_by_themselves(gate: Gate) -> None:
+    batch_with_jobs(gate.queue, 2)
+    job = taken_job(gate.queue)
+    assert [each.id for each in gate.queue.jobs(taken=True)] == [job.id]
+    gate.queue.give_back(job)
+    assert gate.queue.jobs(taken=True) == []

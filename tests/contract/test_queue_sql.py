@@ -197,7 +197,7 @@ def test_acquiring_reads_the_head_of_an_index(gate: Gate, kind: str, statement: 
     if kind != "sqlite":
         analyze = "analyze hg_ingest_job" if kind == "postgresql" else "analyze table hg_ingest_job"
         store.lend(lambda connection: connection.cursor().execute(analyze))
-    wanted = sql.JOBS.find_free if statement == "find_free" else sql.FIND_BEHIND
+    wanted = sql.JOBS.find_free if statement == "find_free" else sql.JOBS.find_behind
     text, params = store.dialect.prepare(wanted, {"state": "pending", "priority": 5, "after": 500})
     plan = plan_of(gate, kind, text, params)
     assert "hg_ingest_job_next" in plan

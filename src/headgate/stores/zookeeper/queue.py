@@ -75,8 +75,8 @@ class ZookeeperQueue:
     def submit(self, submission: Submission, who: str) -> Batch:
         return self._making.submit(submission, who)
 
-    def take_batch(self, state: str, asker: Asker) -> Batch | None:
-        return self._taking.take_batch(state, asker)
+    def take_batch(self, state: str, asker: Asker, after: str | None = None) -> Batch | None:
+        return self._taking.take_batch(state, asker, after)
 
     def take_job(self, state: str, asker: Asker, after: Place | None = None) -> IngestJob | None:
         return self._taking.take_job(state, asker, after)

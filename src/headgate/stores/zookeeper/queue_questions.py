@@ -108,6 +108,7 @@ class QueueQuestions:
             record.batch
             for record in self.records(_behind(self.item_ids(self._tree.batches), which.after))
             if _fits(wanted, (record.item.state, record.item.profile, record.batch.submission.submitter))
+            and (record.lock is not None or not which.taken)
         )
         return _first(found, which.limit)
 
@@ -119,6 +120,7 @@ class QueueQuestions:
             record.job
             for record in self.records(_behind(self._job_ids(which), which.after))
             if _fits(wanted, (record.item.state, record.job.batch, record.item.profile))
+            and (record.lock is not None or not which.taken)
         )
         return _first(found, which.limit)
 

@@ -57,14 +57,14 @@ class Taking:
 
     # ------------------------------------------------------------------ taking
 
-    def take_batch(self, state: str, asker: Asker) -> Batch | None:
-        """The oldest batch in that state that nobody has."""
+    def take_batch(self, state: str, asker: Asker, after: str | None) -> Batch | None:
+        """The oldest batch in that state, behind that one if it is named, that nobody has."""
         if (again := self._repeated(asker)) is not None:
             return again.batch
         wakes = self.lists.board.wakes
         changes = wakes.changes
         session = self._sessions.leasing(asker.lease)
-        found = self.lists.board.batches(state)
+        found = [each for each in self.lists.board.batches(state) if after is None or each > after]
         if state != "pending":  # Merritt's own consumers set it before the last job has ended.
             found = self._questions.without_running(found)
         taken: list[str] = []
@@ -79,7 +79,8 @@ class Taking:
             for record in free:
                 if kept := self._take(session, record, asker):
                     return kept.batch
-        self._found_nothing(wakes, changes, taken)
+        if after is None:  # What stands before it was not looked at.
+            self._found_nothing(wakes, changes, taken)
         return None
 
     def take_job(self, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
