@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import locks
+from benchmarks import locks, queue
 
 locks.main([])
+queue.main([])

@@ -312,6 +312,10 @@ class Places:
         """A new SQLite store."""
         return f"sqlite:///{self.file()}?journal_mode={mode}"
 
+    def fresh(self, name: str) -> str:
+        """A new database on one of the servers."""
+        return str(dict(zip(("PostgreSQL", "MariaDB", "ZooKeeper"), self._servers, strict=True))[name].fresh())
+
     def pairs(self) -> Iterator[tuple[str, str, str]]:
         """Two new stores of each kind."""
         yield "SQLite", self.sqlite("truncate"), self.sqlite("truncate")

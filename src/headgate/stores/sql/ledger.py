@@ -53,16 +53,16 @@ class SqlLedger:
         return self._database.read(lambda tx: credentials.job_custody(tx, job))
 
     def change_custody(self, known: Custody, change: CustodyChange) -> bool:
-        return self._write(lambda tx: credentials.change_custody(tx, known, change))
+        return self._database.write_through(lambda tx: credentials.change_custody(tx, known, change))
 
     def master_wraps(self, before: int, limit: int) -> Sequence[MasterWrap]:
         return self._database.read(lambda tx: credentials.master_wraps(tx, before, limit))
 
     def rewrap(self, pairs: Sequence[tuple[MasterWrap, MasterWrap]]) -> int:
-        return self._write(lambda tx: credentials.rewrap(tx, pairs))
+        return self._database.write_through(lambda tx: credentials.rewrap(tx, pairs))
 
     def refuse_masters(self, before: int) -> None:
-        self._write(lambda tx: credentials.refuse_masters(tx, before))
+        self._database.write_through(lambda tx: credentials.refuse_masters(tx, before))
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
         count = self._database.write_through(lambda tx: mending.publish(tx, dataset, dataids, who))
