@@ -28,7 +28,6 @@ from headgate.core.ledger import (
     STATUS_WORDS,
     Claim,
     Kind,
-    Port,
     Row,
 )
 from headgate.core.locks import Lock, resource_digest
@@ -41,7 +40,7 @@ from headgate.stores.sql.engine import Duplicate, Transaction
 from headgate.stores.sql.moments import MICROSECONDS, moment, to_micro, to_seconds
 from headgate.stores.sql.running import ENDLESS
 from headgate.stores.sql.scene import read_lock
-from headgate.stores.sql.shapes import Shape
+from headgate.stores.sql.shapes import Claimed, Shape
 from headgate.stores.sql.statement import Row as SqlRow
 
 #: A lease that was set by hand: it ends in seventy thousand years.
@@ -143,12 +142,10 @@ class Chunk:
         """The running rows as the worker gets them; secrets are still sealed."""
         row = self.view.owned()[0]
         lease = row.lease or 0.0
-        return Claim(
-            self.job.name, self.dataid, row.attempt, row.token, row.worker, lease, row.expires_in or lease,
-            {name: self._port(name) for name in self.job.inputs},
-            {name: self._port(name) for name in self.job.outputs},
-            self.job.environment, row.forced,
+        claimed = Claimed(
+            self.dataid, row.attempt, row.token, row.worker, lease, row.expires_in or lease, row.forced
         )  # fmt: skip
+        return self.shape.claim(claimed)
 
     def verify(self, token: int, reported: tuple[str, ...]) -> bool:
         """Whether the token's claim runs: False when it was reported so already. ClaimLost when it is another's."""
@@ -282,10 +279,6 @@ class Chunk:
         keys = [resource_digest(resource) for resource in claim_modes(self.job, self.dataid)]
         rows = self._tx.all(lock_statements.READ_LOCKS, keys=keys)
         return tuple(read_lock(row) for row in rows if row[12] is None or int(row[12]) > 0)
-
-    def _port(self, name: str) -> Port:
-        dataset = self.shape.datasets[name]
-        return Port(name, self.dataid, dataset.uri, dataset.settings, dataset.secrets)
 
     def _replace(self, old: Row | None, new: Row | None) -> None:
         rows = [row for row in self.view.rows if row is not old]

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from headgate.core.claims import Verdict, may_claim
+from headgate.core.errors import StoreUnavailable
 from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Row
 from headgate.core.locks import Lock
 from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter
-from headgate.stores.sql import claiming, definitions, mending
+from headgate.stores.sql import claiming, definitions, mending, quick_claims
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Duplicate, Transaction
@@ -58,9 +59,17 @@ class SqlLedger:
         return count
 
     def find_next(self, job: str, asker: Asker) -> Claim | None:
-        after: claiming.Place | None = None
+        cut_off, after = False, None
+        try:
+            if quick := quick_claims.claim_next(self._database, job, asker):
+                return quick
+        except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
+            cut_off = True
         while True:
-            found = self._write(lambda tx: claiming.find_next(tx, job, asker, after))  # noqa: B023 - run at once
+            found = self._write(
+                lambda tx: claiming.find_next(tx, job, asker, after),  # noqa: B023 - run at once
+                again=cut_off,
+            )
             if not isinstance(found, claiming.Place):
                 return found
             after = found
@@ -72,6 +81,11 @@ class SqlLedger:
         return self._write(lambda tx: claiming.force(tx, job, dataid, asker, reason, steal=steal))
 
     def success(self, job: str, dataid: str, token: int, who: str) -> None:
+        try:
+            if quick_claims.succeed(self._database, job, dataid, token, who):
+                return
+        except StoreUnavailable:  # The answer may have been lost; saying it again does no harm.
+            pass
         self._write(lambda tx: claiming.success(tx, job, dataid, token, who))
 
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
@@ -149,14 +163,14 @@ class SqlLedger:
         rows = self._database.read(lambda tx: tx.all(sql.READ_EXPIRED, job=job, limit=limit))
         return [str(row[0]) for row in rows]
 
-    def _write(self, work: Callable[[Transaction], T]) -> T:
+    def _write(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """One transaction; begun again when somebody else wrote the same row first."""
         for _ in range(MOST_TRIES - 1):
             try:
-                return self._database.write(work)
+                return self._database.write(work, again=again)
             except Duplicate:
                 continue
-        return self._database.write(work)
+        return self._database.write(work, again=again)
 
 
 def _reap(tx: Transaction, job: str, dataid: str, who: str) -> int:

@@ -7,16 +7,19 @@ from headgate.stores.sql.statement import Statement
 ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c.attempt, c.failures, c.crashes,
                  c.token, c.worker, c.lease, c.lease_until - {now}, c.forced, c.retry_after - {now}, c.since,
                  c.started, c.message"""
-_JOB_COLUMNS = """id, name, environment, max_attempts, max_crashes, retry_delay, on_failure, paused, key_check"""
+_JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.retry_delay, j.on_failure, j.paused,
+                  j.key_check"""
 _DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets"
+#: All that a claim needs to know of its job `j` and, a row each, of the datasets `d` that it has as `k`.
+SHAPE_COLUMNS = f"{_JOB_COLUMNS}, k.kind, k.position, {_DATASET_COLUMNS}"
 _SHAPE = """from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id
             where k.job_id = :job order by d.id"""
 
 # ---------------------------------------------------------------- definitions
 
-READ_JOB = Statement("One job, by its name.", f"select {_JOB_COLUMNS} from hg_job where name = :name")
-LOCK_JOB = Statement("One job, held still.", f"select {_JOB_COLUMNS} from hg_job where name = :name {{for_update}}")
-READ_JOBS = Statement("All jobs.", f"select {_JOB_COLUMNS} from hg_job order by name")
+READ_JOB = Statement("One job, by its name.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name")
+LOCK_JOB = Statement("One job, held still.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name {{for_update}}")
+READ_JOBS = Statement("All jobs.", f"select {_JOB_COLUMNS} from hg_job j order by j.name")
 READ_JOB_NAMES = Statement("The names of all jobs.", "select id, name from hg_job")
 READ_LINKS = Statement(
     "What every job reads and makes.",

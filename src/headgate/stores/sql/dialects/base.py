@@ -144,6 +144,20 @@ class Dialect(ABC):
         Where somebody is likely to wait (`contended`), the resource may be handed to the first in the same trip.
         """
 
+    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
+        """The first chunk in order becomes RUNNING, in one trip, if it was never claimed and nobody is near it.
+
+        Gives a row for each dataset of the job: data id, token, and what is known of the two as JSON. Nothing
+        where the careful way must decide.
+        """
+        del runner, params
+        return []
+
+    def succeed(self, runner: Runner, params: Parameters) -> bool:
+        """A claim that runs becomes READY and DONE, in one trip; False where the careful way must decide."""
+        del runner, params
+        return False
+
     @abstractmethod
     def next_token(self, tx: Any) -> int:
         """A number that was never given before, and greater than all that were given in committed transactions."""

@@ -17,7 +17,9 @@ from headgate.stores.sql.dialects.base import (
     Trouble,
     check_server_url,
 )
-from headgate.stores.sql.statement import Statement, to_pyformat
+from headgate.stores.sql.dialects import mysql_ledger
+from headgate.stores.sql.dialects.mysql_ledger import NOW as MICROSECONDS
+from headgate.stores.sql.statement import Row, Statement, to_pyformat
 
 try:
     import pymysql
@@ -55,8 +57,6 @@ GRANT = Statement(
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
 DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
 RELEASE = Statement("A live lock that is held once goes (see the routine).", "call hg_release_1(:id, :token)")
-
-MICROSECONDS = "cast(unix_timestamp(sysdate(6)) * 1000000 as signed)"
 
 #: Stored routines make one trip of it. They are code: migrate installs them, and a change gets a new number.
 ROUTINES = (
@@ -220,6 +220,13 @@ class Mysql(Dialect):
         waiting, rkey = runner.single_once(RELEASE, **params)[0]
         return None if rkey is None else Freed(waiting, rkey, handed=False)
 
+    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
+        rows = runner.single_once(mysql_ledger.CLAIM_NEXT, **params)
+        return [] if rows[0][0] is None else rows
+
+    def succeed(self, runner: Runner, params: Parameters) -> bool:
+        return bool(runner.single_once(mysql_ledger.SUCCEED, **params)[0][0])
+
     def next_token(self, tx: Any) -> int:
         tx.run(NEXT_TOKEN)
         number: int = tx.last_id()
@@ -234,5 +241,5 @@ class Mysql(Dialect):
             cursor.execute("select release_lock('headgate-schema')")
 
     def install_routines(self, execute: Any) -> None:
-        for body in ROUTINES:
+        for body in (*ROUTINES, *mysql_ledger.ROUTINES):
             execute(body)
