@@ -12,8 +12,10 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from headgate.core.errors import BadValue, StoreUnavailable
+from headgate.core.locks import resource_digest
 from headgate.stores.sql.dialects.base import Connection, Dialect, Freed, Granted, Parameters, Runner, Trouble
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.dialects import sqlite_ledger
+from headgate.stores.sql.statement import Row, Statement
 
 #: Before this version two connections in WAL mode can corrupt the file (sqlite.org/wal.html#walresetbug).
 WAL_IS_SAFE = (3, 51, 3)
@@ -78,8 +80,11 @@ LATEST_LEASE = Statement(
          select max(lease_until) as lease_until from hg_lock
          union all select max(lease_until) from hg_chunk where lease_until < 1 << 60)""",
 )
-NEXT_TOKEN = Statement("A new number.", "insert into hg_token default values")
-DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number <= :number")
+NEXT_TOKEN = Statement(
+    "A new number: what SQLite keeps of the numbers that it gave to the rows of a table.",
+    "update sqlite_sequence set seq = seq + 1 where name = 'hg_token' returning seq",
+)
+FIRST_TOKEN = Statement("The first number.", "insert into sqlite_sequence (name, seq) values ('hg_token', 1)")
 
 
 class Sqlite(Dialect):
@@ -128,6 +133,7 @@ class Sqlite(Dialect):
         )
         connection.create_function("hg_wall", 0, _wall_microseconds)
         connection.create_function("hg_now", 0, self._lease_clock)
+        connection.create_function("hg_digest", 1, resource_digest, deterministic=True)
         # A brief busy time-out here only: later on we wait by ourselves, since SQLite's own handler starves.
         connection.execute("pragma busy_timeout = 5000")
         if self.path is not None and not self.read_only:
@@ -219,10 +225,18 @@ class Sqlite(Dialect):
         return result
 
     def next_token(self, tx: Any) -> int:
-        tx.run(NEXT_TOKEN)
-        number: int = tx.last_id()
-        tx.run(DROP_TOKEN, number=number)
-        return number
+        row = tx.one(NEXT_TOKEN)
+        if row is None:
+            tx.run(FIRST_TOKEN)
+        return 1 if row is None else int(row[0])
+
+    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
+        claimed: list[Row] = runner.write(lambda tx: sqlite_ledger.claim_next(tx, params))
+        return claimed
+
+    def succeed(self, runner: Runner, params: Parameters) -> bool:
+        done: bool = runner.write(lambda tx: sqlite_ledger.succeed(tx, params))
+        return done
 
     def changed(self, connection: Connection) -> object:
         cursor = connection.cursor()
