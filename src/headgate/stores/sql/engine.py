@@ -6,13 +6,13 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
-from headgate.stores.sql.dialects.base import Connection, Dialect, Trouble
-from headgate.stores.sql.statement import Row, Statement, for_many
+from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
+from headgate.stores.sql.statement import Row, Statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -61,13 +61,10 @@ class Transaction:
         """Just do it."""
         self._execute(statement, params)
 
-    def many(self, statement: Statement, rows: Sequence[dict[str, object]]) -> None:
-        """Insert each of these, in as few trips as the database can."""
-        most = self._dialect.rows_at_once
-        for start in range(0, len(rows), most):
-            part = rows[start : start + most]
-            flat = {f"{name}_{number}": value for number, row in enumerate(part) for name, value in row.items()}
-            self._execute(for_many(statement, len(part)), flat)
+    def many(self, statement: Statement, columns: Columns, **fixed: object) -> None:
+        """Insert many rows, given by their columns, in as few trips as may be; `fixed` is the same in all rows."""
+        if any(columns.values()):
+            self._dialect.insert_many(self._cursor, statement, columns, fixed)
 
     def count(self, statement: Statement, **params: object) -> int:
         """Do it, and tell how many rows it changed."""

@@ -33,9 +33,12 @@ def publish(tx: Transaction, dataset: str, dataids: Sequence[str], who: str) -> 
             raise _conflict(tx, dataset, foreign, there)
         new = [dataid for dataid in batch if dataid not in known]
         at = tx.one(sql.READ_WALL)[0]
-        fixed = {"dataset": number, "forced": False, "at": at}
-        tx.many(sql.PUBLISH_ROW, [{**fixed, "dataid": each, "order_key": order_key(each, order)} for each in new])
-        tx.many(sql.TELL, [_published(number, dataid, who) for dataid in new])
+        keys = [order_key(each, order) for each in new]
+        tx.many(sql.PUBLISH_ROW, {"dataid": new, "order_key": keys}, dataset=number, forced=False, at=at)
+        tx.many(
+            sql.TELL, {"dataid": new}, event="publish", job=0, dataset=number, who=who, token=0,
+            before=ABSENT, after=READY, reason="",
+        )  # fmt: skip
         became_ready(tx, [number], new)
         again = [dataid for (dataid, _), row in there.items() if row[4] != READY]
         for dataid in again:
@@ -195,13 +198,6 @@ def _publish_again(tx: Transaction, shape: Shape, dataid: str, who: str) -> None
     (row,) = chunk.view.owned()
     new = replace(row, status=READY, former="", failures=0, crashes=0, message="")
     _change(chunk, "publish", who, "", [(row.kind, row.dataset, new)])
-
-
-def _published(number: int, dataid: str, who: str) -> dict[str, object]:
-    return {
-        "event": "publish", "job": 0, "dataset": number, "dataid": dataid, "who": who, "token": 0, "before": ABSENT,
-        "after": READY, "reason": "",
-    }  # fmt: skip
 
 
 def _conflict(tx: Transaction, dataset: str, dataid: str, there: Iterable[tuple[str, int]]) -> ClaimRefused:

@@ -16,7 +16,6 @@ from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import to_seconds
 from headgate.stores.sql.statement import Row, Statement
 
-
 #: How many columns say what a job is.
 JOB_COLUMNS = 9
 

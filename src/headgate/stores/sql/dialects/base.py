@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
@@ -13,6 +13,8 @@ from headgate.settings import mask
 from headgate.stores.sql.statement import Row, Statement, spread
 
 Parameters = Mapping[str, object]
+#: Many rows: each parameter with its values, one for each row.
+Columns = Mapping[str, Sequence[object]]
 
 
 class Trouble(Enum):
@@ -108,8 +110,6 @@ class Dialect(ABC):
     read_only: bool = False
     #: Connections that one process may have open.
     connections: int = 20
-    #: Rows that one insert takes.
-    rows_at_once: int = 500
     #: True where a process can be woken by the database.
     listens: bool = False
     #: True where the data is gone with the connection.
@@ -239,6 +239,10 @@ class Dialect(ABC):
             "or_change": self.or_change,
             **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},
         }
+
+    @abstractmethod
+    def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
+        """Insert many rows, given by their columns; `fixed` is the same in all of them."""
 
     @abstractmethod
     def spell(self, text: str) -> str:

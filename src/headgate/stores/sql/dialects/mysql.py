@@ -7,7 +7,9 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue, MissingExtra
+from headgate.stores.sql.dialects import mysql_ledger
 from headgate.stores.sql.dialects.base import (
+    Columns,
     Connection,
     Dialect,
     Freed,
@@ -17,15 +19,16 @@ from headgate.stores.sql.dialects.base import (
     Trouble,
     check_server_url,
 )
-from headgate.stores.sql.dialects import mysql_ledger
 from headgate.stores.sql.dialects.mysql_ledger import NOW as MICROSECONDS
-from headgate.stores.sql.statement import Row, Statement, to_pyformat
+from headgate.stores.sql.statement import Row, Statement, for_many, to_pyformat
 
 try:
     import pymysql
 except ImportError as missing:  # pragma: no cover - the extra is installed in tests
     raise MissingExtra("mysql", "MariaDB and MySQL need the library PyMySQL") from missing
 
+#: Rows that one insert takes.
+ROWS_AT_ONCE = 500
 DEADLOCK, LOCK_WAIT_TIMEOUT, DUPLICATE, RECORD_CHANGED = 1213, 1205, 1062, 1020
 #: A statement that the server does not understand.
 SYNTAX = {1054, 1064, 1109}
@@ -209,6 +212,14 @@ class Mysql(Dialect):
 
     def spell(self, text: str) -> str:
         return to_pyformat(text)
+
+    def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
+        count = len(next(iter(columns.values())))
+        for start in range(0, count, ROWS_AT_ONCE):
+            parts = {name: values[start : start + ROWS_AT_ONCE] for name, values in columns.items()}
+            flat = {f"{name}_{row}": value for name, part in parts.items() for row, value in enumerate(part)}
+            rows = for_many(statement, min(ROWS_AT_ONCE, count - start), tuple(columns))
+            cursor.execute(*self.prepare(rows, {**fixed, **flat}))
 
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
         row = runner.single(GRANT, **params)[0]

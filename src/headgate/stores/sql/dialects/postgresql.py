@@ -9,7 +9,9 @@ from threading import Event
 from typing import Any
 
 from headgate.core.errors import BadValue, MissingExtra
+from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.base import (
+    Columns,
     Connection,
     Dialect,
     Freed,
@@ -19,9 +21,8 @@ from headgate.stores.sql.dialects.base import (
     Trouble,
     check_server_url,
 )
-from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.postgresql_ledger import DATASET_SPACE
-from headgate.stores.sql.statement import Row, Statement, to_pyformat
+from headgate.stores.sql.statement import Row, Statement, from_arrays, to_pyformat, with_lists
 
 try:
     import psycopg
@@ -37,6 +38,8 @@ SCHEMA_LOCK = 0x6865616467617465
 #: must go by the indexes too (a claim is 4 x slower otherwise), and one plan does for all values (1.2 x). What must be
 #: scanned all the same would count as so costly that it is compiled first.
 OPTIONS = "-c timezone=UTC -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c jit=off"
+#: The arrays that columns of many rows go in.
+ARRAYS: dict[type[object], str] = {str: "text[]", bytes: "bytea[]", int: "bigint[]"}
 #: How often a listening connection looks whether it should stop.
 LISTEN_SECONDS = 0.5
 
@@ -216,6 +219,17 @@ class Postgresql(Dialect):
 
     def spell(self, text: str) -> str:
         return to_pyformat(text)
+
+    def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
+        """A list goes as one array, and binary: the statement is the same for any number of values."""
+        if statement not in self._plain:
+            text = with_lists(statement.text, "= any(%({})b)")
+            self._plain[statement] = self.spell(text.format(**self.words()))
+        return self._plain[statement], params
+
+    def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
+        types = tuple((name, ARRAYS[type(values[0])]) for name, values in columns.items())
+        cursor.execute(*self.prepare(from_arrays(statement, types), {**fixed, **columns}))
 
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
         row = next(iter(runner.single(GRANT, **params)), None)

@@ -24,7 +24,7 @@ FIND_HEAD = Statement(
 SOMETHING_NEAR = Statement(
     "Whether anything but READY inputs, each of them once, is there; or a lock; or two orders of data ids.",
     """select count(distinct d.dataid_order) > 1
-              or sum(exists (select 1 from hg_lock l where l.rkey = hg_digest('data:' || d.name || '/' || :dataid)))
+              or sum(exists (select 1 from hg_lock l where l.rkey = hg_chunk_key(d.name, :dataid)))
               or sum((select count(*) from hg_chunk c
                       where c.dataset_id = k.dataset_id and c.dataid = :dataid and c.kind = 'OUTPUT'
                         and c.status = 'READY') <> (k.kind = 'INPUT'))
@@ -37,7 +37,8 @@ SOMETHING_NEAR = Statement(
 RUN = Statement(
     "Its rows are RUNNING.",
     """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
-                             token, worker, request_id, lease, lease_until, forced, retry_after, since, started, message)
+                             token, worker, request_id, lease, lease_until, forced, retry_after, since, started,
+                             message)
        select k.dataset_id, :dataid, :job, k.kind, :order_key, 'RUNNING', '', 1, 0, 0,
               :token, :worker, :request_id, :lease, {now} + :lease, 0, null, {wall}, {wall}, ''
        from hg_job_dataset k where k.job_id = :job""",
@@ -57,7 +58,7 @@ READ_SHAPE = Statement(
         join hg_job_dataset k on k.job_id = j.id join hg_dataset d on d.id = k.dataset_id where j.id = :job""",
 )
 COUNT_RUNNING = Statement(
-    "A job, how many rows its claims have, how many of them run with this token, and whether anybody reads its outputs.",
+    "A job, how many rows its claims have, how many of them run with this token, and whether its outputs are read.",
     """select j.id, count(*), sum(exists (
                 select 1 from hg_chunk c
                 where c.dataset_id = k.dataset_id and c.dataid = :dataid and c.job_id = j.id and c.kind = k.kind
