@@ -30,7 +30,7 @@ STATEMENTS = [
         postgresql_ledger,
         mysql,
         mysql_ledger,
-    )  # fmt: skip
+    )
     for name, value in inspect.getmembers(module)
     if isinstance(value, Statement)
 ]

@@ -15,6 +15,7 @@ from headgate.stores.sql import claiming, definitions, mending, quick_claims
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Duplicate, Transaction
+from headgate.stores.sql.resubmitting import Wish, resubmit
 from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
 
@@ -97,11 +98,7 @@ class SqlLedger:
     def resubmit(
         self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool
     ) -> Sequence[Change]:
-        return self._write(
-            lambda tx: mending.resubmit(
-                tx, job, dataids, reason, who, downstream=downstream, steal=steal, dry_run=dry_run
-            )
-        )
+        return self._write(lambda tx: resubmit(tx, job, dataids, Wish(reason, who, downstream, steal, dry_run)))
 
     def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
         return self._write(lambda tx: mending.hold(tx, job, dataid, reason, who))

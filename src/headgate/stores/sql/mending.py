@@ -1,4 +1,4 @@
-"""Support's operations on chunks: resubmit, hold, forget, publish, and a status by hand."""
+"""Support's operations on chunks: hold, forget, publish, and a status by hand."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from headgate.core.claims import ABSENT, worst_row
 from headgate.core.errors import BadValue, ClaimRefused, UnknownName
-from headgate.core.ledger import EXTERNAL, HOLD, READY, RESUBMIT, RUNNING, Change, Kind, Row
+from headgate.core.ledger import EXTERNAL, HOLD, READY, RUNNING, Change, Kind, Row
 from headgate.core.ordering import order_key
 from headgate.core.states import CHUNK
 from headgate.stores.sql import ledger_statements as sql
-from headgate.stores.sql.candidates import batches, became_ready, consumers_of
+from headgate.stores.sql.candidates import batches, became_ready
 from headgate.stores.sql.chunks import Chunk, job_names
 from headgate.stores.sql.claiming import refuse_alive
 from headgate.stores.sql.engine import Transaction
@@ -45,27 +45,6 @@ def publish(tx: Transaction, dataset: str, dataids: Sequence[str], who: str) -> 
             _publish_again(tx, shape, dataid, who)
         count += len(new) + len(again)
     return count
-
-
-def resubmit(
-    tx: Transaction, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool,
-    dry_run: bool,
-) -> Changes:  # fmt: skip
-    """Make these again, first, and with `downstream` all that was made from them. Gives what changed, or would."""
-    shape = shape_of(tx, job, share=True)
-    shapes: dict[int, Shape] = {shape.id: shape}
-    changes: Changes = []
-    for dataid in dataids:
-        chunk = Chunk(tx, shape, dataid)
-        if not any(chunk.view.counted()):
-            raise UnknownName("chunk", f"{job}/{dataid}", "There is nothing to make again; see: headgate data list")
-        chunks = [chunk, *(_made_from(tx, shape, dataid, shapes) if downstream else ())]
-        for each in chunks:
-            refuse_alive(each, steal=steal)
-        # What was made last goes first, so that whatever it waits for is known to be missing afterwards.
-        done = [_resubmit_one(each, reason, who, keep_hold=each is not chunk, dry_run=dry_run) for each in chunks[::-1]]
-        changes += [change for each in done[::-1] for change in each]
-    return changes
 
 
 def hold(tx: Transaction, job: str, dataid: str, reason: str, who: str) -> Changes:
@@ -147,49 +126,6 @@ def _write(chunk: Chunk, kind: Kind, name: str, new: Row | None) -> Change:
         chunk.put(new)
     before, after = (ABSENT if row is None else row.status for row in (old, new))
     return Change(chunk.job.name, name, chunk.dataid, kind, before, after)
-
-
-def _resubmit_one(chunk: Chunk, reason: str, who: str, *, keep_hold: bool, dry_run: bool) -> Changes:
-    wanted: list[tuple[Kind, str, Row | None]] = []
-    for row in chunk.view.owned():
-        again = replace(
-            row, status=RESUBMIT, former="", failures=0, crashes=0, lease=None, expires_in=None, retry_in=None,
-            message=reason,
-        )  # fmt: skip
-        if keep_hold and row.status == HOLD:
-            former = RESUBMIT if row.kind is Kind.OUTPUT else ""
-            wanted.append((row.kind, row.dataset, replace(again, status=HOLD, former=former, message=row.message)))
-        else:
-            wanted.append((row.kind, row.dataset, again if row.kind is Kind.OUTPUT else None))
-    if not dry_run:
-        return _change(chunk, "resubmit", who, reason, wanted)
-    old = {(row.kind, row.dataset): row.status for row in chunk.view.owned()}
-    return [
-        Change(chunk.job.name, name, chunk.dataid, kind, old[kind, name], ABSENT if new is None else new.status)
-        for kind, name, new in wanted
-    ]
-
-
-def _made_from(tx: Transaction, shape: Shape, dataid: str, shapes: dict[int, Shape]) -> Sequence[Chunk]:
-    """Every chunk that was made from this one, by whatever way, each once."""
-    names: dict[int, str] = {}
-    found: dict[int, Chunk] = {}
-    seen, pending = {shape.id}, [shape]
-    while pending:
-        maker = pending.pop(0)
-        outputs = [maker.ids[name] for name in maker.job.outputs]
-        for consumer in consumers_of(tx, outputs) if outputs else ():
-            if consumer.id in seen:
-                continue
-            seen.add(consumer.id)
-            if consumer.id not in shapes:
-                names = names or job_names(tx)
-                shapes[consumer.id] = shape_of(tx, names[consumer.id], share=True)
-            chunk = Chunk(tx, shapes[consumer.id], dataid)
-            if chunk.view.owned():
-                found[consumer.id] = chunk
-                pending.append(shapes[consumer.id])
-    return list(found.values())
 
 
 def _publish_again(tx: Transaction, shape: Shape, dataid: str, who: str) -> None:

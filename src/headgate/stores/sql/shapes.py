@@ -47,6 +47,16 @@ class Shape:
     #: Proves the job's key; empty: it has none.
     key_check: str = ""
 
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its datasets, in the order in which everybody takes them."""
+        return sorted(self.ids.values())
+
+    @property
+    def told(self) -> int:
+        """The dataset that its history tells of: the one that its status is kept on first."""
+        return self.ids[(self.job.outputs or self.job.inputs)[0]]
+
     def claim(self, row: Claimed) -> Claim:
         """A claim on one of its chunks, with all that is needed to reach the data; secrets are still sealed."""
 
