@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from headgate.core.errors import BadValue
 from headgate.core.history import Entry
@@ -15,26 +16,34 @@ from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
 from headgate.core.states import MACHINES
 from headgate.service.checks import check_limit, check_span
-from headgate.service.guards import FileGuard, GuardKeeper
 from headgate.service.ledger import Ledger
-from headgate.service.locks import Locks
-from headgate.service.routing import RoutedLocks
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
 
+if TYPE_CHECKING:
+    from headgate.service.locks import Locks
+
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
-GUARDS = {"file": FileGuard}
+GUARDS = ("file",)
 
 
 class Gate:
     """Everything that may be asked, on one store."""
 
     def __init__(self, settings: Settings) -> None:
-        guards, lock_delay = _guards(settings["guards"]), check_span("lock_delay", settings.number("lock_delay"))
+        self._guards = _guards(settings["guards"])
+        self._lock_delay = check_span("lock_delay", settings.number("lock_delay"))
         self._store = open_lock_stores(settings["url"], settings["coordination_url"])
         self._ledger = _ledger_beside(self._store)
-        #: Shared and exclusive locks.
-        self.locks = Locks(self._store, guards, lock_delay)
+
+    @cached_property
+    def locks(self) -> Locks:
+        """Shared and exclusive locks."""
+        # Loaded when they are asked for: who works with the ledger starts faster without.
+        from headgate.service.guards import FileGuard, GuardKeeper
+        from headgate.service.locks import Locks
+
+        return Locks(self._store, GuardKeeper({name: FileGuard() for name in self._guards}), self._lock_delay)
 
     @property
     def ledger(self) -> Ledger:
@@ -144,6 +153,8 @@ def open_lock_stores(url: str, coordination_url: str) -> LockStore:
     """One store, or two that act as one when locks are coordinated elsewhere."""
     if not coordination_url or coordination_url == url:
         return open_lock_store(url)
+    from headgate.service.routing import RoutedLocks
+
     beside_ledger = open_lock_store(url)
     try:
         return RoutedLocks(beside_ledger, open_lock_store(coordination_url))
@@ -199,9 +210,9 @@ def _check_entry_id(value: object) -> int | None:
     raise BadValue("before", value, "is not the id of an entry")
 
 
-def _guards(names: str) -> GuardKeeper:
+def _guards(names: str) -> list[str]:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     for name in wanted:
         if name not in GUARDS:
             raise BadValue("guard", name, f"is unknown; there are: {', '.join(GUARDS)}")
-    return GuardKeeper({name: GUARDS[name]() for name in wanted})
+    return wanted

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -182,6 +181,8 @@ def variable_name(name: str) -> str:
 @contextmanager
 def claim_file(claim: Claim) -> Iterator[Path]:
     """The whole claim in a file that only its user can read, gone afterwards."""
+    import tempfile
+
     descriptor, name = tempfile.mkstemp(prefix="headgate-claim-", suffix=".json")
     path = Path(name)
     try:

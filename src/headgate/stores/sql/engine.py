@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -211,7 +210,7 @@ class Database:
                 if not (lost_first_time or passing):
                     raise self.translate(error) from error
                 again = again or lost_first_time
-                time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, keeps no secret
+                _pause()
             except HeadgateError:
                 self._pool.give(connection)
                 raise
@@ -270,6 +269,12 @@ class Database:
             except self.dialect.errors() as error:
                 if self.dialect.classify(error) is not Trouble.BUSY or time.monotonic() > deadline:
                     raise
-                time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, keeps no secret
+                _pause()
             else:
                 return
+
+
+def _pause() -> None:
+    import random
+
+    time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, keeps no secret

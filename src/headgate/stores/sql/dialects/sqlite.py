@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote
 
 from headgate.core.errors import BadValue, StoreUnavailable
 from headgate.core.ledger import chunk_resource
@@ -271,12 +270,17 @@ class Sqlite(Dialect):
 def _parse(url: str) -> tuple[Path | None, dict[str, str]]:
     rest = url.partition("://")[2]
     path, _, query = rest.partition("?")
-    options = dict(parse_qsl(query))
+    if "?" in rest or "%" in rest:
+        from urllib.parse import parse_qsl, unquote
+
+        path, options = unquote(path), dict(parse_qsl(query))
+    else:
+        options = {}
     if path in ("", "/:memory:"):
         return None, options
     if not path.startswith("/"):
         raise BadValue("url", url, "has a host; write sqlite:///file, or sqlite:////absolute/file")
-    return Path(unquote(path[1:])).absolute(), options
+    return Path(path[1:]).absolute(), options
 
 
 def _chunk_key(dataset: str, dataid: str) -> bytes:
