@@ -245,6 +245,9 @@ class Postgresql(Dialect):
     def succeed(self, runner: Runner, params: Parameters) -> bool:
         return bool(runner.single_once(postgresql_ledger.SUCCEED, **params)[0][0])
 
+    def raise_mark(self, runner: Runner, job: str) -> None:
+        runner.single(postgresql_ledger.RAISE_MARK, job=job)
+
     def learn_sizes(self, runner: Runner) -> None:
         runner.write(lambda tx: tx.run(ANALYZE))
 

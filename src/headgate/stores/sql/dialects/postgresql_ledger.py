@@ -13,6 +13,10 @@ from headgate.stores.sql.statement import Statement
 #: Datasets are held still by locks of this space, which end with the transaction and are granted in turn: on the
 #: rows themselves, claims that come one after the other would never let a lock on a chunk through.
 DATASET_SPACE = 0x68676461
+#: Locks of this space keep a job's mark.
+MARK_SPACE = 0x68676D6B
+#: Micro-seconds. A claim that takes longer than this to be written may be found dead later than it died.
+FLOOR = 60_000_000
 NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
 CLAIM_NEXT = Statement(
@@ -39,15 +43,20 @@ declare
   v_links int;
   v_dataid varchar;
   v_key bytea;
+  v_mark bytea;
+  v_floor bigint;
   v_near boolean;
 begin
   select min(k.job_id), {_SHARED} into v_job, v_links;
   v_now := {NOW};
   -- The claims of the dead and what was resubmitted go the careful way, and before all others.
+  select m.order_key, m.lease_until into v_mark, v_floor from hg_mark m where m.job_id = v_job;
   select c.dataid, c.order_key into v_dataid, v_key from hg_candidate c
-  where c.job_id = v_job and c.missing = 0 and c.place = 1 and c.not_before <= v_now
+  where c.job_id = v_job and c.missing = 0 and c.place = 1 and c.order_key >= coalesce(v_mark, '')
+    and c.not_before <= v_now
     and not exists (select from hg_job j where j.id = v_job and j.paused <> '')
-    and not exists (select from hg_chunk e where e.job_id = v_job and e.lease_until <= v_now)
+    and not exists (select from hg_chunk e
+                    where e.job_id = v_job and e.lease_until >= coalesce(v_floor, 0) and e.lease_until <= v_now)
     and not exists (select from hg_candidate r where r.job_id = v_job and r.missing = 0 and r.place = 0)
   order by c.order_key limit 1 for update skip locked;
   if not found then return; end if;
@@ -136,4 +145,30 @@ begin
   on conflict (job_id, dataid) do update set missing = hg_candidate.missing & excluded.missing, not_before = 0;
   return true;
 end $routine$"""
-ROUTINES = (CLAIM_NEXT_ROUTINE, SUCCEED_ROUTINE)
+# The mark. An old snapshot (a dump) keeps the index entries of all that was claimed since, and find_next would pass
+# over them each time. Who makes something claimable holds the mark together with others until the end of the
+# transaction, and then lowers it if need be (the triggers on hg_candidate, see the migration); who raises it is
+# alone. So what comes below the mark is never missed.
+RAISE_MARK = Statement(
+    "Nothing claimable comes before the first that is there now (see the function).", "select hg_raise_mark_1(:job)"
+)
+RAISE_MARK_ROUTINE = f"""
+create or replace function hg_raise_mark_1(a_job text) returns void language plpgsql as $routine$
+declare
+  v_job int;
+  v_now bigint := {NOW};
+begin
+  select id into v_job from hg_job where name = a_job;
+  -- Somebody is making something claimable: another time.
+  if v_job is null or not pg_try_advisory_xact_lock({MARK_SPACE}, v_job) then return; end if;
+  insert into hg_mark (job_id, order_key, lease_until)
+  select v_job, c.order_key,
+         least((select min(r.lease_until) from hg_chunk r where r.job_id = v_job and r.lease_until > 0),
+               v_now - {FLOOR})
+  from hg_candidate c
+  where c.job_id = v_job and c.missing = 0 and c.place = 1
+    and c.order_key >= coalesce((select m.order_key from hg_mark m where m.job_id = v_job), '')
+  order by c.order_key limit 1
+  on conflict (job_id) do update set order_key = excluded.order_key, lease_until = excluded.lease_until;
+end $routine$"""
+ROUTINES = (CLAIM_NEXT_ROUTINE, SUCCEED_ROUTINE, RAISE_MARK_ROUTINE)
