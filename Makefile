@@ -16,7 +16,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs bench bench-locks torture lock clean
+.PHONY: help run venv servers test check format docs bench bench-locks bench-ledger torture lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench: venv servers ## Run every benchmark
 
 bench-locks: venv servers ## Run the benchmark of the locks
 	$(BIN)/python -m benchmarks.locks
+
+bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
+	$(BIN)/python -m benchmarks.ledger
 
 torture: venv servers ## Run the fault tests with full numbers; takes long
 	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults -n0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import locks
+from benchmarks import ledger, locks
 
 locks.main([])
+ledger.main([])

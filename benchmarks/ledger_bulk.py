@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import headgate
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.engine import Database
+from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.statement import Statement
 
 JOBS = ("clean", "join", "report")
@@ -40,21 +42,22 @@ def fill(url: str, first: int, last: int, *, jobs: int) -> None:
     """Chunks of raw with these numbers are READY, and that many jobs have done them; the next may claim them."""
     dialect = dialect_for(url)
     database = Database(dialect)
+    rows = [(1, 0, "OUTPUT", "READY")]
+    for place in range(1, jobs + 1):
+        rows += [(place, place, "INPUT", "DONE"), (place + 1, place, "OUTPUT", "READY")]
     for start in range(first, last + 1, BATCH):
         span = {"first": start, "last": min(start + BATCH - 1, last)}
-        rows = [(1, 0, "OUTPUT", "READY")]
-        for place in range(1, jobs + 1):
-            rows += [(place, place, "INPUT", "DONE"), (place + 1, place, "OUTPUT", "READY")]
         for dataset, job, kind, status in rows:
-            database.write(
-                lambda tx, dataset=dataset, job=job, kind=kind, status=status, span=span: tx.run(
-                    _chunks(dialect.kind), dataset=dataset, job=job, kind=kind, status=status, **span
-                )
-            )
+            values = {"dataset": dataset, "job": job, "kind": kind, "status": status}
+            database.write(partial(_run, _chunks(dialect.kind), {**values, **span}))
         if jobs < _jobs(database):
-            database.write(lambda tx, span=span: tx.run(_candidates(dialect.kind), job=jobs + 1, **span))
+            database.write(partial(_run, _candidates(dialect.kind), {"job": jobs + 1, **span}))
     dialect.learn_sizes(database)
     database.close()
+
+
+def _run(statement: Statement, params: dict[str, object], tx: Transaction) -> None:
+    tx.run(statement, **params)
 
 
 def _jobs(database: Database) -> int:

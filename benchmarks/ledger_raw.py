@@ -50,7 +50,7 @@ def sqlite_pair(path: Path, mode: str, count: int) -> Step:
     return step
 
 
-def postgresql_fill(url: str, count: int) -> None:
+def postgresql_fill(url: str, count: int) -> str:
     """The table, with that many waiting."""
     import psycopg
 
@@ -62,6 +62,7 @@ def postgresql_fill(url: str, count: int) -> None:
             "insert into raw_chunk select 'chunk-' || n, n, 'waiting', '' from generate_series(1, %s) n", (count,)
         )
         cursor.execute("vacuum analyze raw_chunk")
+    return url
 
 
 def postgresql_pair(url: str) -> Step:
