@@ -16,7 +16,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs transitions bench bench-locks bench-queue torture lock clean
+.PHONY: help run venv servers test check format docs transitions bench bench-locks bench-ledger bench-queue torture lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench: venv servers ## Run every benchmark
 
 bench-locks: venv servers ## Run the benchmark of the locks
 	$(BIN)/python -m benchmarks.locks
+
+bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
+	$(BIN)/python -m benchmarks.ledger
 
 bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks import locks, queue
+from benchmarks import ledger, locks, queue
 
 locks.main([])
+ledger.main([])
 queue.main([])

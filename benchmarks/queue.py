@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 
 import headgate
-from benchmarks.harness import ROUNDS, Result, Step, compare, table
-from benchmarks.locks import Places, places, verdict
+from benchmarks.harness import ROUNDS, Result, Step, compare, table, verdict
+from benchmarks.places import Places, places
 from headgate.core.queue import forward_event, work_states
 from headgate.core.states import INGEST_JOB
 from headgate.service.queue import Queue
@@ -117,7 +117,7 @@ def raw_postgresql(url: str) -> Step:
 def against_raw(where: Places) -> str:
     """One consumer, step by step, against the bare driver."""
     contestants: dict[str, tuple[Step, Step]] = {
-        "PostgreSQL": (our_steps(where.fresh("PostgreSQL")), raw_postgresql(where.postgresql)),
+        "PostgreSQL": (our_steps(where.postgresql()), raw_postgresql(where.postgresql())),
     }
     rows: list[Sequence[object]] = []
     for name, (ours, raw) in contestants.items():
@@ -166,7 +166,7 @@ async def _nothing() -> None:
 
 def against_peer(where: Places) -> str:
     """Our steps, and the jobs of procrastinate's worker, in turns."""
-    ours, peer = our_steps(where.fresh("PostgreSQL")), Procrastinate(where.fresh("PostgreSQL"))
+    ours, peer = our_steps(where.postgresql()), Procrastinate(where.postgresql())
     peer.rate()
     rates: list[tuple[float, float]] = []
     for _ in range(ROUNDS):
@@ -202,10 +202,9 @@ def acquire_portion(queue: Queue) -> float:
 def with_many_pending(where: Places) -> str:
     """Acquiring where a hundred thousand jobs are pending, against a hundred."""
     rows: list[Sequence[object]] = []
-    for name, small, large in where.pairs():
-        if name == "ZooKeeper":
-            continue
-        queues = [headgate.connect(url).queue for url in (small, large)]
+    kinds = {"SQLite": lambda: where.sqlite("truncate"), "PostgreSQL": where.postgresql, "MariaDB": where.mariadb}
+    for name, new in kinds.items():
+        queues = [headgate.connect(new()).queue for _ in range(2)]
         for queue, count in zip(queues, (FEW, MANY), strict=True):
             fill(queue, count)
         for queue in queues:
