@@ -102,103 +102,104 @@ def submitted(queue: Queue, **more: Any) -> None:
     queue.submit("demo", "ann", URL, type="batch-manifest", erc_what="title", erc_who="author", **more)
 
 
-def test_the_life_of_a_batch_in_the_words_of_the_seed(  # noqa: PLR0915 - a life, step by step
-    open_gate: OpenGate, raw: Any, url: str
-) -> None:
-    queue, look = open_gate("design").queue, Looker(raw, url, "design")
-    batch_lock = {f"/batches/{B}/lock": LOCK}
-    assert look.tree() == DESIGN_EMPTY
+BATCH_LOCK = {f"/batches/{B}/lock": LOCK}
+#: What the design's tree holds while the batch is processing, and when its first job is done.
+RUNNING = DESIGN_EMPTY | design_batch("processing", "2 jobs")
+BOTH, SECOND = design_folders(processing=[J1, J2]), design_job(J2, "pending", None)
+SIZED: dict[str, Any] = {"priority": 10, "space": "1000000000"}
+NAMED: dict[str, Any] = {**SIZED, "retries": 1, "primary": "ark:/99999/fk4"}
+DONE = design_job(J1, "completed", "notify", **NAMED)
+BAD = design_job(J2, "failed", None, 3, message="corrupt")
 
+
+def test_the_life_of_a_batch_in_the_words_of_the_seed(open_gate: OpenGate, raw: Any, url: str) -> None:
+    queue, look = open_gate("design").queue, Looker(raw, url, "design")
+    assert look.tree() == DESIGN_EMPTY
+    make_jobs(queue, look)
+    go_up_to_the_download(queue, look)
+    fail_and_resume(queue, look)
+    go_to_the_end(queue, look)
+    hold_and_fail_the_other(queue, look)
+    report_and_remove(queue, look)
+
+
+def make_jobs(queue: Queue, look: Looker) -> None:
     submitted(queue)
     assert look.tree() == DESIGN_EMPTY | design_batch("pending")
-
     batch = queue.acquire_batch("pending", lease=LONG)
     assert batch
-    assert look.tree() == DESIGN_EMPTY | design_batch("pending") | batch_lock
-
+    assert look.tree() == DESIGN_EMPTY | design_batch("pending") | BATCH_LOCK
     queue.create_jobs(batch, ROWS)
-    new_jobs = design_job(J1, "pending", None) | design_job(J2, "pending", None)
-    both = design_folders(processing=[J1, J2])
-    assert look.tree() == DESIGN_EMPTY | design_batch("pending") | batch_lock | both | new_jobs
-
+    jobs = design_job(J1, "pending", None) | SECOND
+    assert look.tree() == DESIGN_EMPTY | design_batch("pending") | BATCH_LOCK | BOTH | jobs
     queue.fire(batch, "start", "2 jobs")
-    running = DESIGN_EMPTY | design_batch("processing", "2 jobs")
-    assert look.tree() == running | both | new_jobs
-
+    assert look.tree() == RUNNING | BOTH | jobs
     job = take(queue, "pending")
-    assert look.tree() == running | both | new_jobs | {f"/jobs/{J1}/lock": LOCK}
-
+    assert look.tree() == RUNNING | BOTH | jobs | {f"/jobs/{J1}/lock": LOCK}
     queue.fire(job, "accept")
-    second = design_job(J2, "pending", None)
-    assert look.tree() == running | both | second | design_job(J1, "estimating", None)
+    assert look.tree() == RUNNING | BOTH | SECOND | design_job(J1, "estimating", None)
 
+
+def go_up_to_the_download(queue: Queue, look: Looker) -> None:
     queue.fire(take(queue, "estimating"), "finish", "large", space_needed=10**9, priority=10)
-    sized: dict[str, Any] = {"priority": 10, "space": "1000000000"}
-    assert look.tree() == running | both | second | design_job(
-        J1, "provisioning", "estimating", message="large", **sized
-    )
-
+    job = design_job(J1, "provisioning", "estimating", message="large", **SIZED)
+    assert look.tree() == RUNNING | BOTH | SECOND | job
     queue.fire(take(queue, "provisioning"), "finish")
-    assert look.tree() == running | both | second | design_job(J1, "downloading", "provisioning", **sized)
+    assert look.tree() == RUNNING | BOTH | SECOND | design_job(J1, "downloading", "provisioning", **SIZED)
 
+
+def fail_and_resume(queue: Queue, look: Looker) -> None:
     queue.fire(take(queue, "downloading"), "fail", "404")
-    one_failed = design_folders(processing=[J2], failed=[J1])
-    assert look.tree() == running | one_failed | second | design_job(
-        J1, "failed", "provisioning", message="404", **sized
-    )
-
+    failed = design_job(J1, "failed", "provisioning", message="404", **SIZED)
+    assert look.tree() == RUNNING | design_folders(processing=[J2], failed=[J1]) | SECOND | failed
     queue.resume(J1, reason="again")
-    assert look.tree() == running | both | second | design_job(
-        J1, "downloading", "provisioning", retries=1, message="again", **sized
-    )
+    resumed = design_job(J1, "downloading", "provisioning", retries=1, message="again", **SIZED)
+    assert look.tree() == RUNNING | BOTH | SECOND | resumed
 
+
+def go_to_the_end(queue: Queue, look: Looker) -> None:
     queue.fire(take(queue, "downloading"), "finish")
-    sized["retries"] = 1
-    assert look.tree() == running | both | second | design_job(J1, "processing", "downloading", **sized)
-
-    named = take(queue, "processing")
-    queue.change(named, identifiers=Identifiers("ark:/99999/fk4", ("loc1",)))
-    sized["primary"] = "ark:/99999/fk4"
-    lock = {f"/jobs/{J1}/lock": LOCK}
-    assert look.tree() == running | both | second | design_job(J1, "processing", "downloading", **sized) | lock
-    queue.fire(named, "finish")
-    assert look.tree() == running | both | second | design_job(J1, "recording", "processing", **sized)
-
+    assert look.tree() == RUNNING | BOTH | SECOND | design_job(J1, "processing", "downloading", retries=1, **SIZED)
+    job = take(queue, "processing")
+    queue.change(job, identifiers=Identifiers("ark:/99999/fk4", ("loc1",)))
+    named = design_job(J1, "processing", "downloading", **NAMED) | {f"/jobs/{J1}/lock": LOCK}
+    assert look.tree() == RUNNING | BOTH | SECOND | named
+    queue.fire(job, "finish")
+    assert look.tree() == RUNNING | BOTH | SECOND | design_job(J1, "recording", "processing", **NAMED)
     queue.fire(take(queue, "recording"), "finish")
-    assert look.tree() == running | both | second | design_job(J1, "notify", "recording", **sized)
-
+    assert look.tree() == RUNNING | BOTH | SECOND | design_job(J1, "notify", "recording", **NAMED)
     queue.fire(take(queue, "notify"), "finish")
-    done = design_job(J1, "completed", "notify", **sized)
-    one_done = design_folders(processing=[J2], completed=[J1])
-    assert look.tree() == running | one_done | second | done
+    assert look.tree() == RUNNING | design_folders(processing=[J2], completed=[J1]) | SECOND | DONE
 
+
+def hold_and_fail_the_other(queue: Queue, look: Looker) -> None:
+    before = RUNNING | design_folders(processing=[J2], completed=[J1]) | DONE
     queue.fire(take(queue, "pending"), "hold", "the collection is held")
-    held = design_job(J2, "held", None, message="the collection is held")
-    assert look.tree() == running | one_done | held | done
+    assert look.tree() == before | design_job(J2, "held", None, message="the collection is held")
     queue.release(J2)
-    assert look.tree() == running | one_done | second | done
+    assert look.tree() == before | SECOND
     queue.set_priority(J2, 3)
-    assert look.tree() == running | one_done | done | design_job(J2, "pending", None, 3)
+    assert look.tree() == before | design_job(J2, "pending", None, 3)
     queue.fire(take(queue, "pending"), "fail", "corrupt")
-    bad = design_job(J2, "failed", None, 3, message="corrupt")
-    ended = design_folders(failed=[J2], completed=[J1])
-    assert look.tree() == running | ended | done | bad
+    assert look.tree() == RUNNING | design_folders(failed=[J2], completed=[J1]) | DONE | BAD
 
+
+def report_and_remove(queue: Queue, look: Looker) -> None:
+    ended = design_folders(failed=[J2], completed=[J1])
     assert queue.report_finished() == [B]
     reporting = DESIGN_EMPTY | design_batch("reporting", "its last job has completed or failed")
-    assert look.tree() == reporting | ended | done | bad
+    assert look.tree() == reporting | ended | DONE | BAD
     reporter = queue.acquire_batch("reporting", lease=LONG)
     assert reporter
-    assert look.tree() == reporting | batch_lock | ended | done | bad
+    assert look.tree() == reporting | BATCH_LOCK | ended | DONE | BAD
     queue.fire(reporter, "finish", "told", report=Report((J2,), (J1,)))
     report = {f"/batches/{B}/status-report": {"last_modified": NOW, "failed_jobs": [J2], "successful_jobs": [J1]}}
     failed = DESIGN_EMPTY | design_batch("failed", "told") | report
-    assert look.tree() == failed | ended | done | bad
-
+    assert look.tree() == failed | ended | DONE | BAD
     assert queue.clean(0) == [J1]
-    cleaned = {path: data for path, data in done.items() if not path.startswith("/jobs/states/")}
+    cleaned = {path: data for path, data in DONE.items() if not path.startswith("/jobs/states/")}
     cleaned[f"/jobs/{J1}/status"] = {**cleaned[f"/jobs/{J1}/status"], "message": "it completed"}
-    assert look.tree() == failed | ended | cleaned | bad
+    assert look.tree() == failed | ended | cleaned | BAD
     queue.delete(J2, reason="given up")
     assert look.tree() == failed | design_folders(completed=[J1]) | cleaned
     assert queue.faults() == []
@@ -206,64 +207,68 @@ def test_the_life_of_a_batch_in_the_words_of_the_seed(  # noqa: PLR0915 - a life
     assert look.tree() == DESIGN_EMPTY
 
 
-def test_the_life_of_a_batch_as_merritts_library_has_it(  # noqa: PLR0915 - a life, step by step
-    open_gate: OpenGate, raw: Any, url: str
-) -> None:
-    queue, look = open_gate("mrt-zk").queue, Looker(raw, url, "mrt-zk")
-    batch_lock = {f"/batches/{B}/lock": LOCK}
-    assert look.tree() == MERRITT_EMPTY
+#: The same for Merritt's.
+M_RUNNING = MERRITT_EMPTY | merritt_batch("Processing")
+M_BOTH, M_SECOND = merritt_folders(processing=[J1, J2]), merritt_job(J2, "Pending", None)
+M_SIZED: dict[str, Any] = {"priority": 15, "space": "7"}
+M_DONE = merritt_job(J1, "Completed", "Notify", retries=1, **M_SIZED)
 
+
+def test_the_life_of_a_batch_as_merritts_library_has_it(open_gate: OpenGate, raw: Any, url: str) -> None:
+    queue, look = open_gate("mrt-zk").queue, Looker(raw, url, "mrt-zk")
+    assert look.tree() == MERRITT_EMPTY
+    make_merritts_jobs(queue, look)
+    store_and_end(queue, look)
+    delete_report_and_clean(queue, look)
+
+
+def make_merritts_jobs(queue: Queue, look: Looker) -> None:
     submitted(queue, batch_id=UUID)
     assert look.tree() == MERRITT_EMPTY | merritt_batch("Pending")
-
     batch = queue.acquire_batch("pending", lease=LONG)
     assert batch
     queue.create_jobs(batch, ROWS)
-    both = merritt_folders(processing=[J1, J2])
-    new_jobs = merritt_job(J1, "Pending", None) | merritt_job(J2, "Pending", None)
-    assert look.tree() == MERRITT_EMPTY | merritt_batch("Pending") | batch_lock | both | new_jobs
-
+    jobs = merritt_job(J1, "Pending", None) | M_SECOND
+    assert look.tree() == MERRITT_EMPTY | merritt_batch("Pending") | BATCH_LOCK | M_BOTH | jobs
     queue.fire(batch, "start")
-    running, second = MERRITT_EMPTY | merritt_batch("Processing"), merritt_job(J2, "Pending", None)
     job = take(queue, "pending")
-    assert look.tree() == running | both | new_jobs | {f"/jobs/{J1}/lock": LOCK}
+    assert look.tree() == M_RUNNING | M_BOTH | jobs | {f"/jobs/{J1}/lock": LOCK}
     queue.fire(job, "accept", "Success")
-    assert look.tree() == running | both | second | merritt_job(J1, "Estimating", "Pending", message="Success")
+    assert look.tree() == M_RUNNING | M_BOTH | M_SECOND | merritt_job(J1, "Estimating", "Pending", message="Success")
+
+
+def store_and_end(queue: Queue, look: Looker) -> None:
+    before = M_RUNNING | M_BOTH | M_SECOND
     queue.fire(take(queue, "estimating"), "finish", space_needed=7, priority=15)
-    sized: dict[str, Any] = {"priority": 15, "space": "7"}
-    assert look.tree() == running | both | second | merritt_job(J1, "Provisioning", "Estimating", **sized)
+    assert look.tree() == before | merritt_job(J1, "Provisioning", "Estimating", **M_SIZED)
     queue.fire(take(queue, "provisioning"), "finish")
     queue.fire(take(queue, "downloading"), "finish")
-    assert look.tree() == running | both | second | merritt_job(J1, "Processing", "Downloading", **sized)
+    assert look.tree() == before | merritt_job(J1, "Processing", "Downloading", **M_SIZED)
     queue.fire(take(queue, "processing"), "finish")
-    assert look.tree() == running | both | second | merritt_job(J1, "Storing", "Processing", **sized)
+    assert look.tree() == before | merritt_job(J1, "Storing", "Processing", **M_SIZED)
     queue.fire(take(queue, "storing"), "fail", "503")
-    one_failed = merritt_folders(processing=[J2], failed=[J1])
-    assert look.tree() == running | one_failed | second | merritt_job(
-        J1, "Failed", "Processing", message="503", **sized
-    )
+    failed = merritt_job(J1, "Failed", "Processing", message="503", **M_SIZED)
+    assert look.tree() == M_RUNNING | merritt_folders(processing=[J2], failed=[J1]) | M_SECOND | failed
     queue.resume(J1)
-    sized["retries"] = 1
-    assert look.tree() == running | both | second | merritt_job(J1, "Storing", "Processing", **sized)
+    assert look.tree() == before | merritt_job(J1, "Storing", "Processing", retries=1, **M_SIZED)
     for state in ("storing", "recording", "notify"):
         queue.fire(take(queue, state), "finish")
-    done = merritt_job(J1, "Completed", "Notify", **sized)
-    assert look.tree() == running | merritt_folders(processing=[J2], completed=[J1]) | second | done
+    assert look.tree() == M_RUNNING | merritt_folders(processing=[J2], completed=[J1]) | M_SECOND | M_DONE
+
+
+def delete_report_and_clean(queue: Queue, look: Looker) -> None:
     queue.fire(take(queue, "pending"), "fail", "corrupt")
     bad = merritt_job(J2, "Failed", "Pending", message="corrupt")
-    assert look.tree() == running | merritt_folders(failed=[J2], completed=[J1]) | done | bad
-
+    assert look.tree() == M_RUNNING | merritt_folders(failed=[J2], completed=[J1]) | M_DONE | bad
     queue.delete(J2, reason="given up")
-    deleted = merritt_job(J2, "Deleted", "Pending", message="given up")
-    gone = merritt_folders(deleted=[J2], completed=[J1])
-    assert look.tree() == running | gone | done | deleted
+    gone = merritt_folders(deleted=[J2], completed=[J1]) | merritt_job(J2, "Deleted", "Pending", message="given up")
+    assert look.tree() == M_RUNNING | gone | M_DONE
     queue.report_finished()
     reporter = queue.acquire_batch("reporting", lease=LONG)
     assert reporter
     queue.fire(reporter, "finish", report=Report((), (J1,)))
     report = {f"/batches/{B}/status-report": {"last_modified": NOW, "failed_jobs": [], "successful_jobs": [J1]}}
-    completed = MERRITT_EMPTY | merritt_batch("Completed") | report
-    assert look.tree() == completed | gone | done | deleted
+    assert look.tree() == MERRITT_EMPTY | merritt_batch("Completed") | report | gone | M_DONE
     assert queue.faults() == []
     assert queue.clean(0) == [J1, J2, B]
     assert look.tree() == MERRITT_EMPTY

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
-from headgate.stores.zookeeper.asking import children, look, read
+from headgate.stores.zookeeper.asking import Question, children, look, read
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
 from headgate.stores.zookeeper.queue_tree import QueueTree, is_item, read_entry
-from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.stores.zookeeper.session import Session, Sessions, windows
 
 #: Seconds after which a list that has changed is read anew, and how many times its cost these must be.
 SHORTEST_AGE, COST_FACTOR = 1.0, 20
@@ -63,6 +63,33 @@ class Wakes:
     def forget(self, sleeper: threading.Event) -> None:
         """It is awake."""
         self._sleepers.discard(sleeper)
+
+
+class PauseWatch:
+    """Whether the whole queue is paused, as each session knows it: told by a watch, before any later answer."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._known: dict[int, bool] = {}
+        self._changes = 0
+
+    def ask(self, session: Session, questions: Sequence[Question]) -> tuple[bool, list[Any]]:
+        """Whether it is paused, and the answers."""
+        number = session.id
+        known = self._known.get(number)
+        if known is not None:
+            answers = session.ask(*questions)
+            return self._known.get(number, not known), answers
+
+        def changed(_event: object) -> None:
+            self._changes += 1
+            self._known.pop(number, None)
+
+        changes = self._changes
+        pause, *answers = session.ask(look(self._path, changed), *questions)
+        if changes == self._changes:
+            self._known[number] = pause is not None
+        return pause is not None, answers
 
 
 class JobList:
@@ -240,12 +267,9 @@ class Lists:
         """The jobs in a state."""
         return self._jobs[state]
 
-    def watch(self, wakes: Wakes, taken: Iterable[str], pause: str) -> None:
-        """Tell when one of these items is nobody's again, or the pause ends."""
-        paths = [pause, *(self._tree.lock(item) for item in list(taken)[:MOST_WATCHED])]
-        pause_there, *locks = self._sessions.base.ask(*(look(path, wakes.tell) for path in paths))
-        del pause_there
-        if any(stat is None for stat in locks):
+    def watch(self, wakes: Wakes, paths: Iterable[str]) -> None:
+        """Tell when one of these nodes goes: the lock of an item, or the pause."""
+        if None in self._sessions.base.ask(*(look(path, wakes.tell) for path in list(paths)[:MOST_WATCHED])):
             wakes.tell()
 
     def sleep(self, wakes: Sequence[Wakes], seconds: float) -> None:

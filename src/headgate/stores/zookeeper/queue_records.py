@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kazoo.exceptions import NoNodeError
+
 from headgate.core.queue import Batch, Counts, Folder, IngestJob, Item, Report
 from headgate.stores.zookeeper.asking import Question, look, read
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode
 
-#: A node that is not there, as a version.
-ABSENT = -1
+#: Instead of a version: whichever the node has; and that there is no node.
+ANY, ABSENT = -1, -2
 _JOB_PARTS = ("status", "configuration", "identifiers", "priority", "space_needed")
 _BATCH_PARTS = ("status", "submission", "status-report")
 
@@ -75,6 +77,20 @@ def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> Record | N
     )  # fmt: skip
     versions = dict(zip(_JOB_PARTS, map(_version, answers[2:]), strict=False))
     return Record(job, status[0], status[1].version, _session(lock), not isinstance(owner, Exception), mark, versions)
+
+
+def ask_queued(tree: QueueTree, job_id: str) -> list[Question]:
+    """All of a job that its entry in the queue does not tell, to take it: each question costs as much as a write."""
+    path = tree.item(job_id)
+    parts = ("status", "configuration", "identifiers", "space_needed", *([tree.batch_node] if tree.batch_node else []))
+    return [look(f"{path}/lock"), *(read(f"{path}/{part}") for part in parts)]
+
+
+def read_queued(tree: QueueTree, name: str, answers: Sequence[Any]) -> Record | None:
+    """The job behind an entry. Its priority is the entry's: whoever moves it removes just that entry."""
+    lock, status, configuration, identifiers, *rest = answers
+    priority = (name[:2].encode(), None)
+    return read_job(tree, name[3:], [lock, NoNodeError(), status, configuration, identifiers, priority, *rest])
 
 
 def ask_batch(tree: QueueTree, batch_id: str) -> list[Question]:
@@ -156,7 +172,9 @@ def _text(answer: Any) -> str:
 
 
 def _version(answer: Any) -> int:
-    return ABSENT if isinstance(answer, Exception) or answer is None else int(answer[1].version)
+    if isinstance(answer, Exception) or answer is None:
+        return ABSENT
+    return ANY if answer[1] is None else int(answer[1].version)
 
 
 def _number(value: object, what: str) -> int:

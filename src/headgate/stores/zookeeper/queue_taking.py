@@ -13,10 +13,10 @@ from headgate.stores.base import Asker
 from headgate.stores.zookeeper.asking import look, read
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.queue_commits import Commits, Plan
-from headgate.stores.zookeeper.queue_lists import JobList, Lists, Wakes
+from headgate.stores.zookeeper.queue_lists import JobList, Lists, PauseWatch, Wakes
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
-from headgate.stores.zookeeper.queue_records import Record, ask_batch, ask_job, read_batch, read_job
+from headgate.stores.zookeeper.queue_records import Record, ask_batch, ask_queued, read_batch, read_queued
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, encode
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
 from headgate.stores.zookeeper.transitions import new_mark
@@ -51,6 +51,7 @@ class Taking:
         self._commits = commits
         self._moves = moves
         self.lists = Lists(sessions, tree, questions)
+        self._pause = PauseWatch(tree.hold(ALL))
         self._kept: dict[str, Kept] = {}
         #: Somebody else was first, the last time.
         self._crowded = False
@@ -67,20 +68,20 @@ class Taking:
         found = [each for each in self.lists.board.batches(state) if after is None or each > after]
         if state != "pending":  # Merritt's own consumers set it before the last job has ended.
             found = self._questions.without_running(found)
-        taken: list[str] = []
+        blockers: list[str] = []
         while found:
             some, found = found[:SAMPLE], found[SAMPLE:]
             paused, records = self._look(session, some)
             if paused:
-                taken = []
+                blockers = [self._tree.hold(ALL)]
                 break
             free = [record for record in records if record.item.state == state and record.lock is None]
-            taken += [record.item.id for record in records if record.lock is not None]
+            blockers += [self._tree.lock(record.item.id) for record in records if record.lock is not None]
             for record in free:
                 if kept := self._take(session, record, asker):
                     return kept.batch
         if after is None:  # What stands before it was not looked at.
-            self._found_nothing(wakes, changes, taken)
+            self._found_nothing(wakes, changes, blockers)
         return None
 
     def take_job(self, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
@@ -91,19 +92,20 @@ class Taking:
         changes = jobs.wakes.changes
         session = self._sessions.leasing(asker.lease)
         behind = f"{after.priority:02d}-{after.id}" if after else ""
-        taken: list[str] = []
+        blockers: list[str] = []
         for names in self._samples(jobs, behind):
-            paused, records = self._look(session, [name[3:] for name in names])
+            paused, records = self._look(session, names)
             if paused:
                 jobs.put_back(names)
+                blockers = [self._tree.hold(ALL)]
                 break
             free = [each for each in records if each.item.state == state and each.lock is None and _name(each) in names]
-            taken += [each.item.id for each in records if each.lock is not None]
+            blockers += [self._tree.lock(each.item.id) for each in records if each.lock is not None]
             record, untried = self._take_one(session, free, asker)
             jobs.put_back(map(_name, untried))
             if record:
                 return record.job
-        self._found_nothing(jobs.wakes, changes, taken)
+        self._found_nothing(jobs.wakes, changes, blockers)
         return None
 
     def _samples(self, jobs: JobList, behind: str) -> Iterator[list[str]]:
@@ -138,23 +140,23 @@ class Taking:
             self._crowded = True
         return None, left
 
-    def _look(self, session: Session, ids: Sequence[str]) -> tuple[bool, list[Record]]:
-        """Whether the queue is paused, and these items as they are; what cannot be read is passed over."""
+    def _look(self, session: Session, names: Sequence[str]) -> tuple[bool, list[Record]]:
+        """Whether the queue is paused, and these batches or entries as they are; what cannot be read is passed over."""
         tree = self._tree
-        questions = [ask_batch(tree, each) if is_batch(each) else ask_job(tree, each) for each in ids]
-        pause, *answers = session.ask(look(tree.hold(ALL)), *(ask for some in questions for ask in some))
+        questions = [ask_batch(tree, each) if is_batch(each) else ask_queued(tree, each[3:]) for each in names]
+        paused, answers = self._pause.ask(session, [ask for some in questions for ask in some])
         found: list[Record] = []
         place = 0
-        for item_id, some in zip(ids, questions, strict=True):
-            parse = read_batch if is_batch(item_id) else read_job
+        for name, some in zip(names, questions, strict=True):
+            parse = read_batch if is_batch(name) else read_queued
             try:
-                record = parse(tree, item_id, answers[place : place + len(some)])
+                record = parse(tree, name, answers[place : place + len(some)])
             except Unreadable as error:
-                event("queue.unreadable", item=item_id, why=str(error))
+                event("queue.unreadable", item=name, why=str(error))
                 record = None
             place += len(some)
             found += [record] if record else []
-        return pause is not None, found
+        return paused, found
 
     def _take(self, session: Session, record: Record, asker: Asker) -> Record | None:
         """One multi: the lock, who it is, and the status as it was, whose new version is the token."""
@@ -184,9 +186,9 @@ class Taking:
         found: Any = session.ask(read(self._tree.owner(item_id)))[0]
         return not isinstance(found, Exception) and decode(found[0], "owner").get("mark") == mark
 
-    def _found_nothing(self, wakes: Wakes, changes: int, taken: Sequence[str]) -> None:
+    def _found_nothing(self, wakes: Wakes, changes: int, blockers: Sequence[str]) -> None:
         wakes.exhaust(changes)
-        self.lists.watch(wakes, taken, self._tree.hold(ALL))
+        self.lists.watch(wakes, blockers)
 
     def _repeated(self, asker: Asker) -> Record | None:
         """What this very request has taken already, and still has."""
