@@ -64,7 +64,7 @@ class Gate:
         return Queue(self._store.queue, str(Path(self.settings["work_folder"]).absolute()))
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
-        """What runs, what is locked, what failed, in seed 003's form; the rich form adds holders, waiters, the queue."""
+        """What runs, what is locked, what failed, in seed 003's form; the rich one adds holders, waiters, the queue."""
         status = self.locks.status(rich=rich)
         if self._ledger is not None:
             status["failures"] = [_failure(row) for row in self._ledger.failures()]
