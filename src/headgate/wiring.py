@@ -76,15 +76,18 @@ class Gate:
         return Queue(self._store.queue, str(Path(self.settings["work_folder"]).absolute()))
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
-        """What runs, what is locked, what failed, in seed 003's form."""
+        """What runs, what is locked, what failed, in seed 003's form; the rich one adds holders, waiters, the queue."""
         status = self.locks.status(rich=rich)
         if self._ledger is not None:
             status["failures"] = [_failure(row) for row in self._ledger.failures()]
         taken: list[Item] = [*self.queue.batches(taken=True, limit=MOST_RUNNING)]
         taken += self.queue.jobs(taken=True, limit=MOST_RUNNING)
         status["opsQueue"] = [_operation(item) for item in taken]
-        status["queue"] = {"counts": self.queue.counts(), "holds": [asdict(hold) for hold in self.queue.holds()]}
-        return status
+        return {**status, "queue": self.queue_summary()} if rich else status
+
+    def queue_summary(self) -> dict[str, Any]:
+        """How many batches and ingest jobs are in each state, and what is held."""
+        return {"counts": self.queue.counts(), "holds": [asdict(hold) for hold in self.queue.holds()]}
 
     def history(  # noqa: PLR0913 - each is a filter by its name
         self,
