@@ -57,6 +57,7 @@ bench-locks: venv servers ## Run the benchmark of the locks
 
 bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue
+	$(BIN)/python -m benchmarks.queue_zookeeper
 
 torture: venv servers ## Run the fault tests with full numbers; takes long
 	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults -n0

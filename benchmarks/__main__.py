@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks import locks, queue
+from benchmarks import locks, queue, queue_zookeeper
 
 locks.main([])
 queue.main([])
+queue_zookeeper.main()

@@ -10,8 +10,10 @@ from kazoo.client import KazooClient
 import headgate
 from headgate import Gate, ItemLost, StoreUnavailable
 from headgate.core.queue import Changes, Folder, NewJob
+from headgate.core.queue import Report as ReportOf
 from headgate.service.queue import Queue
 from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.zookeeper import queue_reports
 from headgate.stores.zookeeper.queue import ZookeeperQueue
 from tests.contract.queue_steps import (
     PROFILE,
@@ -186,7 +188,7 @@ def test_who_lost_its_session_reports_nothing_and_the_job_runs_again(url: str, g
             with pytest.raises(ItemLost):
                 act()
         assert everything(other) == before
-        again = retaken(other.queue, "processing")
+        again = retaken(lambda: other.queue.acquire_job("processing", lease=LONG))
         assert (again.id, again.token > job.token) == (job.id, True)
         with pytest.raises(ItemLost):
             gate.queue.fire(job, "finish")
@@ -215,7 +217,7 @@ def test_whoever_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, gat
         assert gate.queue.acquire_job("pending") is None
         sleeper = in_thread(lambda: gate.queue.await_work([], ["pending"], 100))
     sleeper.result(timeout=PATIENCE)
-    assert retaken(gate.queue, "pending").id == job.id
+    assert retaken(lambda: gate.queue.acquire_job("pending", lease=LONG)).id == job.id
 
 
 # ---------------------------------------------------------------- servers
@@ -274,6 +276,29 @@ def test_a_portion_is_made_once_however_often_it_is_cut_off(url: str, proxy: Pro
         assert [job.configuration["payload_url"][-1] for job in jobs] == [str(number) for number in range(9)]
         assert gate.queue.job_ids(taken.id, Folder.PROCESSING) == [job.id for job in jobs]
         assert gate.queue.batch(taken.id).made == 9
+
+
+def test_a_report_that_no_node_can_hold_is_in_several(
+    url: str, gate: Gate, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole for whoever reads it; the parts of an earlier report go, and all of them with their batch."""
+    monkeypatch.setattr(queue_reports, "MOST_IDS", 3)
+    queue = gate.queue
+    batch = batch_in(queue, "failed")
+    ids = [f"jid{number:010d}" for number in range(20)]
+    own = f"/{url.rpartition('/')[2]}/headgate/queue/batches/{batch.id}"
+    for count in (20, 7, 3):
+        queue.update_report(batch.id)
+        report = ReportOf(tuple(ids[: count // 2]), tuple(ids[count // 2 : count]))
+        queue.fire(taken_batch(queue, "update-reporting"), "finish", report=report)
+        kept = queue.batch(batch.id).report
+        assert kept
+        assert (kept.failed, kept.successful) == (report.failed, report.successful)
+        assert len(raw.get_children(own)) == (count + 2) // 3 - 1
+    queue.update_report(batch.id)
+    queue.fire(taken_batch(queue, "update-reporting"), "finish", report=ReportOf(tuple(ids), ()))
+    queue.delete(batch.id, reason=WHY)
+    assert not raw.exists(own)
 
 
 def test_a_priority_that_changes_while_a_job_moves_moves_with_it(url: str, gate: Gate) -> None:

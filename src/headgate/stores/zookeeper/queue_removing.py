@@ -104,7 +104,7 @@ class Removing:
         tree, path = self._tree, self._tree.item(batch_id)
         submission, made = self._sessions.base.ask(read(f"{path}/submission"), read(tree.made(batch_id)))
         nodes = [each for each in self.nodes(batch_id) if each != tree.status(batch_id)]
-        others = [tree.owner(batch_id), tree.made(batch_id)]
+        others = [tree.owner(batch_id), *self._below([tree.made(batch_id)]), tree.made(batch_id)]
         other_name = tree.uuid(_content(submission))
         request = _content(made).get("request_id")
         others += [other_name] if other_name else []

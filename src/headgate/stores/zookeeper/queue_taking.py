@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -50,19 +51,31 @@ class Taking:
         self._questions = questions
         self._commits = commits
         self._moves = moves
-        self.lists = Lists(sessions, tree, questions)
-        self._pause = PauseWatch(tree.hold(ALL))
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is known, and nothing is watched."""
+        self._pid = os.getpid()
+        self._lists = Lists(self._sessions, self._tree, self._questions)
+        self._pause = PauseWatch(self._tree.hold(ALL))
         self._kept: dict[str, Kept] = {}
         #: Somebody else was first, the last time.
         self._crowded = False
+
+    @property
+    def lists(self) -> Lists:
+        """What there is to take. After a fork, what was taken and watched is the parent's."""
+        if self._pid != os.getpid():
+            self._begin()
+        return self._lists
 
     # ------------------------------------------------------------------ taking
 
     def take_batch(self, state: str, asker: Asker) -> Batch | None:
         """The oldest batch in that state that nobody has."""
+        wakes = self.lists.board.wakes
         if (again := self._repeated(asker)) is not None:
             return again.batch
-        wakes = self.lists.board.wakes
         changes = wakes.changes
         session = self._sessions.leasing(asker.lease)
         found = self.lists.board.batches(state)
@@ -85,9 +98,9 @@ class Taking:
 
     def take_job(self, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
         """The first job in that state, behind that place, that nobody has."""
+        jobs = self.lists.jobs(state)
         if (again := self._repeated(asker)) is not None:
             return again.job
-        jobs = self.lists.jobs(state)
         changes = jobs.wakes.changes
         session = self._sessions.leasing(asker.lease)
         behind = f"{after.priority:02d}-{after.id}" if after else ""
