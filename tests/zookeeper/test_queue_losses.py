@@ -1,8 +1,8 @@
 """Lost answers, sessions and servers: nothing of the queue is moved twice, half, or by who is no longer there."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
@@ -33,6 +33,8 @@ from tests.contract.queue_steps import (
 from tests.contract.steps import LONG, LONGER, PATIENCE, in_thread, wait_until
 from tests.private_server import PrivateServer
 from tests.zookeeper.proxy import MULTI, Proxy
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -220,6 +222,24 @@ def test_whoever_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, gat
     assert retaken(lambda: gate.queue.acquire_job("pending", lease=LONG)).id == job.id
 
 
+@pytest.mark.parametrize("what", ["take a job", "renew for longer"])
+def test_what_was_taken_by_who_never_heard_of_it_is_nobodys_again(url: str, proxy: Proxy, what: str) -> None:
+    """Its session may live on for ever: the job must not be its own."""
+    prepare, act, _ = ACTS[what]
+    with near_and_far(url, proxy, 0) as (gate, far):
+        prepared = prepare(far.queue)
+        object.__setattr__(far._store._sessions._address, "patience", 0.5)  # type: ignore[attr-defined]
+        proxy.lose_answer_to(MULTI)
+        cutter = in_thread(proxy.cut_when_lost)
+        with pytest.raises(StoreUnavailable):
+            act(far.queue, prepared)
+        cutter.result()
+        proxy.mend()
+        again = retaken(lambda: gate.queue.acquire_job("pending", lease=LONG))
+        assert far._store._sessions.leasing(LONG).connected, "no session had to end for it"  # type: ignore[attr-defined]
+        assert gate.queue.fire(again, "accept").state == "estimating"
+
+
 # ---------------------------------------------------------------- servers
 
 
@@ -246,18 +266,22 @@ def test_a_server_that_goes_in_the_middle_comes_back(private_server: Callable[[s
             with pytest.raises(StoreUnavailable):
                 act()
         server.restart()
-        wait_until(lambda: answers(queue), "the server to be heard again")
-        assert as_job(queue.fire(job, "accept")).state == "estimating"
-        assert taken_job(queue, "estimating").id == job.id
+        assert persistent(lambda: queue.fire(job, "accept")).state == "estimating"
+        assert persistent(lambda: taken_job(queue, "estimating")).id == job.id
         assert queue.faults() == []
 
 
-def answers(queue: Queue) -> bool:
-    try:
-        queue.counts()
-    except StoreUnavailable:
-        return False
-    return True
+def persistent(act: Callable[[], T]) -> T:
+    """The answer, when there is one: each session finds its server in its own time, and repeating does no harm."""
+    found: list[T] = []
+
+    def tried() -> bool:
+        with suppress(StoreUnavailable):
+            found.append(act())
+        return bool(found)
+
+    wait_until(tried, "the server to be heard again")
+    return found[0]
 
 
 # ---------------------------------------------------------------- many

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.core.errors import ItemLost
+from headgate.core.errors import HeadgateError, ItemLost, StoreUnavailable
 from headgate.core.queue import ALL, MESSAGE_LENGTH, Batch, IngestJob, Item, Place, Taken, is_batch
 from headgate.stores.base import Asker
 from headgate.stores.zookeeper.asking import look, read
@@ -195,8 +195,27 @@ class Taking:
 
     def _is_marked(self, session: Session, item_id: str, mark: str) -> bool:
         """Whether a taking whose answer was lost happened, and its session lives."""
-        found: Any = session.ask(read(self._tree.owner(item_id)))[0]
+        try:
+            found: Any = session.ask(read(self._tree.owner(item_id)))[0]
+        except StoreUnavailable:
+            self._let_go_later(session, item_id, mark)
+            raise
         return not isinstance(found, Exception) and decode(found[0], "owner").get("mark") == mark
+
+    def _let_go_later(self, session: Session, item_id: str, mark: str) -> None:
+        """It may be taken by a session that lives on, and nobody knows of it: give it back when the server is heard."""
+
+        def work() -> None:
+            try:
+                record = self._questions.find(item_id)
+                if record and record.mark == mark:
+                    self.give_back(Taken(item_id, record.version, record.item.state), "")
+            except StoreUnavailable:
+                self._let_go_later(session, item_id, mark)
+            except HeadgateError:
+                pass  # It is gone, or another's.
+
+        session.on_return(work)
 
     def _found_nothing(self, wakes: Wakes, changes: int, blockers: Sequence[str]) -> None:
         wakes.exhaust(changes)
@@ -272,7 +291,11 @@ class Taking:
             ]  # fmt: skip
             return Plan(ops, None, session=session)
 
-        self._commits.run(build)
+        try:
+            self._commits.run(build)
+        except StoreUnavailable:
+            self._let_go_later(session, taken.id, mark)
+            raise
         self._kept[taken.id] = Kept(None, taken.token, session, session.id, kept.request_id)
 
     def give_back(self, taken: Taken, message: str) -> None:
