@@ -175,8 +175,24 @@ def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rou
         "batch-watcher": lambda: batch_watcher(gate.queue, interval),
         "reaper": lambda: reaper(gate.locks, gate._ledger, gate.queue, interval),  # noqa: SLF001 - the gate is made here
         "cleaner": lambda: cleaner(gate.queue, gate.settings.number("retention"), interval),
+        "history": lambda: _history_rounds(gate, interval),
     }
     return [each for name in dict.fromkeys(names) for each in known[name]()]
+
+
+def _history_rounds(gate: Gate, interval: float) -> list[Rounds]:
+    from headgate.daemons.history_mover import history_mover
+    from headgate.daemons.rounds import Rounds
+    from headgate.service.routing import RoutedLocks
+
+    store, settings = gate._store, gate.settings  # noqa: SLF001 - the gate is made here
+    moves = store.history_moves() if isinstance(store, RoutedLocks) else []
+    if moves:
+        age = settings.number("history_age")
+        return [history_mover(source, keeper, age, interval) for source, keeper in moves]
+    in_zookeeper = _kind(settings["coordination_url"] or settings["url"]) == "zookeeper"
+    why = "`url` names no database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
+    return [Rounds("history", lambda: 0, interval, idle=f"nothing can be moved, since {why}")]
 
 
 @dataclass(frozen=True, slots=True)
