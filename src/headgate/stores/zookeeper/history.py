@@ -17,8 +17,6 @@ from headgate.stores.zookeeper.scene import Told
 from headgate.stores.zookeeper.session import Sessions
 from headgate.stores.zookeeper.tree import Tree, key_of_lock, letters_of_lock
 
-#: Folders that are searched for the end of a lock.
-SEARCHED_FOLDERS = 10
 NOUN = "lock"
 
 
@@ -52,7 +50,7 @@ class History(HistoryFolders):
     def endings(self, lock_id: str, events: Sequence[str]) -> list[Entry]:
         """How a lock ended, newest first, as far as the newest folders tell."""
         which = HistoryFilter(lock_id=lock_id, limit=5)
-        return [entry for entry in self._entries(which, self.folders()[:SEARCHED_FOLDERS]) if entry.event in events]
+        return [entry for entry in self._entries(which, self.newest_folders()) if entry.event in events]
 
     def ask(self, which: HistoryFilter) -> Sequence[Entry]:
         """What happened, newest first."""

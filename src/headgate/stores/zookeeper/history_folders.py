@@ -24,6 +24,8 @@ from headgate.stores.zookeeper.tree import name_of, parent, sequence_of
 FOLDER_SIZE = 2000
 #: An entry's id is its folder's number times this, plus its number there.
 FOLDER_STEP = 1_000_000
+#: So many of the newest folders always stay: they tell how a lock ended, and what became of lost answers.
+KEPT_FOLDERS = 10
 #: What a folder holds when its entries are about to go.
 MOVED = b"moved"
 
@@ -84,6 +86,14 @@ class HistoryFolders(ABC):
         """Newest first."""
         names = self._sessions.base.ask(children(self._root))[0]
         return [] if isinstance(names, Exception) else [f"{self._root}/{name}" for name in sorted(names, reverse=True)]
+
+    def newest_folders(self) -> list[str]:
+        """Those that always stay, newest first."""
+        return self.folders()[:KEPT_FOLDERS]
+
+    def old_folders(self) -> list[str]:
+        """Those that may go, oldest first."""
+        return self.folders()[: KEPT_FOLDERS - 1 : -1]
 
     def nodes(
         self, folder: str, fits: Callable[[int, str], bool], window: int = 500

@@ -1,8 +1,7 @@
 """Old folders of history leave ZooKeeper.
 
-Only closed folders do, and the newest stay: they tell how a lock ended, and whether a change happened whose answer
-was lost. A folder is marked before the first of its entries goes, so that nobody takes a missing one for a change
-that did not happen.
+Only closed folders do, and the newest stay. A folder is marked before the first of its entries goes, so that nobody
+takes a missing one for a change that did not happen.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from headgate.stores.history import Leaf
 from headgate.stores.zookeeper.asking import read, remove, write
 from headgate.stores.zookeeper.history_folders import MOVED, HistoryFolders
 from headgate.stores.zookeeper.session import Sessions
-
-#: So many of the newest folders always stay.
-KEPT_FOLDERS = 10
 
 
 class MovableHistory:
@@ -44,7 +40,7 @@ class MovableHistory:
 
     def _marked(self, until: int) -> Iterator[str]:
         """Folders that were closed by then, oldest first, each marked. Writers have left them for good."""
-        for folder in reversed(self._folders.folders()[KEPT_FOLDERS:]):
+        for folder in self._folders.old_folders():
             found = self._sessions.base.ask(read(folder))[0]
             if isinstance(found, Exception):
                 continue  # Another mover was first.
