@@ -123,6 +123,7 @@ def test_what_was_moved_is_told_as_before(gate: Gate, place: Place) -> None:
     with joined(*place) as another:
         assert everything(another, since) == before
         assert in_zookeeper(another) == left
+        assert [len(book.folders()) for book in books(another)] == [KEPT_FOLDERS] * 2
         live(another)
     after = gate.history(limit=ALL)
     assert list(after[-len(before["all"]) :]) == list(before["all"])
