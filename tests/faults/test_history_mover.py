@@ -11,7 +11,7 @@ from headgate import Gate, LockLost, LockRefused
 from headgate.core.history import Entry
 from headgate.core.queue import NewJob
 from headgate.stores.zookeeper.history_folders import HistoryFolders
-from tests.conftest import fresh_store
+from tests.conftest import SQL_STORES, fresh_store
 from tests.faults.conftest import Report
 from tests.faults.mover import KEPT_FOLDERS, joined, move_all, shrink
 from tests.faults.processes import Zygote
@@ -109,6 +109,7 @@ def in_zookeeper(gate: Gate) -> list[int]:
     return [sum(1 for folder in book.folders() for _ in book.nodes(folder, lambda *_: True)) for book in books(gate)]
 
 
+@pytest.mark.parametrize("place", SQL_STORES, indirect=True)
 def test_what_was_moved_is_told_as_before(gate: Gate, place: Place) -> None:
     broken = live(gate)
     since = gate.history(limit=20)[-1].at
