@@ -40,6 +40,7 @@ KNOWN = (
     Known("coordination_url", "", "Where locks and queue are kept; empty: in `url` too."),
     Known("work_folder", "headgate-work", "Where ingest jobs keep their files while they are worked on."),
     Known("retention", "604800", "Seconds that completed batches and ingest jobs are kept before they are cleaned up."),
+    Known("history_age", "3600", "Seconds that history stays in ZooKeeper, at least, before it is moved to `url`."),
     Known("round_pause", "10", "Seconds between two looks at ingest jobs that cannot go on yet (provisioning)."),
     Known("client", "", "The name that locks are taken by; empty: user@host."),
     Known("lock_delay", "0", "Seconds that a resource stays closed after an exclusive holder died."),

@@ -15,10 +15,10 @@ from headgate.core.history import Entry
 from headgate.core.ledger import Row, chunk_resource
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
-from headgate.core.queue import IngestJob, Item, check_item_id
+from headgate.core.queue import Fault, IngestJob, Item, check_item_id
 from headgate.core.states import MACHINES
 from headgate.service.checks import check_limit, check_span
-from headgate.service.ledger import Ledger
+from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.service.secrets import Secrets
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore, QueueHistoryFilter
@@ -88,6 +88,26 @@ class Gate:
     def queue_summary(self) -> dict[str, Any]:
         """How many batches and ingest jobs are in each state, and what is held."""
         return {"counts": self.queue.counts(), "holds": [asdict(hold) for hold in self.queue.holds()]}
+
+    def faults(self) -> list[Fault]:
+        """What should not be in the queue and in the ledger, each with what a repair would do."""
+        return [*self.queue.faults(), *(() if self._ledger is None else self._ledger.faults())]
+
+    def repair(self, fault: Fault, by: str) -> bool:
+        """Mend it as it says, if it is still so. False: it is no longer so, or cannot be mended."""
+        if fault.kind == DEAD_WORKER:
+            return self.ledger.repair(fault)
+        return self.queue.repair(fault, by=by)
+
+    def looked_at(self) -> dict[str, int]:
+        """What faults are looked for in, counted."""
+        counts = self.queue.counts()
+        found = {
+            "batches": sum(counts.get("batch", {}).values()),
+            "ingest jobs": sum(counts.get("ingest job", {}).values()),
+            "holds": len(self.queue.holds()),
+        }
+        return found if self._ledger is None else {**found, "claims": len(self._ledger.running())}
 
     def history(  # noqa: PLR0913 - each is a filter by its name
         self,
@@ -175,8 +195,24 @@ def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rou
         "batch-watcher": lambda: batch_watcher(gate.queue, interval),
         "reaper": lambda: reaper(gate.locks, gate._ledger, gate.queue, interval),  # noqa: SLF001 - the gate is made here
         "cleaner": lambda: cleaner(gate.queue, gate.settings.number("retention"), interval),
+        "history": lambda: _history_rounds(gate, interval),
     }
     return [each for name in dict.fromkeys(names) for each in known[name]()]
+
+
+def _history_rounds(gate: Gate, interval: float) -> list[Rounds]:
+    from headgate.daemons.history_mover import history_mover
+    from headgate.daemons.rounds import Rounds
+    from headgate.service.routing import RoutedLocks
+
+    store, settings = gate._store, gate.settings  # noqa: SLF001 - the gate is made here
+    moves = store.history_moves() if isinstance(store, RoutedLocks) else []
+    if moves:
+        age = settings.number("history_age")
+        return [history_mover(source, keeper, age, interval) for source, keeper in moves]
+    in_zookeeper = _kind(settings["coordination_url"] or settings["url"]) == "zookeeper"
+    why = "`url` names no database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
+    return [Rounds("history", lambda: 0, interval, idle=f"nothing can be moved, since {why}")]
 
 
 @dataclass(frozen=True, slots=True)

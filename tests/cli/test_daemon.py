@@ -13,6 +13,7 @@ from headgate import Gate, connect
 from tests.cli.commands import Headgate, until
 from tests.fresh import fresh
 from tests.servers import PrivateServer
+from tests.shared_servers import Servers
 
 LEASE = 0.3
 
@@ -115,3 +116,23 @@ def test_wrong_usage(headgate: Headgate, words: list[str]) -> None:
 
 def test_a_store_that_is_not_there_is_said_at_once_where_nobody_can_wait(headgate: Headgate) -> None:
     assert headgate("daemon", "reaper", "--once", HEADGATE_URL="postgresql://127.0.0.1:1/nowhere").code == 69
+
+
+def test_history_moves_only_where_there_is_somewhere_to_move_it(headgate: Headgate, servers: Servers) -> None:
+    """And says so, once, instead of doing rounds for nothing."""
+    zookeeper = servers.fresh("zookeeper")
+    nothing = "history: nothing can be moved, since"
+    done = headgate("daemon", "history", "--once")
+    assert (done.code, done.out) == (0, f"{nothing} locks and queue are not kept in ZooKeeper\n")
+    done = headgate("daemon", "history", "--once", HEADGATE_URL=zookeeper)
+    assert (done.code, done.out) == (0, f"{nothing} `url` names no database\n")
+    done = headgate("daemon", "history", "--once", HEADGATE_COORDINATION_URL=zookeeper)
+    assert (done.code, done.out) == (0, "history of locks: 0 moved\nhistory of queue: 0 moved\n")
+    done = headgate("daemon", "history", "--once", HEADGATE_COORDINATION_URL=zookeeper, HEADGATE_HISTORY_AGE="old")
+    assert done.code == 2
+    assert "history_age 'old' is no number" in done.err
+    servers.drop("zookeeper", zookeeper)
+    process = headgate.start("daemon", "--interval", "1h")
+    await_event(process, "daemon.idle", "history")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0

@@ -1,5 +1,6 @@
 """`headgate doctor`: what is wrong is found, explained and mended; exit codes say which."""
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -43,6 +44,25 @@ def test_a_fault_is_explained_and_left_alone_until_it_is_to_be_mended(headgate: 
     assert headgate("doctor").code == 0
     with connect(headgate.url) as gate:
         assert gate.queue.batch("bid0000000001").jobs.processing == 2
+
+
+def test_claims_of_the_dead_where_no_reaper_runs(headgate: Headgate) -> None:
+    with connect(headgate.url) as gate:
+        gate.ledger.define_dataset("raw", uri="file:///raw")
+        gate.ledger.define_job("clean", inputs=["raw"], outputs=[])
+        gate.ledger.publish("raw", ["1", "2", "3"])
+        for _ in range(3):
+            assert gate.ledger.find_next("clean", worker="w") is not None
+    with closing(sqlite3.connect(headgate.url.removeprefix("sqlite:///"))) as database, database:
+        database.execute("update hg_chunk set lease_until = 1 where dataid <> '3' and lease_until is not null")
+    found = headgate("doctor")
+    assert (found.code, found.out.count("claimed it and died (dead-worker)")) == (1, 2)
+    assert re.search(r"looked at: .* 3 claims", found.out)
+    assert "FAULT    clean/1" in found.out
+    mended = headgate("doctor", "--repair", "--json")
+    assert (mended.code, mended.json["faults"], len(mended.json["mended"])) == (0, [], 2)
+    with connect(headgate.url) as gate:
+        assert [row.status for row in gate.ledger.status("raw", "clean")] == ["ERROR", "ERROR", "RUNNING"]
 
 
 def test_a_job_that_the_table_does_not_know_is_for_a_person(headgate: Headgate, tmp_path: Path) -> None:

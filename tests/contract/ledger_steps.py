@@ -15,7 +15,7 @@ from tests.contract.steps import SHORT, wait_until
 WHY = "the test wants it so"
 EXPIRE = Statement(
     "The lease of a claim has run out.",
-    "update hg_chunk set lease_until = {now} - 1 where dataid = :dataid and lease_until is not null",
+    "update hg_chunk set lease_until = {now} - :ago where dataid = :dataid and lease_until is not null",
 )
 HURRY = Statement("No delay any more.", "update hg_candidate set not_before = 0")
 HURRY_ROWS = Statement(
@@ -39,9 +39,9 @@ def one_job(gate: Gate, **policy: Any) -> Ledger:
     return ledger
 
 
-def expire(gate: Gate, dataid: str) -> None:
+def expire(gate: Gate, dataid: str, seconds: float = 0.000_001) -> None:
     """The worker of a chunk died a while ago."""
-    database(gate).write(lambda tx: tx.run(EXPIRE, dataid=dataid))
+    database(gate).write(lambda tx: tx.run(EXPIRE, dataid=dataid, ago=round(seconds * 1_000_000)))
 
 
 def hurry(gate: Gate) -> None:

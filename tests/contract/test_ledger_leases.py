@@ -327,3 +327,19 @@ def test_the_status_tells_of_failed_chunks_newest_first(gate: Gate) -> None:
     assert [(each["id"], each["job"], each["message"]) for each in found] == [
         ("data:raw/1", "mail", "second"), ("data:tidy/1", "clean", "first"),
     ]  # fmt: skip
+
+
+def test_the_doctor_finds_claims_of_the_dead_that_nobody_noticed(gate: Gate) -> None:
+    ledger = one_job(gate, max_attempts=3)
+    ledger.publish("raw", ["1", "2"])
+    for _ in range(2):
+        assert ledger.find_next("clean", worker="w") is not None
+    expire(gate, "1")
+    assert ledger.faults() == [], "a reaper may be on its way"
+    expire(gate, "1", service.LONG_GONE_SECONDS + 1)
+    (fault,) = gate.faults()
+    assert (fault.kind, fault.item) == ("dead-worker", "clean/1")
+    assert sorted(row.dataid for row in ledger.running()) == ["1", "2"]
+    assert gate.repair(fault, by="me")
+    assert gate.faults() == []
+    assert [status_of(ledger, "tidy", dataid, "clean") for dataid in "12"] == ["ERROR", "RUNNING"]

@@ -52,6 +52,7 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
     batch-watcher   has a batch reported when its last job has ended
     reaper          frees what the dead left: locks, chunks, batches and jobs whose lease is over
     cleaner         removes what completed longer ago than the setting `retention`
+    history         moves history from ZooKeeper to `url` when it is older than the setting `history_age`
 
     Consumers take batches or ingest jobs in one state, and need somebody who does the work, named by --handler or
     --exec: batch-pending, batch-reporting, batch-update-reporting, job-pending, job-estimating, job-provisioning,
@@ -109,8 +110,9 @@ def _run(session: Session, gate: Gate, wanted: Plan, interval: float, orders: Or
 def _run_once(session: Session, gate: Gate, names: Sequence[str], interval: float) -> None:
     from headgate.wiring import daemon_rounds
 
-    done = {rounds.name: rounds.act() for rounds in daemon_rounds(gate, names, interval)}
-    session.answer(done, lambda: "\n".join(f"{name}: {count} ended" for name, count in done.items()))
+    done = [(rounds, rounds.act()) for rounds in daemon_rounds(gate, names, interval)]
+    lines = [f"{rounds.name}: {rounds.idle or f'{count} {rounds.done_word}'}" for rounds, count in done]
+    session.answer({rounds.name: count for rounds, count in done}, lambda: "\n".join(lines))
 
 
 def _pauses() -> Iterator[float]:

@@ -12,7 +12,6 @@ from headgate.cli.session import Session, common
 
 if TYPE_CHECKING:
     from headgate.core.queue import Fault
-    from headgate.wiring import Gate
 
 #: There is a fault that was not mended.
 FAULTS_REMAIN = 1
@@ -25,8 +24,9 @@ FAULTS_REMAIN = 1
 def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passes by name
     """Find what should not be in the store, say what it means, and mend it with --repair.
 
-    Looks at batches and ingest jobs: in two places or none, counted wrongly, taken by the dead, entries without a job.
-    Of locks it only says how many there are: their store mends them by itself, and the daemon `reaper` sooner.
+    Looks at batches and ingest jobs: in two places or none, counted wrongly, taken by the dead, entries without a job;
+    and at claims of chunks: whose worker died a while ago, where no daemon `reaper` runs. Of locks it only says how
+    many there are: their store mends them by itself, and the daemon `reaper` sooner.
     Nothing is changed without --repair. It is safe while others work.
 
     Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
@@ -37,25 +37,13 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
       headgate doctor --repair --json
     """
     with session.gate() as gate:
-        looked = _looked_at(gate)
-        found = list(gate.queue.faults())
-        mended = [each for each in found if repair and each.repair and gate.queue.repair(each, by=session.client())]
-        left = list(gate.queue.faults()) if mended else found
+        looked = {**gate.looked_at(), "locked resources": gate.locks.status()["lockCount"]}
+        found = gate.faults()
+        mended = [each for each in found if repair and each.repair and gate.repair(each, by=session.client())]
+        left = gate.faults() if mended else found
     document = {"looked_at": looked, "faults": plain(left), "mended": plain(mended)}
     session.answer(document, lambda: _text(session, looked, left, mended))
     return FAULTS_REMAIN if left else 0
-
-
-def _looked_at(gate: Gate) -> dict[str, Any]:
-    """What was looked at, counted: an answer of `nothing wrong` is worth as much as that."""
-    counts = gate.queue.counts()
-    status = gate.locks.status()
-    return {
-        "batches": sum(counts.get("batch", {}).values()),
-        "ingest jobs": sum(counts.get("ingest job", {}).values()),
-        "holds": len(gate.queue.holds()),
-        "locked resources": status["lockCount"],
-    }
 
 
 def _text(session: Session, looked: dict[str, Any], left: Sequence[Fault], mended: Sequence[Fault]) -> str:

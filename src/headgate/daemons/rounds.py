@@ -38,9 +38,16 @@ class Rounds:
     interval: float
     #: A number from 0 to 1, another one each time.
     chance: Callable[[], float] = random.random
+    #: What became of what there was to do.
+    done_word: str = "ended"
+    #: Why there is nothing to do, and never will be; empty: there may be.
+    idle: str = ""
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set; the first round begins at once."""
+        if self.idle:
+            event("daemon.idle", daemon=self.name, why=self.idle)
+            return
         event("daemon.started", daemon=self.name, interval=self.interval)
         failures = 0
         while not stop.is_set():

@@ -14,6 +14,7 @@ from headgate.core.ledger import (
     EXTERNAL,
     MASKED,
     MESSAGE_LENGTH,
+    RUNNING,
     Change,
     Claim,
     Dataset,
@@ -26,6 +27,7 @@ from headgate.core.ledger import (
 from headgate.core.names import check_name, check_note, check_reason, check_request_id
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure
+from headgate.core.queue import Fault
 from headgate.service.checks import check_limit, check_names, check_positive_lease, check_span, check_texts, check_token
 from headgate.service.clock import steady
 from headgate.service.identity import new_request_id, owner
@@ -41,6 +43,10 @@ PUBLISH_BATCH = 5000
 #: What is left to do is not counted further: beyond this nobody waits for its end.
 LEFT_MOST = 100_000
 URI_LENGTH = 2048
+#: A claim ended so long ago, and nobody has noticed.
+LONG_GONE_SECONDS = 60.0
+#: The kind of fault that the ledger can have.
+DEAD_WORKER = "dead-worker"
 ClaimLike = Claim | ClaimHold
 
 
@@ -312,6 +318,29 @@ class Ledger:
         if count:
             event("chunk.reaped", logging.WARNING, count=count)
         return count
+
+    # ---------------------------------------------------------------- the doctor
+
+    def running(self) -> list[Row]:
+        """The claims that there are, those of the dead among them: one row for each."""
+        found: dict[tuple[str, str], Row] = {}
+        for job in self.jobs():
+            for row in self._store.rows(RowFilter(job=job.name, status=RUNNING)):
+                found.setdefault((row.job, row.dataid), row)
+        return list(found.values())
+
+    def faults(self) -> list[Fault]:
+        """What should not be: claims that ended long ago, and that nobody has turned into errors."""
+        dead = [row for row in self.running() if row.expires_in is not None and row.expires_in < -LONG_GONE_SECONDS]
+        return [
+            Fault(DEAD_WORKER, f"{row.job}/{row.dataid}", f"{row.worker} claimed it and died", "make it an error")
+            for row in dead
+        ]
+
+    def repair(self, fault: Fault) -> bool:
+        """Mend it, as the reaper would, and with it all of its kind. False: it is still so."""
+        self.reap()
+        return fault not in self.faults()
 
     # ---------------------------------------------------------------- questions
 

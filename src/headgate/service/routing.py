@@ -11,6 +11,7 @@ from headgate.core.errors import BadValue, Refused
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, QueueStore, Ticket
+from headgate.stores.history import HistoryKeeper, HistorySource, KeepsHistory, MovesHistory
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"
@@ -27,6 +28,15 @@ class RoutedLocks:
         self._stores = (ledger_side, coordination)
         #: The ledger beside which the locks on its chunks are kept.
         self.ledger = getattr(ledger_side, "ledger", None)
+        if isinstance(ledger_side, KeepsHistory) and isinstance(coordination, MovesHistory):
+            coordination.keep_history_in(ledger_side.keeper)
+
+    def history_moves(self) -> Sequence[tuple[HistorySource, HistoryKeeper]]:
+        """What of the coordination store's history may be moved, and where to; nothing where it can stay."""
+        here, there = self._ledger_side, self._coordination
+        if not (isinstance(here, KeepsHistory) and isinstance(there, MovesHistory)):
+            return []
+        return [(source, here.keeper) for source in there.history_sources()]
 
     @property
     def queue(self) -> QueueStore:

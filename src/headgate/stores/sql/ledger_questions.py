@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
 
 from headgate.core.history import Entry
-from headgate.core.ledger import ERROR, Dataset, Kind, Row, chunk_resource
+from headgate.core.ledger import ERROR, RUNNING, Dataset, Kind, Row, chunk_resource
 from headgate.core.locks import Lock
 from headgate.core.ordering import order_key
 from headgate.stores.base import LedgerHistoryFilter, RowFilter
@@ -97,6 +97,9 @@ def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, 
         conditions.append(chunk.kind == which.kind.value)
     if which.status is not None:
         conditions.append(chunk.status == which.status)
+    if which.status == RUNNING:
+        # True of all of them: it leads every database to its index of what runs.
+        conditions.append(chunk.lease_until > 0)
     return conditions
 
 

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, Store
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, QueueStore, Ticket
+from headgate.stores.history import HistoryKeeper
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
@@ -40,6 +42,13 @@ class SqlLocks:
         self.ledger = SqlLedger(database, self.tag)
         #: The queue in the same database.
         self.queue: QueueStore = SqlQueue(database, self.tag)
+
+    @cached_property
+    def keeper(self) -> HistoryKeeper:
+        """Where the history of another store may be moved to."""
+        from headgate.stores.sql.moved_history import SqlHistoryKeeper
+
+        return SqlHistoryKeeper(self._database)
 
     def acquire(self, request: Request) -> Grant:
         quick = grant_quickly(self._database, self.tag, request)

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-)
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, MetaData, Table
 from sqlalchemy import (
     text as condition,
 )
-from sqlalchemy.dialects import mysql
 
 from headgate.core.ledger import Kind, OnFailure
 from headgate.core.locks import Mode
@@ -28,28 +13,9 @@ from headgate.core.machine import Also, Machine
 from headgate.core.ordering import Order
 from headgate.core.queue import HIGHEST_NUMBER, HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
 from headgate.core.states import BATCH, CHUNK, INGEST_JOB, LOCK
+from headgate.stores.sql.columns import MYSQL, Document, Key, Number, OrderKey, one_of, text
 
 metadata = MetaData()
-
-#: Exact on case and on blanks at the end, on every database.
-MYSQL_COLLATION = "utf8mb4_nopad_bin"
-MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": MYSQL_COLLATION}
-
-
-def text(length: int) -> String:
-    """Text that is compared as it is written."""
-    return String(length)
-
-
-Key = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
-#: SQLite numbers rows by itself only in a column of this very type.
-Number = BigInteger().with_variant(Integer(), "sqlite")
-
-
-def one_of(column: str, words: tuple[str, ...]) -> str:
-    """A condition that the database itself refuses unknown words by."""
-    return f"{column} in ({', '.join(repr(word) for word in words)})"
-
 
 MODES = tuple(mode.value for mode in Mode)
 
@@ -177,9 +143,6 @@ client = Table(
 
 # ---------------------------------------------------------------- the ledger
 
-#: A data id's place in the order, compared byte by byte on every database.
-OrderKey = LargeBinary(1300).with_variant(mysql.VARBINARY(1300), "mysql", "mariadb")
-Document = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 KINDS = tuple(kind.value for kind in Kind)
 #: What the history tells of: chunks, and jobs that are paused.
 LEDGER_EVENTS = (*CHUNK.told, "pause", "unpause")
@@ -473,5 +436,38 @@ queue_history = Table(
     CheckConstraint(one_of("event", QUEUE_EVENTS), name="hg_queue_history_event"),
     Index("hg_queue_history_batch", "batch_id", "id"),
     Index("hg_queue_history_job", "job_id", "id"),
+    **MYSQL,
+)
+
+# ---------------------------------------------------------------- history that was moved here
+
+# Of locks and queues that are kept in ZooKeeper. An entry keeps the id that it had there.
+moved_history = Table(
+    "hg_moved_history",
+    metadata,
+    Column("store", text(4), primary_key=True, comment="the tag of the store that it comes from"),
+    Column("about", text(10), primary_key=True),
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False, comment="how often it was changed there; the latest is kept"),
+    Column("at", BigInteger, nullable=False),
+    Column("noun", text(10), nullable=False),
+    Column("event", text(20), nullable=False),
+    Column("rkey", Key, nullable=False),
+    Column("resource", text(2048), nullable=False),
+    Column("client", text(255), nullable=False),
+    Column("lock_id", text(40), nullable=False),
+    Column("token", BigInteger, nullable=False),
+    Column("state_before", text(20), nullable=False),
+    Column("state_after", text(20), nullable=False),
+    Column("reason", text(1000), nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("batch", text(20), nullable=False, comment="of the batch or ingest job that it happened to"),
+    Column("item", text(20), nullable=False, comment="the batch or ingest job"),
+    Column("spent", BigInteger, comment="micro-seconds in the state before"),
+    CheckConstraint(one_of("about", ("locks", "queue")), name="hg_moved_history_about"),
+    Index("hg_moved_history_resource", "store", "about", "rkey", "id"),
+    Index("hg_moved_history_lock", "store", "about", "lock_id", "id"),
+    Index("hg_moved_history_batch", "store", "about", "batch", "id"),
+    Index("hg_moved_history_item", "store", "about", "item", "id"),
     **MYSQL,
 )

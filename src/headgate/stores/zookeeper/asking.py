@@ -75,9 +75,9 @@ def write(path: str, data: bytes, version: int = -1) -> Question:
     return lambda client: send(client, SetData(path, data, version))
 
 
-def remove(path: str) -> Question:
-    """A node goes."""
-    return lambda client: send(client, Delete(path, -1))
+def remove(path: str, version: int = -1) -> Question:
+    """A node goes, if it has that version."""
+    return lambda client: send(client, Delete(path, version))
 
 
 def catch_up(path: str) -> Question:

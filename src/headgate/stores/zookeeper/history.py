@@ -9,6 +9,7 @@ from typing import Any
 from headgate.core.history import Entry
 from headgate.core.locks import resource_key
 from headgate.stores.base import HistoryFilter
+from headgate.stores.history import Book
 from headgate.stores.zookeeper.history_folders import HistoryFolders, parts_of
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.records import moment, quoted
@@ -16,8 +17,6 @@ from headgate.stores.zookeeper.scene import Told
 from headgate.stores.zookeeper.session import Sessions
 from headgate.stores.zookeeper.tree import Tree, key_of_lock, letters_of_lock
 
-#: Folders that are searched for the end of a lock.
-SEARCHED_FOLDERS = 10
 NOUN = "lock"
 
 
@@ -25,7 +24,7 @@ class History(HistoryFolders):
     """Writes and reads the history of one store's locks."""
 
     def __init__(self, sessions: Sessions, tree: Tree, tag: str) -> None:
-        super().__init__(sessions, tree.history)
+        super().__init__(sessions, tree.history, Book(tag, "locks"))
         self._tag = tag
 
     def op(self, told: Told, mark: str, folder: str) -> Op:
@@ -51,19 +50,19 @@ class History(HistoryFolders):
     def endings(self, lock_id: str, events: Sequence[str]) -> list[Entry]:
         """How a lock ended, newest first, as far as the newest folders tell."""
         which = HistoryFilter(lock_id=lock_id, limit=5)
-        return [entry for entry in self._entries(which, self.folders()[:SEARCHED_FOLDERS]) if entry.event in events]
+        return [entry for entry in self._entries(which, self.newest_folders()) if entry.event in events]
 
-    def ask(self, which: HistoryFilter) -> list[Entry]:
+    def ask(self, which: HistoryFilter) -> Sequence[Entry]:
         """What happened, newest first."""
         self.catch_up()
-        return self._entries(which, self.folders())
+        return self.with_moved(self._entries(which, self.folders()), which)
 
     def _entries(self, which: HistoryFilter, folders: Sequence[str]) -> list[Entry]:
         found: list[Entry] = []
         fits = self._name_filter(which)
         for folder in folders:
             for node in self.nodes(folder, fits, min(which.limit, 500)):
-                entry = self._entry(*node)
+                entry = self.entry(*node)
                 if entry is None:
                     continue  # Something that is not ours; it hides nothing else.
                 if which.since is not None and entry.at < which.since:
@@ -74,7 +73,7 @@ class History(HistoryFolders):
                     return found
         return found
 
-    def _entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
+    def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
         try:
             content = json.loads(data)
             key, letters, event, token, _ = parts_of(name)
@@ -85,6 +84,10 @@ class History(HistoryFolders):
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
+
+    def batch_of(self, name: str) -> str:
+        del name
+        return ""
 
     def _name_filter(self, which: HistoryFilter) -> Callable[[int, str], bool]:
         key = None if which.resource is None else resource_key(which.resource)

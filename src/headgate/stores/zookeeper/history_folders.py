@@ -1,14 +1,20 @@
 """History nodes in numbered folders, written with the change that they tell of.
 
 A folder that is full is closed (its version moves on, and every writer checks it) before the next one is made, so
-that folder and sequence number together are the order of events. A closed folder never grows again.
+that folder and sequence number together are the order of events. A closed folder never grows again. Old ones are
+moved to a keeper (history_moving.py); what is asked for is then read from both.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from headgate.core.errors import StoreUnavailable
+from headgate.core.history import Entry
+from headgate.stores.base import HistoryFilter, QueueHistoryFilter
+from headgate.stores.history import Book, HistoryKeeper
 from headgate.stores.zookeeper.asking import catch_up, children, make, read
 from headgate.stores.zookeeper.multi import Op, multi
 from headgate.stores.zookeeper.session import Session, Sessions, windows
@@ -18,12 +24,19 @@ from headgate.stores.zookeeper.tree import name_of, parent, sequence_of
 FOLDER_SIZE = 2000
 #: An entry's id is its folder's number times this, plus its number there.
 FOLDER_STEP = 1_000_000
+#: So many of the newest folders always stay: they tell how a lock ended, and what became of lost answers.
+KEPT_FOLDERS = 10
+#: What a folder holds when its entries are about to go.
+MOVED = b"moved"
 
 
-class HistoryFolders:
+class HistoryFolders(ABC):
     """The folders below one node."""
 
-    def __init__(self, sessions: Sessions, root: str) -> None:
+    def __init__(self, sessions: Sessions, root: str, book: Book) -> None:
+        self.book = book
+        #: Where old entries are moved to, if anywhere.
+        self.keeper: HistoryKeeper | None = None
         self._sessions = sessions
         self._root = root
         self._folder: int | None = None
@@ -48,12 +61,21 @@ class HistoryFolders:
         self._sessions.base.ask(multi([Op("set", folder, b"closed", 0), Op("make", following)]))
 
     def find(self, folder: str, mark: str, session: Session) -> int | None:
-        """When a change that bears this mark happened, in milliseconds; None: it did not."""
-        _, names = session.ask(catch_up(self._root), children(folder))
+        """When a change that bears this mark happened, in milliseconds; None: it did not.
+
+        StoreUnavailable when that is not known any more.
+        """
+        # In this order: a folder is marked before the first of its entries goes.
+        _, names, itself = session.ask(catch_up(self._root), children(folder), read(folder))
         for name in () if isinstance(names, Exception) else names:
             if name.rpartition(":")[0].endswith(f".{mark}"):
                 answer = session.ask(read(f"{folder}/{name}"))[0]
-                return None if isinstance(answer, Exception) else int(answer[1].ctime)
+                if not isinstance(answer, Exception):
+                    return int(answer[1].ctime)
+                itself = answer
+        if isinstance(itself, Exception) or itself[0] == MOVED:
+            why = "an answer was lost, and the history of that time has been moved: look whether it happened"
+            raise StoreUnavailable(self._sessions.name, why)
         return None
 
     def catch_up(self) -> None:
@@ -64,6 +86,14 @@ class HistoryFolders:
         """Newest first."""
         names = self._sessions.base.ask(children(self._root))[0]
         return [] if isinstance(names, Exception) else [f"{self._root}/{name}" for name in sorted(names, reverse=True)]
+
+    def newest_folders(self) -> list[str]:
+        """Those that always stay, newest first."""
+        return self.folders()[:KEPT_FOLDERS]
+
+    def old_folders(self) -> list[str]:
+        """Those that may go, oldest first."""
+        return self.folders()[: KEPT_FOLDERS - 1 : -1]
 
     def nodes(
         self, folder: str, fits: Callable[[int, str], bool], window: int = 500
@@ -79,6 +109,21 @@ class HistoryFolders:
             for (number, name), answer in zip(portion, answers, strict=True):
                 if not isinstance(answer, Exception):
                     yield number, name, *answer
+
+    @abstractmethod
+    def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
+        """A node as an entry; None: it is not ours."""
+
+    @abstractmethod
+    def batch_of(self, name: str) -> str:
+        """The batch that an entry belongs to; empty: to none."""
+
+    def with_moved(self, here: Sequence[Entry], which: HistoryFilter | QueueHistoryFilter) -> Sequence[Entry]:
+        """Together with what was moved. It is read after what is here, so that nothing slips by between the two."""
+        if self.keeper is None:
+            return here
+        found = {entry.id: entry for entry in (*self.keeper.read(self.book, which), *here)}
+        return [found[number] for number in sorted(found, reverse=True)][: which.limit]
 
     def _newest(self) -> int:
         folders = self.folders()

@@ -21,6 +21,7 @@ from headgate.core.locks import (
     find_cycle,
 )
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.history import HistoryKeeper, HistorySource
 
 try:
     import kazoo as _kazoo  # noqa: F401
@@ -30,6 +31,7 @@ except ImportError as error:
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
 from headgate.stores.zookeeper.history import History
+from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.losses import LossWatch
 from headgate.stores.zookeeper.opening import open_tree
 from headgate.stores.zookeeper.questions import Questions
@@ -75,7 +77,16 @@ class ZookeeperLocks:
     @cached_property
     def queue(self) -> ZookeeperQueue:
         """Batches and ingest jobs, in the same folder."""
-        return ZookeeperQueue(self._address, self._sessions)
+        queue = ZookeeperQueue(self._address, self._sessions, self.tag)
+        queue.told.keeper = self._history.keeper
+        return queue
+
+    def keep_history_in(self, keeper: HistoryKeeper) -> None:
+        self._history.keeper = keeper
+
+    def history_sources(self) -> Sequence[HistorySource]:
+        books = (self._history, self.queue.told)
+        return [MovableHistory(self._sessions, each, self._tree.clock) for each in books]
 
     # ------------------------------------------------------------------ asking
 

@@ -28,13 +28,14 @@ from headgate.core.queue import (
     refuse_others,
 )
 from headgate.stores.base import Asker, BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.history import Book
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import look, make
 from headgate.stores.zookeeper.history_folders import folder_path
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_commits import Commits, Plan
 from headgate.stores.zookeeper.queue_faults import Faults
-from headgate.stores.zookeeper.queue_history import Told
+from headgate.stores.zookeeper.queue_history import QueueHistory, Told
 from headgate.stores.zookeeper.queue_making import Making
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions, ago
@@ -50,15 +51,17 @@ HELD_CONDITION = "its collection is not held"
 class ZookeeperQueue:
     """Batches, ingest jobs, holds and their history in one ZooKeeper ensemble."""
 
-    def __init__(self, address: Address, sessions: Sessions) -> None:
+    def __init__(self, address: Address, sessions: Sessions, tag: str) -> None:
         self.name = address.name
         self._sessions = sessions
         self._tree = tree = address.queue
         self.batch_table: Machine = tree.batch_table
         self.job_table: Machine = tree.job_table
+        #: What happened; written by the commits, read here.
+        self.told = QueueHistory(sessions, tree.history, Book(tag, "queue"))
         self._make_tree()
         self._questions = QueueQuestions(sessions, tree)
-        self._commits = Commits(sessions, tree, address.tree.clock, self.name)
+        self._commits = Commits(sessions, tree, address.tree.clock, self.told)
         self._reports = Reports(sessions, tree)
         self._moves = Moves(tree, self._commits, self._reports)
         self._removing = Removing(sessions, tree, self._questions, self._moves)
@@ -68,9 +71,10 @@ class ZookeeperQueue:
 
     def _make_tree(self) -> None:
         """The nodes that a queue begins with, if they are not there."""
-        last = folder_path(self._tree.history, 0)
-        if self._sessions.base.ask(look(last))[0] is None:
-            self._sessions.base.ask(*(make(path, self._tree.empty) for path in self._tree.made_at_once), make(last))
+        # The first folder is made last. It may have been moved since, but never the newest.
+        if not self.told.folders():
+            first = folder_path(self._tree.history, 0)
+            self._sessions.base.ask(*(make(path, self._tree.empty) for path in self._tree.made_at_once), make(first))
 
     # ------------------------------------------------------------------ depositors and consumers
 
@@ -281,7 +285,7 @@ class ZookeeperQueue:
         return self._faults.repair(fault, who)
 
     def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
-        return self._commits.history.ask(which)
+        return self.told.ask(which)
 
     def close(self) -> None:
         """The sessions are closed by whoever opened them."""

@@ -49,14 +49,14 @@ class Again(Exception):
 class Commits:
     """Changes the queue of one store."""
 
-    def __init__(self, sessions: Sessions, tree: QueueTree, clock: str, name: str) -> None:
+    def __init__(self, sessions: Sessions, tree: QueueTree, clock: str, history: QueueHistory) -> None:
         self._sessions = sessions
         self._tree = tree
         self._clock = clock
-        self._name = name
+        self._name = sessions.name
         self._offset: float | None = None
         self._arrivals: set[str] = set()
-        self.history = QueueHistory(sessions, tree.history)
+        self.history = history
 
     # ------------------------------------------------------------------ time
 

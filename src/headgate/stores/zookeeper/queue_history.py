@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -45,13 +45,16 @@ class QueueHistory(HistoryFolders):
         data = f'{{"client":{quoted(told.who)},"before":"{told.before}","after":"{told.after}"{spent}{reason}}}'
         return Op("tell", f"{folder}/{name}", data.encode())
 
-    def ask(self, which: QueueHistoryFilter) -> list[Entry]:
+    def ask(self, which: QueueHistoryFilter) -> Sequence[Entry]:
         """What happened, newest first."""
         self.catch_up()
+        return self.with_moved(self._entries(which), which)
+
+    def _entries(self, which: QueueHistoryFilter) -> list[Entry]:
         found: list[Entry] = []
         for folder in self.folders():
             for node in self.nodes(folder, _name_filter(which), min(which.limit, 500)):
-                entry = _entry(*node)
+                entry = self.entry(*node)
                 if entry is None:
                     continue  # Something that is not ours; it hides nothing else.
                 if which.since is not None and entry.at < which.since:
@@ -60,6 +63,22 @@ class QueueHistory(HistoryFolders):
                 if len(found) >= which.limit:
                     return found
         return found
+
+    def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
+        try:
+            content = json.loads(data)
+            batch, job, event, token, profile, _ = parts_of(name)
+            noun = "ingest job" if job else "batch" if batch else "hold"
+            return Entry(
+                number, moment(stat.ctime), noun, event, unquote(profile), content["client"], "", int(token),
+                content["before"], content["after"], content.get("reason", ""), job=job or batch,
+                spent=content.get("spent"),
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def batch_of(self, name: str) -> str:
+        return parts_of(name)[0]
 
 
 def _name_filter(which: QueueHistoryFilter) -> Callable[[int, str], bool]:
@@ -72,17 +91,3 @@ def _name_filter(which: QueueHistoryFilter) -> Callable[[int, str], bool]:
         return which.event in (None, parts[2]) and (which.before is None or number < which.before)
 
     return fits
-
-
-def _entry(number: int, name: str, data: bytes, stat: Any) -> Entry | None:
-    try:
-        content = json.loads(data)
-        batch, job, event, token, profile, _ = parts_of(name)
-        noun = "ingest job" if job else "batch" if batch else "hold"
-        return Entry(
-            number, moment(stat.ctime), noun, event, unquote(profile), content["client"], "", int(token),
-            content["before"], content["after"], content.get("reason", ""), job=job or batch,
-            spent=content.get("spent"),
-        )  # fmt: skip
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None

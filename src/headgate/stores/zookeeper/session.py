@@ -307,6 +307,11 @@ class Sessions:
         self._inherited: list[Session] = []
 
     @property
+    def name(self) -> str:
+        """What errors call the store."""
+        return self._address.name
+
+    @property
     def base(self) -> Session:
         """The session of everything that is not leased."""
         return self._session(self._address.session)

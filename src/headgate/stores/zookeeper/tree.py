@@ -7,7 +7,7 @@
         /lock-<token>-<request letters>        a grant: ephemeral while leased; since = mtime
         /wait:…:<sequence>                     a place in the queue: ephemeral; ticket = czxid
         /delay-<token>                         a dead writer's lock-delay runs since its ctime
-    /history/<number>/<names>:<sequence>       what happened; id = czxid, at = ctime
+    /history/<number>/<names>:<sequence>       what happened; id = number and sequence, at = ctime
     /mail/<session>                            tells a waiter that its turn has come: ephemeral
     /refusals/<2 letters>/<key>-<client>       path of this minute's history node
 """

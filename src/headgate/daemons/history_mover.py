@@ -1,0 +1,35 @@
+"""The mover of history: what happened long ago leaves ZooKeeper, where everything is kept in memory, for `url`.
+
+An entry is kept in the one before it goes from the other, and is kept once however often it is given: a mover may die
+at any moment, and several may run at once.
+"""
+
+from __future__ import annotations
+
+from headgate.daemons.reaper import until_nothing
+from headgate.daemons.rounds import Rounds
+from headgate.service.checks import check_span
+from headgate.stores.history import HistoryKeeper, HistorySource
+
+#: Entries that are moved together.
+PORTION = 500
+
+
+def history_mover(source: HistorySource, keeper: HistoryKeeper, age: float, interval: float) -> Rounds:
+    """Moves what nothing has touched for `age` seconds."""
+    seconds = check_span("history_age", age)
+    return Rounds(
+        f"history of {source.book.about}",
+        lambda: until_nothing(lambda: move(source, keeper, seconds)),
+        interval,
+        done_word="moved",
+    )
+
+
+def move(source: HistorySource, keeper: HistoryKeeper, age: float) -> int:
+    """One portion. Gives how many entries left."""
+    leaves = source.oldest(age, PORTION)
+    if not leaves:
+        return 0
+    keeper.keep(source.book, leaves)
+    return source.forget(leaves)

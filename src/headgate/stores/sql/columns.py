@@ -1,0 +1,30 @@
+"""What columns are made of: types that mean the same on every database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Integer, LargeBinary, String, Text
+from sqlalchemy.dialects import mysql
+
+#: Exact on case and on blanks at the end, on every database.
+MYSQL_COLLATION = "utf8mb4_nopad_bin"
+MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": MYSQL_COLLATION}
+
+
+def text(length: int) -> String:
+    """Text that is compared as it is written."""
+    return String(length)
+
+
+Key = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
+#: A data id's place in the order, compared byte by byte on every database.
+OrderKey = LargeBinary(1300).with_variant(mysql.VARBINARY(1300), "mysql", "mariadb")
+Document = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+#: SQLite numbers rows by itself only in a column of this very type.
+Number = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def one_of(column: str, words: tuple[str, ...]) -> str:
+    """A condition that the database itself refuses unknown words by."""
+    return f"{column} in ({', '.join(repr(word) for word in words)})"

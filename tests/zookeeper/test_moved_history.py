@@ -1,0 +1,155 @@
+"""What is special about history that leaves ZooKeeper: what must stay, what may still change, what is not known."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate import ForeignStore, StoreUnavailable
+from headgate.daemons.history_mover import move
+from headgate.stores.base import HistoryFilter
+from headgate.stores.history import HistoryKeeper, HistorySource
+from headgate.stores.sql.locks import SqlLocks
+from headgate.stores.sql.opening import open_database
+from headgate.stores.zookeeper import refusals
+from headgate.stores.zookeeper.history_folders import MOVED
+from headgate.stores.zookeeper.locks import ZookeeperLocks
+from headgate.stores.zookeeper.session import Session
+from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.faults.mover import KEPT_FOLDERS, PORTION, shrink
+from tests.zookeeper.conftest import OpenStore
+from tests.zookeeper.proxy import MULTI, Proxy
+
+R = "file:///d/1"
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch.setattr)
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[HistoryKeeper]:
+    database = SqlLocks(open_database(f"sqlite:///{tmp_path}/kept.sqlite"))
+    yield database.keeper
+    database.close()
+
+
+@pytest.fixture
+def store(open_store: OpenStore, keeper: HistoryKeeper) -> ZookeeperLocks:
+    store = open_store()
+    store.keep_history_in(keeper)
+    return store
+
+
+def locks_of(store: ZookeeperLocks) -> HistorySource:
+    return store.history_sources()[0]
+
+
+def go_on(store: ZookeeperLocks, folders: int = KEPT_FOLDERS) -> None:
+    """Fill so many folders."""
+    for _ in range(4 * folders):
+        (lock,) = store.acquire(request_for("busy", ("file:///busy", EXCLUSIVE)))
+        store.release(lock.id, lock.token)
+
+
+def refuse(store: ZookeeperLocks) -> None:
+    with pytest.raises(Exception, match="may not have"):
+        store.acquire(request_for("b", (R, SHARED)))
+
+
+def test_the_newest_folders_and_the_young_ones_stay(store: ZookeeperLocks, raw: Any, keeper: HistoryKeeper) -> None:
+    source, root = locks_of(store), store._tree.history
+    go_on(store, folders=4)
+    folders = sorted(raw.get_children(root))
+    assert move(source, keeper, 3600.0) == 0
+    while move(source, keeper, 0.0):
+        pass
+    assert sorted(raw.get_children(root)) == folders[-KEPT_FOLDERS:]
+    assert raw.get(f"{root}/{folders[-1]}")[1].version == 0, "the newest is still open"
+
+
+def test_a_portion_costs_as_much_as_a_portion(
+    store: ZookeeperLocks, keeper: HistoryKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, sizes, ask = locks_of(store), list[int](), Session.ask
+    go_on(store, folders=6)
+
+    def counted(self: Session, *questions: Any) -> list[Any]:
+        sizes.append(len(questions))
+        return ask(self, *questions)
+
+    monkeypatch.setattr(Session, "ask", counted)
+    assert move(source, keeper, 0.0) == PORTION
+    assert sum(sizes) <= 2 * PORTION + 5  # Clock, folders, one folder, its mark and its names; read, and gone.
+
+
+def test_a_refusal_that_is_counted_meanwhile_is_not_lost(
+    store: ZookeeperLocks, keeper: HistoryKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "MINUTE", 10**15)
+    store.acquire(request_for("a", (R, EXCLUSIVE)))
+    refuse(store)
+    go_on(store, folders=4)
+    source = locks_of(store)
+    stale = next(leaf for leaf in source.oldest(0.0, 100) if leaf.entry.event == "refuse")
+    keeper.keep(source.book, [stale])
+    refuse(store)
+    assert source.forget([stale]) == 0, "it has been changed since it was read"
+    assert told_of_refusals(store) == [2]
+    while move(source, keeper, 0.0):
+        pass
+    keeper.keep(source.book, [stale])  # A mover that slept does not bring back what was.
+    assert told_of_refusals(store) == [2]
+    refuse(store)
+    assert told_of_refusals(store) == [1, 2], "what has been moved is not counted on"
+
+
+def told_of_refusals(store: ZookeeperLocks) -> list[int]:
+    return [entry.count for entry in store.history(HistoryFilter(event="refuse"))]
+
+
+def test_what_nobody_of_ours_wrote_stays_and_keeps_nothing_else(
+    store: ZookeeperLocks, raw: Any, keeper: HistoryKeeper
+) -> None:
+    go_on(store, folders=4)
+    first = f"{store._tree.history}/{min(raw.get_children(store._tree.history))}"
+    raw.create(f"{first}/foreign:0000000099", b"?")
+    told = store.history(HistoryFilter())
+    while move(locks_of(store), keeper, 0.0):
+        pass
+    assert raw.get_children(first) == ["foreign:0000000099"]
+    assert len(raw.get_children(store._tree.history)) == KEPT_FOLDERS + 1
+    assert store.history(HistoryFilter()) == told
+
+
+def test_another_entry_of_the_same_id_is_never_written_over(store: ZookeeperLocks, keeper: HistoryKeeper) -> None:
+    go_on(store, folders=4)
+    source = locks_of(store)
+    leaf = source.oldest(0.0, 1)[0]
+    keeper.keep(source.book, [replace(leaf, entry=replace(leaf.entry, token=77))])
+    before = store.history(HistoryFilter())
+    with pytest.raises(ForeignStore, match="another entry"):
+        move(source, keeper, 0.0)
+    assert store.history(HistoryFilter()) == before
+
+
+def test_a_lost_answer_whose_history_was_moved_is_said_to_be_not_known(
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy, keeper: HistoryKeeper, raw: Any
+) -> None:
+    """Otherwise it would be taken for a change that did not happen, and done again."""
+    (lock,) = proxied.acquire(request_for("a", (R, SHARED)))
+    proxy.lose_answer_to(MULTI)
+    cutting = in_thread(proxy.cut_when_lost)
+    upgrading = in_thread(lambda: proxied.upgrade(lock.id, lock.token))
+    cutting.result(30)
+    go_on(store, folders=4)
+    while move(locks_of(store), keeper, 0.0):
+        pass
+    assert MOVED not in [raw.get(f"{store._tree.history}/{name}")[0] for name in raw.get_children(store._tree.history)]
+    proxy.mend()
+    with pytest.raises(StoreUnavailable, match="has been moved: look whether it happened"):
+        upgrading.result(30)
+    assert [entry.event for entry in store.history(HistoryFilter(resource=R))] == ["upgrade", "grant"]
