@@ -1,6 +1,6 @@
 PYTHON ?= python3
 # Test processes side by side.
-WORKERS ?= 4
+WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -21,8 +21,9 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(RUNTIME_STAMP) ## Run the locks example; needs no server and none of the developers' tools
-	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/locks/run.sh
+run: $(RUNTIME_STAMP) ## Run the examples; needs no server and none of the developers' tools
+	@set -e; for noun in locks ledger queue; do \
+		PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/$$noun/run.sh; done
 
 venv: $(DEV_STAMP) ## Make .venv with everything that development needs
 

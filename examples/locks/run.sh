@@ -1,40 +1,8 @@
 #!/bin/sh
 # Shows what locks do, in a few seconds, on a throwaway SQLite store. Needs nothing but Headgate itself.
 set -u
-
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-headgate=${HEADGATE:-$root/.venv/bin/headgate}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-export HEADGATE_URL="sqlite:///$folder/headgate.db"
+. "$(dirname -- "$0")/../steps.sh"
 db=mysql://db1/core
-wrong=0
-
-step() {
-    printf '\n%s\n' "== $* =="
-}
-
-# headgate WORDS...: shows the command, runs it, shows what it says.
-headgate() {
-    printf '$ headgate'
-    printf ' %s' "$@"
-    printf '\n'
-    "$headgate" "$@" 2>&1
-}
-
-# expect CODE WORDS...: the same, and the exit code must be CODE.
-expect() {
-    wanted=$1
-    shift
-    headgate "$@"
-    got=$?
-    printf '(exit code %s)\n' "$got"
-    if [ "$got" -ne "$wanted" ]; then
-        printf 'NOT AS IT SHOULD BE: exit code %s was expected\n' "$wanted"
-        wrong=$((wrong + 1))
-    fi
-}
 
 # id_and_token CLIENT: the id and token of the lock that a client holds, as two words.
 id_and_token() {
@@ -49,7 +17,7 @@ step "A writer is refused at once, and told by whom and what it can do"
 expect 75 lock acquire "$db" --client copy-core
 
 step "A writer that waits gets its turn when the readers are done"
-"$headgate" lock acquire "$db" --client copy-core --wait 10 >writer.txt 2>&1 &
+"$headgate" lock acquire "$db" --client copy-core --wait 60 >writer.txt 2>&1 &
 writer=$!
 # shellcheck disable=SC2046 # two words on purpose: the id and the token
 {
@@ -74,7 +42,7 @@ until "$headgate" lock list | grep -q doomed; do :; done
 kill -9 "$doomed"
 wait "$doomed" 2>/dev/null
 printf '$ kill -9 (headgate lock run --client doomed --lease 1 %s -- sleep 60)\n' "$db"
-expect 0 --quiet lock acquire "$db" --client heir --wait 5
+expect 0 --quiet lock acquire "$db" --client heir --wait 30
 
 step "Who has what now"
 expect 0 lock list
@@ -83,9 +51,4 @@ expect 0 status
 step "What happened, newest first"
 expect 0 history --limit 8
 
-if [ "$wrong" -eq 0 ]; then
-    printf '\nall well\n'
-else
-    printf '\n%s steps did not do what they should\n' "$wrong"
-    exit 1
-fi
+end

@@ -1,19 +1,30 @@
-"""The example that `make run` shows does what it says."""
+"""The examples that `make run` shows do what they say."""
 
 import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.cli.commands import PROGRAM
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "locks" / "run.sh"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_locks_example_ends_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("noun", "shown"),
+    [
+        ("locks", ["waits", "expire"]),
+        ("ledger", ["NO   1 failures of 1 are used up", "the raw data was mended", "2026-11-02 9"]),
+        ("queue", ["no route to example.org", "failed → downloading", "nothing is wrong"]),
+    ],
+)
+def test_an_example_ends_well(noun: str, shown: list[str], tmp_path: Path) -> None:
     environment = {**os.environ, "HEADGATE": str(PROGRAM), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    done = subprocess.run(["sh", EXAMPLE], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    command = ["sh", EXAMPLES / noun / "run.sh"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("\nall well\n")
-    assert "waits" in done.stdout
-    assert "expire" in done.stdout
+    for text in shown:
+        assert text in done.stdout
     assert not list(tmp_path.glob("tmp.*"))

@@ -75,7 +75,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")
 @global_options
 def root() -> None:
-    """Ask before you touch shared data: may I read this, may I write this?
+    """Ask before you touch shared data: may I read it, may I write it, what is next?
 
     \b
     A quick look at locks:
