@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate.core.errors import (
+        BadManifest,
+        BadProfiles,
         BadValue,
         ClaimLost,
         ClaimRefused,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BadManifest",
+    "BadProfiles",
     "BadValue",
     "Batch",
     "Claim",

@@ -8,6 +8,8 @@ import pytest
 import headgate
 from headgate.core import errors
 from headgate.core.errors import (
+    BadManifest,
+    BadProfiles,
     BadValue,
     ForeignStore,
     HeadgateError,
@@ -88,3 +90,13 @@ def test_a_long_value_is_shown_short() -> None:
     text = str(BadValue("resource", "x" * 3000, "is too long"))
     assert len(text) < 120
     assert "…" in text
+
+
+def test_a_list_of_mistakes_is_kept_whole_and_shown_short() -> None:
+    error = BadManifest([(0, "there is no end marker"), (3, "size 'x' is no number")])
+    assert error.problems == ((0, "there is no end marker"), (3, "size 'x' is no number"))
+    assert str(error) == "the manifest cannot be used:\n  there is no end marker\n  line 3: size 'x' is no number"
+    many = BadManifest([(line, "is wrong") for line in range(1, 31)])
+    assert len(many.problems) == 30
+    assert str(many).endswith("  line 20: is wrong\n  and 10 more")
+    assert str(BadProfiles([("a.toml", "owner is missing")])).endswith(":\n  a.toml: owner is missing")

@@ -16,6 +16,8 @@ HeadgateError
 └── Invalid                 the request itself is wrong; nothing was written
     ├── BadValue                a name, mode, number or URL that cannot be used
     ├── UnknownName             nothing of that name is here
+    ├── BadManifest             a manifest with mistakes, all of them with their lines
+    ├── BadProfiles             ingest profiles with mistakes, all of them with their files
     ├── WrongKey                a key that does not open what it should
     ├── ForeignStore            a database that is not Headgate's, or a lock id of another store
     ├── SchemaMismatch          a store of an older or newer Headgate
@@ -179,6 +181,25 @@ class UnknownName(Invalid):
         super().__init__(f"there is no {what} {_shown(name)}" + (f". {hint}" if hint else ""))
 
 
+class BadManifest(Invalid):
+    """A manifest that cannot be used, with every mistake in it."""
+
+    def __init__(self, problems: Sequence[tuple[int, str]]) -> None:
+        #: Each mistake: its line (0: the manifest as a whole) and what is wrong there.
+        self.problems = tuple(problems)
+        lines = [f"line {line}: {what}" if line else what for line, what in self.problems]
+        super().__init__(_listed("the manifest cannot be used", lines))
+
+
+class BadProfiles(Invalid):
+    """Ingest profiles that cannot be used, with every mistake in them."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        #: Each mistake: its file, and what is wrong there.
+        self.problems = tuple(problems)
+        super().__init__(_listed("ingest profiles cannot be used", [f"{file}: {what}" for file, what in self.problems]))
+
+
 class WrongKey(Invalid):
     """The key does not belong to the job. Nothing was claimed."""
 
@@ -207,6 +228,11 @@ class MissingExtra(Invalid):
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:60] + "…" + text[-15:]
+
+
+def _listed(what: str, lines: Sequence[str], most: int = 20) -> str:
+    more = [f"and {len(lines) - most} more"] if len(lines) > most else []
+    return "\n".join([f"{what}:", *(f"  {line}" for line in [*lines[:most], *more])])
 
 
 def _refusal_text(request: Request, blockers: Sequence[Blocker], cycle: Sequence[str]) -> str:

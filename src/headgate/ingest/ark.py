@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass
 
@@ -21,8 +22,8 @@ _SHOULDER = re.compile(f"(?=.{{1,20}}$)[{BETANUMERIC}]*[0-9]")
 #: What arrives where a hyphen was typed; all are without meaning in an ARK.
 _HYPHENS = dict.fromkeys(map(ord, "-\u00ad\u2010\u2011\u2012\u2013\u2014\u2015"))
 
-#: Each letter of a name in turn: e any betanumeric, d a digit (so that no word comes about).
-_MASK = "eed"
+#: The letters of a name in turn; each third is a digit, so that no word comes about (NOID's mask eed).
+_MASK = (BETANUMERIC, BETANUMERIC, DIGITS)
 #: A space that is used up is followed by the one whose names are one mask longer.
 _FIRST_MASKS = 2
 _ROUNDS = 6
@@ -111,7 +112,7 @@ def mint(shoulder: str, number: int, key: bytes = b"") -> Ark:
     two stores count alike, so with one shoulder and one key they would give the same names.
     """
     head = check_shoulder(shoulder)
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+    if type(number) is not int or number < 0:
         raise BadValue("number", number, "is not a whole number from 0")
     secret = hashlib.blake2b(str(head).encode(), key=hashlib.sha256(key).digest()).digest()
     masks = _FIRST_MASKS
@@ -130,13 +131,12 @@ def mint_for(job_id: str, shoulder: str, key: bytes = b"") -> Ark:
 
 
 def _space(masks: int) -> int:
-    return (len(BETANUMERIC) ** _MASK.count("e") * len(DIGITS) ** _MASK.count("d")) ** masks
+    return math.prod(len(alphabet) for alphabet in _MASK * masks)
 
 
 def _spell(number: int, masks: int) -> str:
     letters = []
-    for kind in _MASK * masks:
-        alphabet = BETANUMERIC if kind == "e" else DIGITS
+    for alphabet in _MASK * masks:
         number, place = divmod(number, len(alphabet))
         letters.append(alphabet[place])
     return "".join(letters)
