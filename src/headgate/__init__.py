@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headgate.core.errors import (
         BadManifest,
+        BadPayload,
         BadProfiles,
         BadValue,
         ClaimLost,
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
         QueueRefused,
         Refused,
         SchemaMismatch,
+        ServiceUnavailable,
         StorageGuardFailed,
         StoreUnavailable,
         TransitionRefused,
         Unavailable,
         UnknownName,
+        VersionLost,
+        WorkStopped,
         WrongKey,
     )
     from headgate.core.ledger import Claim, Dataset, Job
@@ -45,6 +49,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadManifest",
+    "BadPayload",
     "BadProfiles",
     "BadValue",
     "Batch",
@@ -68,11 +73,14 @@ __all__ = [
     "QueueRefused",
     "Refused",
     "SchemaMismatch",
+    "ServiceUnavailable",
     "StorageGuardFailed",
     "StoreUnavailable",
     "TransitionRefused",
     "Unavailable",
     "UnknownName",
+    "VersionLost",
+    "WorkStopped",
     "WrongKey",
     "__version__",
     "connect",

@@ -9,12 +9,16 @@ HeadgateError
 ├── Lost                    somebody else was first, or it is no longer yours; never retry
 │   ├── LockLost                released, expired, broken, or the token is stale
 │   ├── ClaimLost               reported already, reaped, taken by another, or the token is stale
-│   └── ItemLost                a batch or ingest job that is not taken by you (any more)
+│   ├── ItemLost                a batch or ingest job that is not taken by you (any more)
+│   ├── VersionLost             somebody else stored a version of the object meanwhile
+│   └── WorkStopped             work was told to stop before its end
 ├── Unavailable             cannot be reached now; nothing is known about the answer
 │   ├── StoreUnavailable        the database or ensemble does not answer
-│   └── StorageGuardFailed      a guard could not put its own lock under ours
+│   ├── StorageGuardFailed      a guard could not put its own lock under ours
+│   └── ServiceUnavailable      an origin, a storage, a receiver or a mail server does not answer, or says later
 └── Invalid                 the request itself is wrong; nothing was written
     ├── BadValue                a name, mode, number or URL that cannot be used
+    ├── BadPayload              what was fetched or stored is not what it should be
     ├── UnknownName             nothing of that name is here
     ├── BadManifest             a manifest with mistakes, all of them with their lines
     ├── BadProfiles             ingest profiles with mistakes, all of them with their files
@@ -139,6 +143,24 @@ class ItemLost(Lost):
         super().__init__(f"{item}{shown} is not yours: {why}")
 
 
+class VersionLost(Lost):
+    """Another process stored a version of the object meanwhile. Nothing of yours was stored."""
+
+    def __init__(self, object_id: str, version: int) -> None:
+        self.object_id = object_id
+        #: The version that was to be yours.
+        self.version = version
+        super().__init__(f"{object_id}: another process stored version {version} meanwhile; nothing was stored")
+
+
+class WorkStopped(Lost):
+    """Work was told to stop. What was done so far is kept where a restart can go on, else removed."""
+
+    def __init__(self, work: str) -> None:
+        self.work = work
+        super().__init__(f"{work} was told to stop")
+
+
 class StoreUnavailable(Unavailable):
     """The store does not answer. Whether the last request took effect is not known.
 
@@ -161,6 +183,18 @@ class StorageGuardFailed(Unavailable):
         super().__init__(f"the storage guard of {resource} failed: {why}")
 
 
+class ServiceUnavailable(Unavailable):
+    """A service outside does not answer, breaks off, or says later. The same request may pass then."""
+
+    def __init__(self, service: str, why: str, retry_after: float | None = None) -> None:
+        #: Its address, without secrets.
+        self.service = service
+        self.why = why
+        #: Seconds that it asks us to wait.
+        self.retry_after = retry_after
+        super().__init__(f"{service}: {why}")
+
+
 class BadValue(Invalid):
     """A value that cannot be used, with the reason."""
 
@@ -170,6 +204,16 @@ class BadValue(Invalid):
         self.value = value
         self.why = why
         super().__init__(f"{what} {_shown(value)} {why}")
+
+
+class BadPayload(Invalid):
+    """A file, container or stored object is not what it should be. Trying again gives the same."""
+
+    def __init__(self, what: str, why: str) -> None:
+        #: The file's name or address, without secrets.
+        self.what = what
+        self.why = why
+        super().__init__(f"{what}: {why}")
 
 
 class UnknownName(Invalid):
