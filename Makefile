@@ -3,10 +3,13 @@ PYTHON ?= python3
 WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
+# The independent validator of OCFL; its libraries do not go together with ours.
+OCFL_VENV := .venv-ocfl
 
 # The stamps carry the content that they were made from, so an install runs again only when that changed.
 content = $(shell cat $(1) 2>/dev/null | cksum | tr ' ' '-')
 DEV_STAMP := $(VENV)/installed-dev-$(call content,requirements.lock pyproject.toml)
+OCFL_STAMP := $(OCFL_VENV)/installed-$(call content,requirements-ocfl.lock)
 RUNTIME_STAMP := $(VENV)/installed-runtime-$(call content,requirements-runtime.lock pyproject.toml)
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -26,7 +29,7 @@ run: $(RUNTIME_STAMP) ## Run the locks example; needs no server and none of the 
 
 venv: $(DEV_STAMP) ## Make .venv with everything that development needs
 
-test: venv check servers ## Run every check, then every test, on real servers
+test: venv check servers $(OCFL_STAMP) ## Run every check, then every test, on real servers
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 check: venv ## Check format, lint, types, imports, and that the generated docs are current
@@ -58,11 +61,13 @@ torture: venv servers ## Run the fault tests with full numbers; takes long
 lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
 	$(PIP_INSTALL) uv
 	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock
+	echo ocfl-py | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+		--upgrade --output-file requirements-ocfl.lock
 	$(COMPILE) --upgrade --extra all --group build --constraint requirements.lock \
 		--output-file requirements-runtime.lock
 
 clean: ## Remove .venv and everything that was generated
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OCFL_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -80,3 +85,10 @@ $(DEV_STAMP): | $(BIN)/python
 	$(INSTALL_PROJECT)
 	rm -f $(VENV)/installed-dev-* $(VENV)/installed-runtime-*
 	touch $@ $(RUNTIME_STAMP)
+
+$(OCFL_STAMP):
+	$(PYTHON) -m venv $(OCFL_VENV)
+	$(OCFL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--requirement requirements-ocfl.lock
+	rm -f $(OCFL_VENV)/installed-*
+	touch $@

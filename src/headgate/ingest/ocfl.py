@@ -262,6 +262,9 @@ class OcflStorage:
                 return
             try:
                 folder.rmdir()
+            except FileNotFoundError:
+                # Whoever was here before died on the way up or down.
+                continue
             except OSError:
                 return
 

@@ -168,14 +168,12 @@ def _version_block(state: Mapping[str, str], note: Note) -> Document:
     by_digest: dict[str, list[str]] = {}
     for name, digest in sorted(state.items()):
         by_digest.setdefault(digest, []).append(name)
-    block: Document = {
+    return {
         "created": note.created.isoformat(timespec="seconds"),
         "message": "\n\n".join(filter(None, [note.message, f"operation: {note.operation}"])),
         "state": by_digest,
+        "user": {"name": note.user, "address": note.user_address},
     }
-    if note.user:
-        block["user"] = {"name": note.user, **({"address": note.user_address} if note.user_address else {})}
-    return block
 
 
 def _empty(object_id: str) -> Document:

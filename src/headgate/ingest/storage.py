@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -9,8 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from headgate.core.errors import ServiceUnavailable
-from headgate.ingest.guard import Stop
+from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable, UnknownName
+from headgate.ingest.beneath import open_beneath, write_all
+from headgate.ingest.digests import DEFAULT
+from headgate.ingest.guard import Stop, check_stop
+from headgate.ingest.hashing import RunningDigests, blocks, mismatch
 
 #: Told the bytes that were read or written since it was last told.
 Progress = Callable[[int], None]
@@ -34,9 +39,9 @@ class Note:
     operation: str
     created: datetime
     message: str = ""
-    user: str = ""
+    user: str = "headgate"
     #: An address of the user: a URI.
-    user_address: str = ""
+    user_address: str = "urn:headgate:ingest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +127,58 @@ class Storage(Protocol):
 
     def objects(self) -> Iterator[str]:
         """The id of every object."""
+
+
+def export(
+    storage: Storage,
+    object_id: str,
+    folder: Path,
+    version: int | None = None,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
+) -> Version:
+    """Copy a version, or the newest, into a new folder, which appears whole and checked or not at all."""
+    if folder.exists():
+        raise BadValue("folder", str(folder), "exists already")
+    chosen = find_version(storage, object_id, version)
+    staging = folder.with_name(f"{folder.name}.exporting")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    try:
+        for file in chosen.files:
+            with storage.read(object_id, file.name, chosen.number) as source:
+                _export_file(source, staging, file, stop, progress)
+        staging.rename(folder)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    return chosen
+
+
+def find_version(storage: Storage, object_id: str, version: int | None = None) -> Version:
+    """A version, or the newest. UnknownName when it is not there."""
+    versions = storage.list_versions(object_id)
+    if not versions:
+        raise UnknownName("object", object_id)
+    found = [each for each in versions if version in (None, each.number)]
+    if not found:
+        raise UnknownName("version", f"{object_id} v{version}", f"The newest is v{versions[-1].number}")
+    return found[-1]
+
+
+def _export_file(
+    source: BinaryIO, folder: Path, file: StoredFile, stop: Stop | None, progress: Progress | None
+) -> None:
+    running = RunningDigests([DEFAULT])
+    target = open_beneath(folder, file.name.split("/"), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        for block in blocks(source):
+            check_stop(stop, "the export")
+            running.update(block)
+            write_all(target, block)
+            if progress:
+                progress(len(block))
+    finally:
+        os.close(target)
+    if problem := mismatch({DEFAULT: file.digest}, running.values()):
+        raise BadPayload(file.name, f"it is not as it was stored: {problem}")
