@@ -18,12 +18,13 @@ from headgate.core.errors import WorkStopped
 from headgate.ingest.download import Options, Outcome, Wanted, download
 from headgate.ingest.fetch import Fetcher
 from headgate.ingest.guard import Rules
+from headgate.ingest.retries import Retries
 from tests.ingest import origin as acts
 from tests.ingest.origin import Origin
 
 #: Larger than what the client takes in one read.
 CONTENT = random.Random(5).randbytes(300_000)
-HURRY = Options(threads=4, tries=3, pause=0.001, longest_pause=0.002)
+HURRY = Options(threads=4, retries=Retries(3, 0.001, 0.002))
 
 Run = Callable[..., Outcome]
 
@@ -187,7 +188,7 @@ def test_a_restart_fetches_anew_what_is_not_as_it_was_left(run: Run, origin: Ori
 def test_a_restart_continues_a_part_of_this_boot_and_no_other_without_a_digest(
     fetcher: Fetcher, origin: Origin, tmp_path: Path
 ) -> None:
-    once = Options(tries=1)
+    once = Options(retries=Retries(1))
     url = origin.add("/a", CONTENT, acts.cut_at(100_000), acts.cut_at(200_000))
 
     def again() -> Outcome:

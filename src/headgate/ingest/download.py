@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -19,6 +18,7 @@ from headgate.ingest.digests import DEFAULT, check_algorithm
 from headgate.ingest.fetch import Body, Fetcher
 from headgate.ingest.guard import Stop
 from headgate.ingest.hashing import RunningDigests, blocks, mismatch
+from headgate.ingest.retries import Retries, retried
 
 #: Told the bytes that came since it was last told; from several threads.
 Progress = Callable[[int], None]
@@ -78,21 +78,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How many at once, how often, how patiently."""
+    """How many at once, how often each is tried, and what is computed."""
 
     threads: int = 8
-    tries: int = 5
-    #: The pause after the first failure; it doubles with each, and a random part of it is waited.
-    pause: float = 0.5
-    longest_pause: float = 30.0
+    retries: Retries = field(default_factory=Retries)
     #: Digests that every file gets, beside those that its manifest gives.
     algorithms: tuple[str, ...] = (DEFAULT,)
-
-    def pause_after(self, tries: int, asked: float | None) -> float:
-        """Seconds to wait; a server that says how long is believed, within reason."""
-        most = min(self.pause * 2 ** (tries - 1), self.longest_pause)
-        chosen = random.uniform(most / 2, most)  # noqa: S311 - spreads retries; no secret
-        return chosen if asked is None else max(chosen, min(asked, self.longest_pause))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,21 +158,16 @@ class _Run:
         work = _Transfer(self, wanted)
         if done := work.done_earlier():
             return done
-        for tried in range(1, self.options.tries + 1):
-            try:
-                return work.attempt()
-            except ServiceUnavailable as error:
-                if tried == self.options.tries:
-                    return Failed(wanted.name, wanted.url, str(error), tried)
-                self._pause(self.options.pause_after(tried, error.retry_after))
-            except WorkStopped:
-                raise
-            except HeadgateError as error:
+        try:
+            return retried(work.attempt, self.options.retries, self._pause)
+        except WorkStopped:
+            raise
+        except HeadgateError as error:
+            if not isinstance(error, ServiceUnavailable):
                 work.forget()
-                return Failed(wanted.name, wanted.url, str(error), tried)
-            except OSError as error:
-                return Failed(wanted.name, wanted.url, f"it cannot be written: {error.strerror}", tried)
-        raise AssertionError("the last try returns")
+            return Failed(wanted.name, wanted.url, str(error), work.tries)
+        except OSError as error:
+            return Failed(wanted.name, wanted.url, f"it cannot be written: {error.strerror}", work.tries)
 
     def _pause(self, seconds: float) -> None:
         if self.halt.wait(seconds):
@@ -202,6 +188,7 @@ class _Transfer:
         self._algorithms = sorted(names)
         #: This process wrote the part.
         self._mine = False
+        self.tries = 0
 
     def done_earlier(self) -> Fetched | None:
         note = self._read_note()
@@ -219,6 +206,7 @@ class _Transfer:
         return Fetched(self._wanted.name, self._wanted.url, found.st_size, dict(note.digests), earlier=True)
 
     def attempt(self) -> Fetched:
+        self.tries += 1
         descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             return self._attempt(descriptor)
