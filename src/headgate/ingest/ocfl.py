@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -40,19 +39,9 @@ from headgate.ingest.ocfl_inventory import (
     plan,
     render,
 )
+from headgate.ingest.ocfl_layout import CONFIG, CONFIG_FILE, LAYOUT, LAYOUT_FILE, ROOT_DECLARATION, home_of, root_files
 from headgate.ingest.storage import Change, Note, Problem, Progress, Version, storage_errors
 
-ROOT_DECLARATION = ("0=ocfl_1.1", b"ocfl_1.1\n")
-LAYOUT = "0004-hashed-n-tuple-storage-layout"
-LAYOUT_CONFIG = {
-    "extensionName": LAYOUT,
-    "digestAlgorithm": "sha256",
-    "tupleSize": 3,
-    "numberOfTuples": 3,
-    "shortObjectRoot": False,
-}
-_LAYOUT_FILE = "ocfl_layout.json"
-_DESCRIPTION = "Objects lie by the SHA-256 of their id, in three levels of three digits."
 _INTENT = "intent.json"
 _STAGED = "object"
 #: How long a commit may wait for another process to end its own on the same object.
@@ -156,33 +145,27 @@ class OcflStorage:
         self._staging.mkdir(parents=True, exist_ok=True)
         if self._root.stat().st_dev != self._staging.stat().st_dev:
             raise BadValue("staging folder", str(self._staging), "is not on the file system of the storage root")
-        config = self._root / "extensions" / LAYOUT / "config.json"
-        if not (self._root / ROOT_DECLARATION[0]).exists():
-            self._make_root(config)
+        if not (self._root / ROOT_DECLARATION).exists():
+            self._make_root()
         try:
-            same = json.loads(config.read_bytes()) == LAYOUT_CONFIG
+            same = json.loads((self._root / CONFIG_FILE).read_bytes()) == CONFIG
         except (OSError, ValueError):
             same = False
         if not same:
             raise ForeignStore(f"{self._root} is an OCFL storage root of another layout than {LAYOUT}")
 
-    def _make_root(self, config: Path) -> None:
-        """The declaration comes last: a root without it is one that is still being made."""
-        strangers = {each.name for each in self._root.iterdir()} - {"extensions", _LAYOUT_FILE}
+    def _make_root(self) -> None:
+        strangers = {each.name for each in self._root.iterdir()} - {"extensions", LAYOUT_FILE}
         if strangers:
             raise ForeignStore(f"{self._root} is no OCFL 1.1 storage root, and not empty: {', '.join(strangers)}")
-        config.parent.mkdir(parents=True, exist_ok=True)
-        layout = {"extension": LAYOUT, "description": _DESCRIPTION}
+        (self._root / CONFIG_FILE).parent.mkdir(parents=True, exist_ok=True)
         with self._stage("") as stage:
-            replace_synced(config, json.dumps(LAYOUT_CONFIG, indent=1).encode(), stage)
-            replace_synced(self._root / _LAYOUT_FILE, json.dumps(layout, indent=1).encode(), stage)
-            sync_tree(self._root)
-            replace_synced(self._root / ROOT_DECLARATION[0], ROOT_DECLARATION[1], stage)
-            sync_folder(self._root)
+            for name, content in root_files().items():
+                replace_synced(self._root / name, content, stage)
+                sync_tree(self._root)
 
     def _home(self, object_id: str) -> Path:
-        digest = hashlib.sha256(object_id.encode()).hexdigest()
-        return self._root / digest[0:3] / digest[3:6] / digest[6:9] / digest
+        return self._root / home_of(object_id)
 
     # ---------------------------------------------------------------- reading
 

@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 
 from headgate.core.errors import BadPayload
 from headgate.ingest.beneath import open_beneath, write_all
-from headgate.ingest.digests import DEFAULT, HEX_DIGITS
+from headgate.ingest.digests import DEFAULT
 from headgate.ingest.guard import Stop, check_stop
 from headgate.ingest.hashing import RunningDigests, blocks, mismatch
-from headgate.ingest.ocfl_inventory import Inventory
+from headgate.ingest.ocfl_inventory import Inventory, expected_digests
 from headgate.ingest.storage import NewFile, Progress
 
 #: Files that are copied side by side: one waits for the disk while another is hashed.
@@ -57,7 +57,7 @@ def check_content(
     home: Path, inventory: Inventory, stop: Stop | None, progress: Progress | None
 ) -> Iterator[tuple[str, str]]:
     """What is not as the inventory says: missing, changed, or not known to it."""
-    expected = _expected(inventory)
+    expected = expected_digests(inventory)
     for path, digests in expected.items():
         if not (home / path).is_file():
             yield path, "it is missing"
@@ -66,15 +66,6 @@ def check_content(
     for path in _found(home):
         if path not in expected:
             yield path, "the inventory does not know it"
-
-
-def _expected(inventory: Inventory) -> dict[str, dict[str, str]]:
-    expected = {path: {DEFAULT: digest} for path, digest in inventory.content.items()}
-    for algorithm, known in inventory.document.get("fixity", {}).items():
-        for value, paths in known.items():
-            for path in paths if algorithm in HEX_DIGITS else ():
-                expected[path][algorithm] = value
-    return expected
 
 
 def _changed(path: Path, digests: Mapping[str, str], stop: Stop | None, progress: Progress | None) -> str:

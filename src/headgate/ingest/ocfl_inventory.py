@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from headgate.core.errors import BadPayload, BadValue, UnknownName
-from headgate.ingest.digests import DEFAULT
+from headgate.ingest.digests import DEFAULT, HEX_DIGITS
 from headgate.ingest.names import check_file_name, collisions
 from headgate.ingest.storage import Change, NewFile, Note, StoredFile, Version
 
@@ -87,16 +87,38 @@ def parse(raw: bytes, sidecar: bytes, object_id: str) -> Inventory | None:
     """The inventory, if it is whole: its digest is the sidecar's, and it is the object's."""
     if sidecar.split()[:1] != [_digest(raw).encode()]:
         return None
-    document = json.loads(raw)
-    if document["id"] != object_id:
-        raise BadPayload(object_id, f"another object is in its place: {document['id']}")
-    return Inventory(document)
+    return read_unsealed(raw, object_id)
+
+
+def read_unsealed(raw: bytes, object_id: str) -> Inventory:
+    """An inventory without its sidecar; nothing but its form says that it is whole."""
+    try:
+        found = Inventory(json.loads(raw))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadPayload(object_id, "its inventory is damaged") from error
+    if found.object_id != object_id:
+        raise BadPayload(object_id, f"another object is in its place: {found.object_id}")
+    return found
+
+
+def expected_digests(inventory: Inventory) -> dict[str, dict[str, str]]:
+    """Each content path, and every digest that is known of it."""
+    expected = {path: {DEFAULT: digest} for path, digest in inventory.content.items()}
+    for algorithm, known in inventory.document.get("fixity", {}).items():
+        for value, paths in known.items():
+            for path in paths if algorithm in HEX_DIGITS else ():
+                expected[path][algorithm] = value
+    return expected
 
 
 def render(document: Document) -> tuple[bytes, bytes]:
     """An inventory and its sidecar, as they are written."""
     raw = json.dumps(document, indent=1, ensure_ascii=False).encode()
-    return raw, f"{_digest(raw)} {INVENTORY}\n".encode()
+    return raw, sidecar_of(raw)
+
+
+def sidecar_of(raw: bytes) -> bytes:
+    return f"{_digest(raw)} {INVENTORY}\n".encode()
 
 
 def earlier_version(inventory: Inventory | None, change: Change, note: Note) -> int | None:
@@ -111,8 +133,11 @@ def earlier_version(inventory: Inventory | None, change: Change, note: Note) -> 
     return number
 
 
-def plan(object_id: str, inventory: Inventory | None, change: Change, note: Note) -> Plan:
-    """The next inventory. Bytes that the object has already are not stored again."""
+def plan(object_id: str, inventory: Inventory | None, change: Change, note: Note, apart: str = "") -> Plan:
+    """The next inventory. Bytes that the object has already are not stored again.
+
+    `apart` is a folder for the content, for storages in which two writers could meet there.
+    """
     _check(change, note)
     number = inventory.head + 1 if inventory else 1
     state = dict(inventory.state(inventory.head)) if inventory and change.keep else {}
@@ -121,7 +146,7 @@ def plan(object_id: str, inventory: Inventory | None, change: Change, note: Note
     state.update((name, file.digests[DEFAULT]) for name, file in change.files.items())
     _check_names(list(state))
     document = _copied(inventory.document) if inventory else _empty(object_id)
-    content = _add_content(document, number, change)
+    content = _add_content(document, f"v{number}/content/{apart}", change)
     _add_fixity(document, content)
     document["head"] = f"v{number}"
     document["versions"][f"v{number}"] = _version_block(state, note)
@@ -145,12 +170,12 @@ def _check_names(names: Sequence[str]) -> None:
         raise BadValue("files", names[clashes[0].index], clashes[0].why)
 
 
-def _add_content(document: Document, number: int, change: Change) -> dict[str, NewFile]:
+def _add_content(document: Document, folder: str, change: Change) -> dict[str, NewFile]:
     content = {}
     for name, file in change.files.items():
         digest = file.digests[DEFAULT]
         if digest not in document["manifest"]:
-            path = f"v{number}/content/{name}"
+            path = folder + name
             document["manifest"][digest] = [path]
             content[path] = file
     return content
