@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 from moto.server import ThreadedMotoServer
 from obstore.store import S3Store
@@ -251,3 +252,58 @@ def test_a_writer_that_died_after_its_commit_is_made_up_for(shelf: Shelf) -> Non
     assert shelf.put("jid2", change) == 2
     assert shelf.storage.verify(ARK) == []
     shelf.validate()
+
+
+class Death(BaseException):
+    """The process ends here: nothing handles it."""
+
+
+def test_a_death_at_any_call_to_the_bucket_leaves_a_whole_object(
+    bucket: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before every call that changes the bucket, and after it: the answer may be lost as well."""
+    change = Change(disk_shelf(tmp_path).files(b_txt=b"two", c_txt=b"three"))
+    stored = set()
+    for point in range(1, 100):
+        shelf = bucket_shelf(tmp_path, bucket, f"{tmp_path.name}-{point}")
+        shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
+        died = _put_and_die(shelf, change, point, monkeypatch)
+        versions = [each.operation for each in shelf.storage.list_versions(ARK)]
+        stored.add(len(versions))
+        assert versions == ["jid1", "jid2"][: len(versions)]
+        assert shelf.read("a.txt", 1) == b"one"
+        assert shelf.put("jid2", change) == 2
+        assert len(shelf.storage.list_versions(ARK)) == 2
+        assert shelf.storage.verify(ARK) == []
+        if not died:
+            shelf.validate()
+            break
+    assert 10 < point < 99
+    assert stored == {1, 2}
+
+
+def _put_and_die(shelf: Shelf, change: Change, point: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    left = point
+
+    def counted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Death
+            answer = real(*args, **kwargs)
+            left -= 1
+            if left == 0:
+                raise Death
+            return answer
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name in ("put", "delete"):
+            patched.setattr(obstore, name, counted(getattr(obstore, name)))
+        try:
+            shelf.put("jid2", change)
+        except Death:
+            return True
+    return False
