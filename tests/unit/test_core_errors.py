@@ -20,6 +20,8 @@ from headgate.core.errors import (
     MissingExtra,
     Refused,
     SchemaMismatch,
+    ServiceRefused,
+    ServiceUnavailable,
     StorageGuardFailed,
     StoreUnavailable,
     TransitionRefused,
@@ -80,6 +82,10 @@ def test_the_other_texts_name_their_data() -> None:
     assert str(UnknownName("lock", "x", "See the list")) == "there is no lock 'x'. See the list"
     assert str(BadValue("mode", 7, "is no mode")) == "mode 7 is no mode"
     assert str(StorageGuardFailed("file:///x", "disk")) == "the storage guard of file:///x failed: disk"
+    assert str(ServiceRefused("EZID", "forbidden")) == "EZID says no: forbidden"
+    unavailable = ServiceUnavailable("EZID", "timeout")
+    assert str(unavailable) == "EZID does not answer: timeout. Try again when it is back"
+    assert (unavailable.service, unavailable.why) == ("EZID", "timeout")
     assert str(MissingExtra("mysql", "It needs PyMySQL")).endswith('pip install "headgate[mysql]"')
     assert str(TransitionRefused("lock", "shared", "fly", ["walk"])).endswith("Possible from here: walk")
     for kind in (ForeignStore, SchemaMismatch):

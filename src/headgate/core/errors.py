@@ -5,13 +5,15 @@ HeadgateError
 │   ├── LockRefused             somebody holds the resource, or stands before you in its queue
 │   ├── ClaimRefused            the chunk may not be claimed, or changed, now
 │   ├── TransitionRefused       the table has no such move from the present state
-│   └── QueueRefused            a move of a batch or ingest job whose condition is not met
+│   ├── QueueRefused            a move of a batch or ingest job whose condition is not met
+│   └── ServiceRefused          another service (EZID, storage, a callback) answered no
 ├── Lost                    somebody else was first, or it is no longer yours; never retry
 │   ├── LockLost                released, expired, broken, or the token is stale
 │   ├── ClaimLost               reported already, reaped, taken by another, or the token is stale
 │   └── ItemLost                a batch or ingest job that is not taken by you (any more)
 ├── Unavailable             cannot be reached now; nothing is known about the answer
 │   ├── StoreUnavailable        the database or ensemble does not answer
+│   ├── ServiceUnavailable      another service (EZID, storage, a callback) does not answer, or asks to wait
 │   └── StorageGuardFailed      a guard could not put its own lock under ours
 └── Invalid                 the request itself is wrong; nothing was written
     ├── BadValue                a name, mode, number or URL that cannot be used
@@ -104,6 +106,16 @@ class QueueRefused(Refused):
         super().__init__(f"{item}: {event} is not possible now: {why}")
 
 
+class ServiceRefused(Refused):
+    """Another service answered, and its answer is no."""
+
+    def __init__(self, service: str, why: str) -> None:
+        #: Which one, for people.
+        self.service = service
+        self.why = why
+        super().__init__(f"{service} says no: {why}")
+
+
 class LockLost(Lost):
     """The lock is gone, or the token is an old one."""
 
@@ -150,6 +162,16 @@ class StoreUnavailable(Unavailable):
         self.why = why
         self.request_id = request_id
         super().__init__(f"{store} does not answer: {why}. Try again when it is back")
+
+
+class ServiceUnavailable(Unavailable):
+    """Another service does not answer, or has no time. Whether the last request took effect is not known."""
+
+    def __init__(self, service: str, why: str) -> None:
+        #: Which one, for people.
+        self.service = service
+        self.why = why
+        super().__init__(f"{service} does not answer: {why}. Try again when it is back")
 
 
 class StorageGuardFailed(Unavailable):
