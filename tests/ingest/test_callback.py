@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable, WorkStopped
+from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable, WorkStopped
 from headgate.ingest.callback import Callback, deliver, signed_headers
 from headgate.ingest.fetch import Fetcher
 from headgate.ingest.retries import Retries
@@ -56,7 +56,7 @@ def test_tries_are_bounded(fetcher: Fetcher, origin: Origin) -> None:
 @pytest.mark.parametrize("act", [acts.status(400), acts.status(410), acts.redirect("http://10.0.0.1/")])
 def test_a_no_is_not_asked_again(fetcher: Fetcher, origin: Origin, act: acts.Act) -> None:
     origin.always["/done"] = act
-    with pytest.raises(BadPayload):
+    with pytest.raises(ServiceRefused):
         deliver(fetcher, Callback(origin.url("/done"), "cb", BODY), HURRY)
     assert len(origin.seen) == 1
 

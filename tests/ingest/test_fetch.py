@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headgate.core.errors import BadPayload, BadValue, HeadgateError, ServiceUnavailable, WorkStopped
-from headgate.ingest.fetch import Fetcher, estimate
+from headgate.ingest.fetch import Fetcher, ask_sizes
 from headgate.ingest.guard import NOT_PUBLIC, Rules, shown, why_not_address
 from tests.ingest import origin as acts
 from tests.ingest.origin import Origin, serving
@@ -239,7 +239,7 @@ def test_sizes_are_asked_for_side_by_side_and_never_fail(fetcher: Fetcher, origi
     origin.add("/get-only", b"12345678", acts.status(405))
     urls = [origin.add("/a", bytes(1234)), origin.url("/none"), origin.url("/unknown"), origin.url("/busy")]
     urls += [origin.url("/get-only"), "http://10.0.0.1/", "nonsense", f"file://{tmp_path}/none"]
-    assert estimate(fetcher, urls) == [1234, None, None, None, 8, None, None, None]
+    assert ask_sizes(fetcher, urls) == [1234, None, None, None, 8, None, None, None]
     assert {each.method for each in origin.asked("/a")} == {"HEAD"}
 
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from headgate.core.errors import BadPayload, ServiceUnavailable
+from headgate.core.errors import ServiceRefused, ServiceUnavailable
 from headgate.ingest.fetch import Fetcher
 from headgate.ingest.http_storage import MANIFEST_BYTES, Addition, HttpStorage
 from tests.ingest import origin as acts
@@ -49,14 +49,14 @@ def test_an_update_names_what_goes_and_a_large_manifest_is_fetched(storage: Http
 @pytest.mark.parametrize(
     ("act", "error"),
     [
-        (acts.status(400), BadPayload),
+        (acts.status(400), ServiceRefused),
         (acts.status(500), ServiceUnavailable),
         (acts.reset, ServiceUnavailable),
         (acts.endless(), ServiceUnavailable),
         (lambda handler: handler.answer(200, b"<html>"), ServiceUnavailable),
         (says({"ver:versionState": {}}), ServiceUnavailable),
         (says([]), ServiceUnavailable),
-        (version(1, "ark:/13030/another"), BadPayload),
+        (version(1, "ark:/13030/another"), ServiceRefused),
     ],
 )
 def test_what_is_not_a_version_is_told_apart(

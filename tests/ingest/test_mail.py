@@ -15,7 +15,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP
 
-from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable
+from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable
 from headgate.ingest.mail import MailServer, send
 
 
@@ -120,7 +120,7 @@ def test_recipients_that_are_not_taken_are_named(start: Start, box: Box) -> None
     assert len(box.mails) == 1
 
 
-@pytest.mark.parametrize(("answer", "error"), [("550 never", BadPayload), ("451 later", ServiceUnavailable)])
+@pytest.mark.parametrize(("answer", "error"), [("550 never", ServiceRefused), ("451 later", ServiceUnavailable)])
 def test_later_and_never_are_told_apart(start: Start, box: Box, answer: str, error: type[Exception]) -> None:
     box.recipients = {"ann@example.org": answer}
     with pytest.raises(error, match=answer[4:]):
@@ -150,7 +150,7 @@ def test_starttls_is_used_and_its_certificate_checked(start: Start, box: Box, ce
 
 
 def test_without_starttls_nothing_is_sent_in_the_clear(start: Start, box: Box) -> None:
-    with pytest.raises(BadPayload, match="STARTTLS"):
+    with pytest.raises(ServiceRefused, match="STARTTLS"):
         send(start("starttls"), mail())
     assert box.mails == []
 

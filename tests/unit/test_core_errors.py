@@ -9,6 +9,7 @@ import headgate
 from headgate.core import errors
 from headgate.core.errors import (
     BadManifest,
+    BadPayload,
     BadProfiles,
     BadValue,
     ForeignStore,
@@ -20,11 +21,15 @@ from headgate.core.errors import (
     MissingExtra,
     Refused,
     SchemaMismatch,
+    ServiceRefused,
+    ServiceUnavailable,
     StorageGuardFailed,
     StoreUnavailable,
     TransitionRefused,
     Unavailable,
     UnknownName,
+    VersionLost,
+    WorkStopped,
 )
 from headgate.core.locks import Blocker, Mode, Request, Want
 
@@ -80,6 +85,13 @@ def test_the_other_texts_name_their_data() -> None:
     assert str(UnknownName("lock", "x", "See the list")) == "there is no lock 'x'. See the list"
     assert str(BadValue("mode", 7, "is no mode")) == "mode 7 is no mode"
     assert str(StorageGuardFailed("file:///x", "disk")) == "the storage guard of file:///x failed: disk"
+    assert str(ServiceRefused("EZID", "forbidden")) == "EZID says no: forbidden"
+    unavailable = ServiceUnavailable("EZID", "timeout")
+    assert str(unavailable) == "EZID: timeout. Try again later"
+    assert (unavailable.service, unavailable.why, unavailable.retry_after) == ("EZID", "timeout", None)
+    assert str(BadPayload("a.zip", "it is cut off")) == "a.zip: it is cut off"
+    assert str(VersionLost("ark:/1/x", 2)).startswith("ark:/1/x: another process stored version 2")
+    assert str(WorkStopped("the download")) == "the download was told to stop"
     assert str(MissingExtra("mysql", "It needs PyMySQL")).endswith('pip install "headgate[mysql]"')
     assert str(TransitionRefused("lock", "shared", "fly", ["walk"])).endswith("Possible from here: walk")
     for kind in (ForeignStore, SchemaMismatch):

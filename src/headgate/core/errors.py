@@ -5,7 +5,8 @@ HeadgateError
 │   ├── LockRefused             somebody holds the resource, or stands before you in its queue
 │   ├── ClaimRefused            the chunk may not be claimed, or changed, now
 │   ├── TransitionRefused       the table has no such move from the present state
-│   └── QueueRefused            a move of a batch or ingest job whose condition is not met
+│   ├── QueueRefused            a move of a batch or ingest job whose condition is not met
+│   └── ServiceRefused          another service (EZID, storage, a callback) answered no
 ├── Lost                    somebody else was first, or it is no longer yours; never retry
 │   ├── LockLost                released, expired, broken, or the token is stale
 │   ├── ClaimLost               reported already, reaped, taken by another, or the token is stale
@@ -14,8 +15,8 @@ HeadgateError
 │   └── WorkStopped             work was told to stop before its end
 ├── Unavailable             cannot be reached now; nothing is known about the answer
 │   ├── StoreUnavailable        the database or ensemble does not answer
-│   ├── StorageGuardFailed      a guard could not put its own lock under ours
-│   └── ServiceUnavailable      an origin, a storage, a receiver or a mail server does not answer, or says later
+│   ├── ServiceUnavailable      another service (origin, EZID, storage, mail) does not answer, or asks to wait
+│   └── StorageGuardFailed      a guard could not put its own lock under ours
 └── Invalid                 the request itself is wrong; nothing was written
     ├── BadValue                a name, mode, number or URL that cannot be used
     ├── BadPayload              what was fetched or stored is not what it should be
@@ -108,6 +109,16 @@ class QueueRefused(Refused):
         super().__init__(f"{item}: {event} is not possible now: {why}")
 
 
+class ServiceRefused(Refused):
+    """Another service answered, and its answer is no."""
+
+    def __init__(self, service: str, why: str) -> None:
+        #: Which one, for people.
+        self.service = service
+        self.why = why
+        super().__init__(f"{service} says no: {why}")
+
+
 class LockLost(Lost):
     """The lock is gone, or the token is an old one."""
 
@@ -174,6 +185,18 @@ class StoreUnavailable(Unavailable):
         super().__init__(f"{store} does not answer: {why}. Try again when it is back")
 
 
+class ServiceUnavailable(Unavailable):
+    """Another service does not answer, breaks off, or says later. Whether the last request took effect is not known."""
+
+    def __init__(self, service: str, why: str, retry_after: float | None = None) -> None:
+        #: Which one, for people: its name or address, without secrets.
+        self.service = service
+        self.why = why
+        #: Seconds that it asks us to wait.
+        self.retry_after = retry_after
+        super().__init__(f"{service}: {why}. Try again later")
+
+
 class StorageGuardFailed(Unavailable):
     """A storage guard broke (it did not say busy). What had been taken was given back."""
 
@@ -181,18 +204,6 @@ class StorageGuardFailed(Unavailable):
         self.resource = resource
         self.why = why
         super().__init__(f"the storage guard of {resource} failed: {why}")
-
-
-class ServiceUnavailable(Unavailable):
-    """A service outside does not answer, breaks off, or says later. The same request may pass then."""
-
-    def __init__(self, service: str, why: str, retry_after: float | None = None) -> None:
-        #: Its address, without secrets.
-        self.service = service
-        self.why = why
-        #: Seconds that it asks us to wait.
-        self.retry_after = retry_after
-        super().__init__(f"{service}: {why}")
 
 
 class BadValue(Invalid):

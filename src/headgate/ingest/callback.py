@@ -45,16 +45,13 @@ def deliver(
 ) -> None:
     """Send it until the receiver takes it.
 
-    ServiceUnavailable when it does not answer in all tries; BadPayload when it says no.
+    ServiceUnavailable when it does not answer in all tries; ServiceRefused when it says no.
     """
 
     def send() -> None:
         headers = signed_headers(callback, int(clock()))
-        with (
-            fetcher.watched(stop),
-            fetcher.client.stream("POST", callback.url, content=callback.body, headers=headers) as answer,
-        ):
-            check_answer(answer, callback.url)
+        request = fetcher.client.build_request("POST", callback.url, content=callback.body, headers=headers)
+        check_answer(fetcher.exchange(request, stop), callback.url)
 
     retried(send, retries, lambda seconds: _wait(seconds, stop))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from headgate.core.errors import BadValue
+from headgate.service.queue import check_word
 
 #: Hexadecimal digits of a value, by the algorithm's name here and in hashlib (adler32 and crc32: in zlib).
 HEX_DIGITS = {"adler32": 8, "crc32": 8, "md5": 32, "sha1": 40, "sha256": 64, "sha384": 96, "sha512": 128}
@@ -15,12 +15,8 @@ DEFAULT = "sha256"
 
 def check_algorithm(value: object) -> str:
     """The algorithm's name: SHA-256, sha256 and Sha-256 are one."""
-    name = value.lower().replace("-", "") if isinstance(value, str) else ""
-    if name in HEX_DIGITS:
-        return name
-    near = difflib.get_close_matches(name, HEX_DIGITS, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(HEX_DIGITS)}"
-    raise BadValue("digest algorithm", value, f"is not supported{hint}")
+    name = value.lower().replace("-", "") if isinstance(value, str) else value
+    return check_word("digest algorithm", name, tuple(HEX_DIGITS))
 
 
 def check_digest(algorithm: str, value: object) -> str:

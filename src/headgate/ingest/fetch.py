@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, unquote
 import httpcore2
 import httpx2
 
-from headgate.core.errors import BadPayload, BadValue, HeadgateError, ServiceUnavailable
+from headgate.core.errors import BadPayload, BadValue, HeadgateError, ServiceRefused, ServiceUnavailable
 from headgate.ingest.beneath import open_beneath
 from headgate.ingest.guard import (
     GuardedBackend,
@@ -37,6 +37,8 @@ from headgate.ingest.hashing import BLOCK
 LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _LONGEST_RETRY_AFTER = 3600.0
+#: Largest answer of a protocol over HTTP.
+_ANSWER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,21 @@ class Fetcher:
                     raise BadPayload(shown(url), f"it is larger than {max_bytes:,} bytes")
         return bytes(found)
 
+    def exchange(self, request: httpx2.Request, stop: Stop | None = None) -> httpx2.Response:
+        """A request of another protocol over HTTP (made by `client.build_request`), and its answer, which is short.
+
+        Whatever status it has; redirects are not followed.
+        """
+        url = str(request.url)
+        with self.watched(stop), closing(self.client.send(request, stream=True)) as answer:
+            _check_encoding(answer, url)
+            body = bytearray()
+            for block in answer.iter_raw():
+                body += block
+                if len(body) > _ANSWER_BYTES:
+                    raise ServiceUnavailable(shown(url), "its answer has no end")
+            return httpx2.Response(answer.status_code, headers=answer.headers, content=bytes(body), request=request)
+
     @contextmanager
     def watched(self, stop: Stop | None) -> Iterator[None]:
         """Bound everything that this thread sends and receives within."""
@@ -244,7 +261,7 @@ class Fetcher:
             yield block
 
 
-def estimate(fetcher: Fetcher, urls: Sequence[str], threads: int = 8, stop: Stop | None = None) -> list[int | None]:
+def ask_sizes(fetcher: Fetcher, urls: Sequence[str], threads: int = 8, stop: Stop | None = None) -> list[int | None]:
     """The size of each, as its server says; None where it does not, or cannot be asked. Never fails."""
 
     def size(url: str) -> int | None:
@@ -262,13 +279,13 @@ def estimate(fetcher: Fetcher, urls: Sequence[str], threads: int = 8, stop: Stop
 
 
 def check_answer(answer: httpx2.Response, url: str) -> None:
-    """Raise what an unsuccessful answer means: later (ServiceUnavailable), or not at all (BadPayload)."""
+    """Raise what an unsuccessful answer means: later (ServiceUnavailable), or no (ServiceRefused)."""
     if answer.is_success:
         return
     said = f"the server answers {answer.status_code} {answer.reason_phrase}".rstrip()
     if answer.status_code in LATER:
         raise ServiceUnavailable(shown(url), said, _retry_after(answer))
-    raise BadPayload(shown(url), said)
+    raise ServiceRefused(shown(url), said)
 
 
 def _core_request(request: httpx2.Request) -> httpcore2.Request:
@@ -282,7 +299,10 @@ def _core_request(request: httpx2.Request) -> httpcore2.Request:
 
 
 def _check_status(answer: httpx2.Response, url: str) -> None:
-    check_answer(answer, url)
+    try:
+        check_answer(answer, url)
+    except ServiceRefused as error:
+        raise BadPayload(error.service, error.why) from None
     if answer.status_code not in (200, 206):
         raise BadPayload(shown(url), f"the server answers {answer.status_code}, which is no file")
 

@@ -5,18 +5,16 @@ It has no ids for operations: when an answer is lost, a repeat may store a secon
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from headgate.core.errors import BadPayload, ServiceUnavailable
+from headgate.core.errors import ServiceRefused, ServiceUnavailable
 from headgate.ingest.fetch import Fetcher, check_answer
 from headgate.ingest.guard import Stop, shown
 
 #: A larger manifest is fetched by the storage from its URL.
 MANIFEST_BYTES = 1 << 20
-_ANSWER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +43,17 @@ class HttpStorage:
     node: str
 
     def add(self, addition: Addition, stop: Stop | None = None) -> int:
-        """Have a version stored; its number. BadPayload when the storage says that the request is wrong."""
+        """Have a version stored; its number. ServiceRefused when the storage says no."""
         action = "update" if addition.update else "add"
         url = f"{self.url.rstrip('/')}/{action}/{quote(self.node, safe='')}/{quote(addition.ark, safe='')}"
-        with (
-            self.fetcher.watched(stop),
-            self.fetcher.client.stream("POST", url, data=_form(addition), headers={"JID": addition.job}) as answer,
-        ):
-            check_answer(answer, url)
-            raw = bytearray()
-            for block in answer.iter_raw():
-                raw += block
-                if len(raw) > _ANSWER_BYTES:
-                    raise ServiceUnavailable(shown(url), "its answer has no end")
-            answer_document = _document(bytes(raw), url)
-        return _version(answer_document, addition.ark, url)
+        request = self.fetcher.client.build_request("POST", url, data=_form(addition), headers={"JID": addition.job})
+        answer = self.fetcher.exchange(request, stop)
+        check_answer(answer, url)
+        try:
+            document = answer.json()
+        except ValueError as error:
+            raise ServiceUnavailable(shown(url), "its answer is no JSON") from error
+        return _version(document, addition.ark, url)
 
 
 def _form(addition: Addition) -> dict[str, str]:
@@ -73,13 +67,6 @@ def _form(addition: Addition) -> dict[str, str]:
     return form
 
 
-def _document(raw: bytes, url: str) -> Any:
-    try:
-        return json.loads(raw)
-    except ValueError as error:
-        raise ServiceUnavailable(shown(url), "its answer is no JSON") from error
-
-
 def _version(document: Any, ark: str, url: str) -> int:
     try:
         state = document["ver:versionState"]
@@ -87,5 +74,5 @@ def _version(document: Any, ark: str, url: str) -> int:
     except (KeyError, TypeError, ValueError) as error:
         raise ServiceUnavailable(shown(url), "its answer names no version") from error
     if found != ark:
-        raise BadPayload(shown(url), f"it stored {found}, not {ark}")
+        raise ServiceRefused(shown(url), f"it stored {found}, not {ark}")
     return number

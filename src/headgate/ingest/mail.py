@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from email.message import EmailMessage
 from typing import Literal
 
-from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable
+from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable
 
 Security = Literal["starttls", "tls", "none"]
 
@@ -37,7 +37,7 @@ class MailServer:
 def send(server: MailServer, message: EmailMessage) -> dict[str, str]:
     """Hand a mail over. Gives the recipients that the server did not take, with its reasons.
 
-    ServiceUnavailable when it may pass later; BadPayload when the server will never take it.
+    ServiceUnavailable when it may pass later; ServiceRefused when the server will never take it.
     """
     if server.user and server.security == "none":
         raise BadValue("mail server", server.host, "would be sent the password in the clear")
@@ -79,13 +79,13 @@ def _translated(name: str) -> Iterator[None]:
         said = "; ".join(f"{recipient}: {_text(text)}" for recipient, (_, text) in error.recipients.items())
         if any(code < 500 for code, _ in error.recipients.values()):
             raise ServiceUnavailable(name, f"it takes no recipient now: {said}") from error
-        raise BadPayload(name, f"it takes no recipient: {said}") from error
+        raise ServiceRefused(name, f"it takes no recipient: {said}") from error
     except smtplib.SMTPNotSupportedError as error:
-        raise BadPayload(name, str(error)) from error
+        raise ServiceRefused(name, str(error)) from error
     except smtplib.SMTPResponseException as error:
         said = f"it answers {error.smtp_code} {_text(error.smtp_error)}"
         if 500 <= error.smtp_code < 600:
-            raise BadPayload(name, said) from error
+            raise ServiceRefused(name, said) from error
         raise ServiceUnavailable(name, said) from error
     except (smtplib.SMTPException, OSError) as error:
         raise ServiceUnavailable(name, str(error)) from error
