@@ -19,7 +19,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs bench bench-locks torture lock clean
+.PHONY: help run venv servers test check format docs bench bench-locks bench-ingest torture lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench: venv servers ## Run every benchmark
 
 bench-locks: venv servers ## Run the benchmark of the locks
 	$(BIN)/python -m benchmarks.locks
+
+bench-ingest: venv ## Run the benchmark of ingest's downloads and storage
+	$(BIN)/python -m benchmarks.ingest_io
 
 torture: venv servers ## Run the fault tests with full numbers; takes long
 	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults -n0

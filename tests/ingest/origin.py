@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 #: Answers one request in its own way.
@@ -30,6 +32,7 @@ class Seen:
 class Origin:
     """The server: what it has, and what it was asked."""
 
+    scheme: str = "http"
     port: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
     #: Acts for a path, each used once, in order; after them the file is served as it should be.
@@ -42,7 +45,7 @@ class Origin:
     closing: threading.Event = field(default_factory=threading.Event)
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
-        return f"http://{host}:{self.port}{path}"
+        return f"{self.scheme}://{host}:{self.port}{path}"
 
     def add(self, path: str, content: bytes, *acts: Act) -> str:
         self.files[path] = content
@@ -129,6 +132,12 @@ class _Server(ThreadingHTTPServer):
 
 def tag(content: bytes) -> str:
     return f'"{hashlib.md5(content).hexdigest()}"'  # noqa: S324 - a name for the content
+
+
+def server_context(certificate: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    return context
 
 
 # ---------------------------------------------------------------- acts
@@ -227,10 +236,12 @@ def silence(handler: Handler) -> None:
 
 
 @contextmanager
-def serving(host: str = "127.0.0.1") -> Iterator[Origin]:
-    origin = Origin()
+def serving(host: str = "127.0.0.1", certificate: Path | None = None) -> Iterator[Origin]:
+    origin = Origin(scheme="https" if certificate else "http")
     handler = type("OriginHandler", (Handler,), {"origin": origin})
     server = _Server((host, 0), handler)
+    if certificate:
+        server.socket = server_context(certificate).wrap_socket(server.socket, server_side=True)
     origin.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -153,6 +153,46 @@ def test_a_password_is_not_carried_to_another_server(origin: Origin, rules: Rule
         assert "Authorization" not in other.asked("/x")[0].headers
 
 
+# ---------------------------------------------------------------- encrypted
+
+
+@pytest.fixture
+def secure(certificate: Path) -> Iterator[Origin]:
+    with serving(certificate=certificate) as found:
+        yield found
+
+
+def test_a_certificate_that_nobody_vouches_for_is_not_taken(secure: Origin, rules: Rules) -> None:
+    url = secure.add("/a", b"here")
+    there = replace(rules, ports=frozenset({secure.port}))
+    with Fetcher(there) as fetcher, pytest.raises(ServiceUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        fetcher.read(url, 100)
+    assert secure.seen == []
+
+
+def test_an_encrypted_transfer_is_bounded_like_a_plain_one(
+    secure: Origin, rules: Rules, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    url = secure.add("/a", bytes(300_000))
+    secure.always["/drip"] = acts.drip()
+    with Fetcher(replace(rules, ports=frozenset({secure.port}), total_seconds=1.0)) as fetcher:
+        assert fetcher.read(url, 10**9) == bytes(300_000)
+        with pytest.raises(ServiceUnavailable, match="too long"):
+            fetcher.read(secure.url("/drip"), 10**9)
+
+
+def test_a_redirect_does_not_leave_encryption(
+    secure: Origin, origin: Origin, rules: Rules, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    url = secure.add("/a", b"", acts.redirect(origin.add("/plain", b"plain")))
+    both = replace(rules, ports=frozenset({secure.port, origin.port}), redirects=5)
+    with Fetcher(both) as fetcher, pytest.raises(BadPayload, match="from https to http"):
+        fetcher.read(url, 100)
+    assert origin.seen == []
+
+
 # ---------------------------------------------------------------- how much, how long
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from email.message import EmailMessage
@@ -17,6 +15,7 @@ from aiosmtpd.smtp import SMTP
 
 from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable
 from headgate.ingest.mail import MailServer, send
+from tests.ingest.origin import server_context
 
 
 class Box:
@@ -70,29 +69,6 @@ def start(box: Box) -> Iterator[Start]:
             return MailServer("127.0.0.1", controller.port, security, timeout=5.0)  # type: ignore[arg-type]
 
         yield start
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for 127.0.0.1 with its key, in one file."""
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-days", "2", "-subj", "/CN=loopback", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", folder / "key.pem", "-out", folder / "cert.pem"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    (folder / "both.pem").write_bytes((folder / "cert.pem").read_bytes() + (folder / "key.pem").read_bytes())
-    return folder / "both.pem"
-
-
-def server_context(certificate: Path) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate)
-    return context
 
 
 def mail(*recipients: str) -> EmailMessage:

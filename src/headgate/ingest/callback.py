@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from headgate.core.errors import BadValue
 from headgate.ingest.fetch import Fetcher, check_answer
-from headgate.ingest.guard import Stop, check_stop
 from headgate.ingest.retries import Retries, retried
+from headgate.ingest.stopping import Stop, check_stop
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - what every secret starts with
 #: Shorter keys can be guessed, and longer ones gain nothing.

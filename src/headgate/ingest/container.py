@@ -21,9 +21,9 @@ from typing import BinaryIO, cast
 from headgate.core.errors import BadPayload, BadValue
 from headgate.ingest.beneath import open_beneath, write_all
 from headgate.ingest.digests import DEFAULT
-from headgate.ingest.guard import Stop, check_stop
 from headgate.ingest.hashing import BLOCK, RunningDigests
 from headgate.ingest.names import check_file_name, collisions
+from headgate.ingest.stopping import Stop, check_stop
 
 #: Endings, in any case, and what they mean.
 KINDS: Mapping[str, str] = {

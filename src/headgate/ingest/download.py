@@ -16,9 +16,9 @@ from headgate.core.errors import BadPayload, HeadgateError, ServiceUnavailable, 
 from headgate.ingest.beneath import open_folder_of, write_all
 from headgate.ingest.digests import DEFAULT, check_algorithm
 from headgate.ingest.fetch import Body, Fetcher
-from headgate.ingest.guard import Stop
 from headgate.ingest.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.retries import Retries, retried
+from headgate.ingest.stopping import Stop
 
 #: Told the bytes that came since it was last told; from several threads.
 Progress = Callable[[int], None]

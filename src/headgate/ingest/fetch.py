@@ -15,23 +15,17 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import SplitResult, unquote
 
-import httpcore2
-import httpx2
-
-from headgate.core.errors import BadPayload, BadValue, HeadgateError, ServiceRefused, ServiceUnavailable
+from headgate.core.errors import BadPayload, BadValue, HeadgateError, MissingExtra, ServiceRefused, ServiceUnavailable
 from headgate.ingest.beneath import open_beneath
-from headgate.ingest.guard import (
-    GuardedBackend,
-    Resolve,
-    Rules,
-    Stop,
-    Watch,
-    check_stop,
-    check_url,
-    shown,
-    system_addresses,
-)
+from headgate.ingest.guard import GuardedBackend, Resolve, Rules, Watch, check_url, shown, system_addresses
 from headgate.ingest.hashing import BLOCK
+from headgate.ingest.stopping import Stop, check_stop
+
+try:
+    import httpcore2
+    import httpx2
+except ImportError as error:
+    raise MissingExtra("ingest", "Fetching needs httpx2") from error
 
 #: Answers that may be other ones later.
 LATER = frozenset({408, 425, 429, 500, 502, 503, 504})

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-import httpcore2
+from headgate.core.errors import BadValue, MissingExtra
+from headgate.ingest.stopping import Stop, check_stop
 
-from headgate.core.errors import BadValue, WorkStopped
+try:
+    import httpcore2
+except ImportError as error:
+    raise MissingExtra("ingest", "Fetching needs httpcore2") from error
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: A name to its addresses; socket.getaddrinfo but in tests.
 Resolve = Callable[[str, int], Sequence[str]]
-Stop = Callable[[], bool]
 
 #: Not for us, beside what `is_global` says: it has been wrong for some of them in older Pythons, and others of
 #: them carry an IPv4 address inside that would pass unseen.
@@ -134,11 +137,6 @@ def why_not_address(text: str, rules: Rules) -> str:
 def system_addresses(host: str, port: int) -> list[str]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def check_stop(stop: Stop | None, work: str) -> None:
-    if stop is not None and stop():
-        raise WorkStopped(work)
 
 
 class Watch(threading.local):

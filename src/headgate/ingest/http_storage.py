@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 from headgate.core.errors import ServiceRefused, ServiceUnavailable
 from headgate.ingest.fetch import Fetcher, check_answer
-from headgate.ingest.guard import Stop, shown
+from headgate.ingest.guard import shown
+from headgate.ingest.stopping import Stop
 
 #: A larger manifest is fetched by the storage from its URL.
 MANIFEST_BYTES = 1 << 20

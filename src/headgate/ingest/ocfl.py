@@ -26,7 +26,6 @@ from typing import BinaryIO
 from headgate.core.errors import BadPayload, BadValue, ForeignStore, ServiceUnavailable, UnknownName, VersionLost
 from headgate.ingest.beneath import replace_synced, sync_folder, sync_tree, write_synced
 from headgate.ingest.digests import DEFAULT
-from headgate.ingest.guard import Stop
 from headgate.ingest.ocfl_content import check_content, write_content
 from headgate.ingest.ocfl_inventory import (
     INVENTORY,
@@ -40,6 +39,7 @@ from headgate.ingest.ocfl_inventory import (
     render,
 )
 from headgate.ingest.ocfl_layout import CONFIG, CONFIG_FILE, LAYOUT, LAYOUT_FILE, ROOT_DECLARATION, home_of, root_files
+from headgate.ingest.stopping import Stop
 from headgate.ingest.storage import Change, Note, Problem, Progress, Version, storage_errors
 
 _INTENT = "intent.json"
@@ -253,8 +253,8 @@ class OcflStorage:
 
     @contextmanager
     def _stage(self, object_id: str) -> Iterator[Path]:
-        stage = self._staging / uuid.uuid4().hex
         while True:
+            stage = self._staging / uuid.uuid4().hex
             stage.mkdir()
             with _try_lock(stage) as mine:
                 # Somebody who cleans may have been between the making and the locking.

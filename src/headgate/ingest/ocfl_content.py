@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from headgate.core.errors import BadPayload
 from headgate.ingest.beneath import open_beneath, write_all
 from headgate.ingest.digests import DEFAULT
-from headgate.ingest.guard import Stop, check_stop
 from headgate.ingest.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.ocfl_inventory import Inventory, expected_digests
+from headgate.ingest.stopping import Stop, check_stop
 from headgate.ingest.storage import NewFile, Progress
 
 #: Files that are copied side by side: one waits for the disk while another is hashed.

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from headgate.core.errors import BadPayload, Lost, MissingExtra, ServiceUnavailable, UnknownName, VersionLost
 from headgate.ingest.digests import DEFAULT
-from headgate.ingest.guard import Stop, check_stop
 from headgate.ingest.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.ocfl_inventory import (
     INVENTORY,
@@ -34,6 +33,7 @@ from headgate.ingest.ocfl_inventory import (
     sidecar_of,
 )
 from headgate.ingest.ocfl_layout import home_of, root_files
+from headgate.ingest.stopping import Stop, check_stop
 from headgate.ingest.storage import Change, NewFile, Note, Problem, Progress, Version
 
 try:

@@ -14,8 +14,8 @@ from typing import BinaryIO, Protocol
 from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable, UnknownName
 from headgate.ingest.beneath import open_beneath, write_all
 from headgate.ingest.digests import DEFAULT
-from headgate.ingest.guard import Stop, check_stop
 from headgate.ingest.hashing import RunningDigests, blocks, mismatch
+from headgate.ingest.stopping import Stop, check_stop
 
 #: Told the bytes that were read or written since it was last told.
 Progress = Callable[[int], None]
