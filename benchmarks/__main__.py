@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import locks
+from benchmarks import ingest_io, locks
 
 locks.main([])
+ingest_io.main([])

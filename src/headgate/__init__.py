@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate.core.errors import (
+        BadManifest,
+        BadPayload,
+        BadProfiles,
         BadValue,
         ClaimLost,
         ClaimRefused,
@@ -27,11 +30,15 @@ if TYPE_CHECKING:
         QueueRefused,
         Refused,
         SchemaMismatch,
+        ServiceRefused,
+        ServiceUnavailable,
         StorageGuardFailed,
         StoreUnavailable,
         TransitionRefused,
         Unavailable,
         UnknownName,
+        VersionLost,
+        WorkStopped,
         WrongKey,
     )
     from headgate.core.ledger import Claim, Dataset, Job
@@ -42,6 +49,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BadManifest",
+    "BadPayload",
+    "BadProfiles",
     "BadValue",
     "Batch",
     "Claim",
@@ -64,11 +74,15 @@ __all__ = [
     "QueueRefused",
     "Refused",
     "SchemaMismatch",
+    "ServiceRefused",
+    "ServiceUnavailable",
     "StorageGuardFailed",
     "StoreUnavailable",
     "TransitionRefused",
     "Unavailable",
     "UnknownName",
+    "VersionLost",
+    "WorkStopped",
     "WrongKey",
     "__version__",
     "connect",
