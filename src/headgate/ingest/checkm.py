@@ -15,6 +15,7 @@ MOST_PROBLEMS = 1000
 
 _LINE_END = re.compile(b"\r\n?|\n")
 _BLANKS = " \t"
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f]")
 _PROFILE = "#%profile "
 _END = "#%eof"
 _BOM = b"\xef\xbb\xbf"
@@ -96,7 +97,7 @@ def decoded(cell: str, *, exact: bool) -> str:
 
 def encoded(text: str, *, exact: bool) -> str:
     """A text as a cell. BadValue for one that no reader would get back."""
-    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
+    if not text.isprintable() and any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         raise BadValue("manifest cell", text, "has a control character")
     if not exact and decoded(text, exact=False) != text:
         raise BadValue("manifest cell", text, "has %20 or %7c in it, which every reader takes for a blank or a bar")
@@ -170,9 +171,9 @@ class _Reader:
             self._problems.add(number, f"byte {error.start + 1} (0x{data[error.start]:02x}) is not UTF-8")
             return ""
         # A tab is a blank to everybody; nothing else of its kind has a place in a manifest.
-        wrong = next((letter for letter in line if letter < " " and letter != "\t"), "")
+        wrong = _CONTROL.search(line)
         if wrong:
-            self._problems.add(number, f"it has the control character U+{ord(wrong):04X}")
+            self._problems.add(number, f"it has the control character U+{ord(wrong[0]):04X}")
             return ""
         return line
 

@@ -264,7 +264,7 @@ _REST: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 def _why_no_url(text: str) -> str:
     if not text:
         return "is missing"
-    if any(letter.isspace() or not letter.isprintable() for letter in text):
+    if " " in text or not text.isprintable():
         return "has a blank or a control character; write it as %20"
     try:
         parts = urlsplit(text)
@@ -313,9 +313,11 @@ def _line(layout: Layout, entry: Entry) -> str:
         "title": entry.title,
         "date": entry.date,
     }
-    cells = {column: checkm.encoded(text, exact=layout.exact) for column, text in texts.items()}
-    cells["fileURL"] = _written_url(entry.url) if "fileURL" in layout.columns else ""
-    line = checkm.joined([cells[column] for column in layout.columns])
+    cells = [
+        _written_url(entry.url) if column == "fileURL" else checkm.encoded(texts[column], exact=layout.exact)
+        for column in layout.columns
+    ]
+    line = checkm.joined(cells)
     if line.startswith("#"):
         raise BadValue("file name", entry.name, "starts with #, and would be read as a comment here")
     return line
