@@ -23,12 +23,16 @@ def _is_name(text: str) -> bool:
         return False
 
 
+def _is_local(text: str) -> bool:
+    return text.isprintable() and local_ids(text) == (text,)
+
+
 #: Any text that a cell can hold.
 texts = st.text(_letters, max_size=12).filter(_writable)
 file_names = st.one_of(
     st.text("ab/ |.%207c-\u00e9", min_size=1, max_size=10), st.text(_letters, min_size=1, max_size=10)
 ).filter(lambda text: _is_name(text) and _writable(text))
-locals_ = st.lists(texts.filter(lambda text: local_ids(text) == (text,)), max_size=3, unique=True).map(tuple)
+locals_ = st.lists(texts.filter(_is_local), max_size=3, unique=True).map(tuple)
 _digests = st.one_of(
     st.just(("", "")),
     st.sampled_from(list(HEX_DIGITS)).flatmap(

@@ -1,5 +1,6 @@
 """Manifests: read as Merritt reads them, every mistake at once with its line, and read again as written."""
 
+import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -244,6 +245,31 @@ def test_what_is_too_large_is_not_read() -> None:
     text = with_rows(*(f"http://h/{number}" for number in range(11)))
     assert problems_of(text, most=10) == [(0, "it has 11 entries; 10 are allowed")]
     assert len(manifest.parse(text.encode(), (OBJECT,), most=11).entries) == 11
+
+
+def test_a_manifest_made_to_be_slow_is_not() -> None:
+    """Each would take hours if the time grew with the square of its length."""
+    length = 300_000
+    for row in (
+        "http://h/a" + " " * length + "b",
+        "http://h/a|||||" + "x" * length,
+        "http://h/a|||||a" + " " * length + "b",
+        "http://h/?" + "&password" * length,
+        "http://h/a||||||" + "/ark:" * length + "\x7f",
+        "http://h/a|||||||" + "l;" * length,
+        "http://h/a||||||||c" + " " * length + "c",
+        "|" * length,
+        "#%profile " + "| " * length,
+    ):
+        with contextlib.suppress(BadManifest):
+            manifest.parse(with_rows(row).encode(), (CONTAINERS,))
+
+
+def test_what_describes_an_object_is_cut_and_a_local_id_is_not() -> None:
+    (entry,) = manifest.parse(with_rows("http://h/a|||||||||" + "x" * 4000).encode(), BATCHES).entries
+    assert len(entry.title) == 3500
+    assert "more than 255 characters" in problems_of(with_rows("http://h/a|||||||" + "x" * 256), *BATCHES)[0][1]
+    assert "has 3,000 characters; 2,048 are allowed" in problems_of(with_rows("http://h/" + "x" * 2991), *BATCHES)[0][1]
 
 
 def test_mistakes_without_end_are_cut_off() -> None:

@@ -14,6 +14,9 @@ from headgate.core.queue import check_item_id, is_batch
 BETANUMERIC = "0123456789bcdfghjkmnpqrstvwxz"
 DIGITS = "0123456789"
 
+#: Characters of an ARK, with the resolver before it.
+LONGEST = 1000
+
 _ARK = re.compile("(?:[a-z][a-z0-9+.-]*://.*?/)?ark:/?([^/]+)/(.+)", re.IGNORECASE)
 _NAAN = re.compile(f"[{BETANUMERIC}]{{5,}}")
 #: Letters and digits, the draft's other characters, %xx, and the two that make the structure.
@@ -49,6 +52,8 @@ def parse(text: object) -> Ark:
     """An ARK in any of its spellings (with a resolver before it, `ark:` or `ark:/`, hyphens, `?info`)."""
     if not isinstance(text, str):
         raise BadValue("ARK", text, f"is {type(text).__name__}, not text")
+    if len(text) > LONGEST:
+        raise BadValue("ARK", text, f"has {len(text):,} characters; {LONGEST} are allowed")
     found = _ARK.fullmatch(text.strip().partition("?")[0].translate(_HYPHENS))
     if not found:
         raise BadValue("ARK", text, "is not like ark:/12345/name")

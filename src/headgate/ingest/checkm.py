@@ -14,7 +14,8 @@ from headgate.core.errors import BadManifest, BadValue
 MOST_PROBLEMS = 1000
 
 _LINE_END = re.compile(b"\r\n?|\n")
-_BAR = re.compile(r"\s*\|\s*", re.ASCII)
+_BLANKS = " \t"
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f]")
 _PROFILE = "#%profile "
 _END = "#%eof"
 _BOM = b"\xef\xbb\xbf"
@@ -32,16 +33,19 @@ class Problems:
         self._found.append((line, what))
         if len(self._found) == MOST_PROBLEMS:
             self._found.append((0, f"there are {MOST_PROBLEMS:,} mistakes or more; the rest was not read"))
-            self.check()
+            raise self.error()
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
+    def error(self) -> BadManifest:
+        """All of them, in the order of the lines; what is said of the whole goes to the end."""
+        return BadManifest(sorted(self._found, key=lambda problem: problem[0] or 2**62))
+
     def check(self) -> None:
-        """BadManifest with all of them in the order of the lines, if there is one."""
+        """BadManifest if there is one."""
         if self._found:
-            # The sort is stable, and what is said of the whole goes to the end.
-            raise BadManifest(sorted(self._found, key=lambda problem: problem[0] or 2**62))
+            raise self.error()
 
 
 class Row(NamedTuple):
@@ -93,12 +97,15 @@ def decoded(cell: str, *, exact: bool) -> str:
 
 def encoded(text: str, *, exact: bool) -> str:
     """A text as a cell. BadValue for one that no reader would get back."""
-    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
+    if not text.isprintable() and any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         raise BadValue("manifest cell", text, "has a control character")
     if not exact and decoded(text, exact=False) != text:
         raise BadValue("manifest cell", text, "has %20 or %7c in it, which every reader takes for a blank or a bar")
-    pattern = r"^ +| +$|\|" + ("|%(?=20|7c|25)" if exact else "")
-    return re.sub(pattern, lambda found: "".join(f"%{ord(letter):02x}" for letter in found[0]), text)
+    inner = text.strip(" ")
+    before = len(text) - len(text.lstrip(" ")) if inner else len(text)
+    pattern = r"\||%(?=20|7c|25)" if exact else r"\|"
+    kept = re.sub(pattern, lambda found: f"%{ord(found[0]):02x}", inner)
+    return "%20" * before + kept + "%20" * (len(text) - before - len(inner))
 
 
 def _check_whole(data: bytes, problems: Problems, limit: int) -> None:
@@ -164,15 +171,20 @@ class _Reader:
             self._problems.add(number, f"byte {error.start + 1} (0x{data[error.start]:02x}) is not UTF-8")
             return ""
         # A tab is a blank to everybody; nothing else of its kind has a place in a manifest.
-        wrong = next((letter for letter in line if letter < " " and letter != "\t"), "")
+        wrong = _CONTROL.search(line)
         if wrong:
-            self._problems.add(number, f"it has the control character U+{ord(wrong):04X}")
+            self._problems.add(number, f"it has the control character U+{ord(wrong[0]):04X}")
             return ""
         return line
 
 
 def _cells(line: str) -> tuple[str, ...]:
-    cells = _BAR.split(line)
+    """Blanks around a bar are no part of a cell; those before the first and after the last are."""
+    if "|" not in line:
+        return (line,)
+    # Not by a regular expression: on a long run of blanks its time grows with the square of their number.
+    first, *middle, last = line.split("|")
+    cells = [first.rstrip(_BLANKS), *(cell.strip(_BLANKS) for cell in middle), last.lstrip(_BLANKS)]
     while cells and not cells[-1]:
         cells.pop()
     return tuple(cells)

@@ -11,11 +11,9 @@ from typing import Any
 from headgate.core.errors import BadValue, MissingExtra
 from headgate.core.queue import Identifiers
 from headgate.ingest import anvl, ark
-from headgate.ingest.manifest import UNASSIGNED, local_ids
+from headgate.ingest.manifest import LONGEST_VALUE, UNASSIGNED, local_ids
 from headgate.service.queue import DUBLIN_CORE
 
-#: Characters of a value that are kept.
-LONGEST_VALUE = 3500
 #: Bytes of an XML file that is read.
 LARGEST_XML = 5_000_000
 

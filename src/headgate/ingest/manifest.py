@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headgate.core.errors import BadValue
+from headgate.core.names import NAME_LENGTH, RESOURCE_LENGTH
 from headgate.ingest import ark, checkm
 from headgate.ingest.digests import check_algorithm, check_digest, spelled
 from headgate.ingest.names import check_file_name, collisions
@@ -17,6 +18,8 @@ from headgate.settings import mask
 
 #: Bytes of a manifest, where a profile does not say otherwise.
 LARGEST = 50_000_000
+#: Characters that are kept of what describes an object.
+LONGEST_VALUE = 3500
 #: URLs of other kinds are nothing that anybody here could fetch.
 SCHEMES = ("http", "https", "s3", "file")
 #: What metadata says where nothing is assigned.
@@ -140,6 +143,8 @@ def differences(manifest: Manifest, found: Mapping[str, Found]) -> list[tuple[in
 def check_url(value: str) -> str:
     """A URL that somebody could fetch; whether a profile allows it is the profile's answer."""
     text = value.strip(" \t")
+    if len(text) > RESOURCE_LENGTH:
+        raise BadValue("URL", text[:60] + "…", f"has {len(text):,} characters; {RESOURCE_LENGTH:,} are allowed")
     why = _why_no_url(text)
     if why:
         raise BadValue("URL", mask(text), why)
@@ -157,8 +162,8 @@ def _layout(profile: str | None, expected: Sequence[Layout], problems: checkm.Pr
             return layout
     wanted = " or ".join(layout.profile for layout in expected)
     problems.add(0, f"its profile is {profile[:200] or 'empty'}; here it must be {wanted}")
-    problems.check()  # What the columns mean is not known, so that nothing true could be said of them.
-    raise AssertionError
+    # What the columns mean is not known, so that nothing true could be said of them.
+    raise problems.error()
 
 
 def _entry(row: checkm.Row, layout: Layout, problems: checkm.Problems) -> Entry:
@@ -230,8 +235,18 @@ def _primary(text: str) -> str:
 
 def local_ids(text: str) -> tuple[str, ...]:
     """Local ids as they are written: several with ; between them, each counted once."""
-    ids = (each.strip() for each in text.split(";"))
-    return tuple(dict.fromkeys(each for each in ids if each not in ("", UNASSIGNED)))
+    ids = dict.fromkeys(each.strip() for each in text.split(";"))
+    return tuple(_check_local(each) for each in ids if each not in ("", UNASSIGNED))
+
+
+def _check_local(text: str) -> str:
+    if len(text) > NAME_LENGTH or not text.isprintable():
+        raise BadValue("local id", text, f"has more than {NAME_LENGTH} characters, or one that cannot be printed")
+    return text
+
+
+def _short(text: str) -> str:
+    return text[:LONGEST_VALUE]
 
 
 _REST: Mapping[str, tuple[str, Callable[[str], Any]]] = {
@@ -240,16 +255,16 @@ _REST: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "mimeType": ("mime", str.strip),
     "primaryIdentifier": ("primary", _primary),
     "localIdentifier": ("local", local_ids),
-    "creator": ("creator", str),
-    "title": ("title", str),
-    "date": ("date", str),
+    "creator": ("creator", _short),
+    "title": ("title", _short),
+    "date": ("date", _short),
 }
 
 
 def _why_no_url(text: str) -> str:
     if not text:
         return "is missing"
-    if any(letter.isspace() or not letter.isprintable() for letter in text):
+    if " " in text or not text.isprintable():
         return "has a blank or a control character; write it as %20"
     try:
         parts = urlsplit(text)
@@ -298,9 +313,11 @@ def _line(layout: Layout, entry: Entry) -> str:
         "title": entry.title,
         "date": entry.date,
     }
-    cells = {column: checkm.encoded(text, exact=layout.exact) for column, text in texts.items()}
-    cells["fileURL"] = _written_url(entry.url) if "fileURL" in layout.columns else ""
-    line = checkm.joined([cells[column] for column in layout.columns])
+    cells = [
+        _written_url(entry.url) if column == "fileURL" else checkm.encoded(texts[column], exact=layout.exact)
+        for column in layout.columns
+    ]
+    line = checkm.joined(cells)
     if line.startswith("#"):
         raise BadValue("file name", entry.name, "starts with #, and would be read as a comment here")
     return line

@@ -82,20 +82,25 @@ def _clash_text(name: str, earlier: str, key: str) -> str:
 
 
 def _why_not(path: str) -> str:
-    if not path or path.isspace():
-        return "is empty"
-    if path.startswith("/"):
-        return "is absolute; names are relative to the object"
-    if path[1:2] == ":" and path[0].isascii() and path[0].isalpha():
-        return "starts with a drive"
-    for letter in path:
-        if _is_unseen(letter):
-            return f"has the character U+{ord(letter):04X}, which is a control or cannot be seen"
-    path = unicodedata.normalize("NFC", path)
-    size = len(path.encode())
-    if size > PATH_BYTES:
-        return f"has {size} bytes; {PATH_BYTES} are allowed"
-    return next(filter(None, map(_why_not_part, path.split("/"))), "")
+    return _why_not_whole(path) or next(
+        filter(None, map(_why_not_part, unicodedata.normalize("NFC", path).split("/"))), ""
+    )
+
+
+def _why_not_whole(path: str) -> str:
+    if len(path) > 4 * PATH_BYTES:  # However its letters are spelt; what is longer is not even looked at.
+        return f"has {len(path):,} characters; {PATH_BYTES} bytes are allowed"
+    unseen = next(filter(_is_unseen, path), "")
+    if unseen:
+        return f"has the character U+{ord(unseen):04X}, which is a control or cannot be seen"
+    size = len(unicodedata.normalize("NFC", path).encode())
+    faults = (
+        (not path or path.isspace(), "is empty"),
+        (path.startswith("/"), "is absolute; names are relative to the object"),
+        (path[1:2] == ":" and path[0].isascii() and path[0].isalpha(), "starts with a drive"),
+        (size > PATH_BYTES, f"has {size} bytes; {PATH_BYTES} are allowed"),
+    )
+    return next((why for wrong, why in faults if wrong), "")
 
 
 def _why_not_part(part: str) -> str:
