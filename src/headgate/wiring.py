@@ -24,6 +24,7 @@ from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore
 
 if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds
+    from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
     from headgate.service.queue import Queue
     from headgate.service.secrets import Secrets
@@ -74,6 +75,18 @@ class Gate:
         from headgate.service.queue import Queue
 
         return Queue(self._store.queue, str(Path(self.settings["work_folder"]).absolute()))
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """What is stored, by which names, and what others are told of it."""
+        from headgate.service.inventory import Inventory
+
+        store = getattr(self._store, "inventory", None)
+        if store is None:
+            raise BadValue(
+                "url", self._store.name, "keeps no inventory; name a SQL store in `url`, ZooKeeper in coordination_url"
+            )
+        return Inventory(store)
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """What runs, what is locked, what failed, in seed 003's form; the rich one adds holders, waiters, the queue."""
@@ -232,6 +245,8 @@ def open_lock_store(url: str) -> LockStore:
 
 def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:
     """The ledger in the database that locks on its chunks are kept in; None where that is no database."""
+    from headgate.service.secrets import Secrets
+
     ledger: LedgerStore | None = getattr(store, "ledger", None)
     return None if ledger is None else Ledger(ledger, Secrets(ledger, settings))
 

@@ -6,6 +6,7 @@ HeadgateError
 │   ├── ClaimRefused            the chunk may not be claimed, or changed, now
 │   ├── TransitionRefused       the table has no such move from the present state
 │   ├── QueueRefused            a move of a batch or ingest job whose condition is not met
+│   ├── ObjectRefused           what an object is said to be contradicts what is known of it
 │   └── ServiceRefused          another service (EZID, storage, a callback) answered no
 ├── Lost                    somebody else was first, or it is no longer yours; never retry
 │   ├── LockLost                released, expired, broken, or the token is stale
@@ -107,6 +108,15 @@ class QueueRefused(Refused):
         self.event = event
         self.why = why
         super().__init__(f"{item}: {event} is not possible now: {why}")
+
+
+class ObjectRefused(Refused):
+    """The names or the owner of an object are not those that the inventory knows."""
+
+    def __init__(self, ark: str, why: str) -> None:
+        self.ark = ark
+        self.why = why
+        super().__init__(f"{ark}: {why}")
 
 
 class ServiceRefused(Refused):

@@ -6,7 +6,6 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable, Unavailable
@@ -14,6 +13,7 @@ from headgate.ingest import anvl
 from headgate.ingest.ark import Ark, check_shoulder, parse_object
 from headgate.ingest.describe import Description
 from headgate.ingest.manifest import UNASSIGNED
+from headgate.ingest.retries import Retries, seconds_of
 
 #: Answers after which the same request may do better: too many at once, or something between us and EZID.
 _BUSY = (429, 503)
@@ -58,34 +58,8 @@ class Outcome:
     understood: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """How often and how patiently."""
-
-    #: Requests in all.
-    tries: int = 4
-    #: Seconds before the second try; each further wait is twice as long.
-    wait: float = 2.0
-    #: A service that wants a longer pause than this is not waited for.
-    longest: float = 60.0
-
-    def pause(self, done: int, retry_after: str, now: datetime) -> float | None:
-        """Seconds until the next try; None: there is none."""
-        wanted = seconds_of(retry_after, now)
-        if done >= self.tries or (wanted is not None and wanted > self.longest):
-            return None
-        return max(wanted or 0.0, min(self.longest, self.wait * 2.0 ** (done - 1)))
-
-
-def seconds_of(retry_after: str, now: datetime) -> float | None:
-    """What a Retry-After header asks for; None: nothing that can be understood."""
-    text = retry_after.strip()
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
-    except (TypeError, ValueError):
-        return None
+#: Somebody waits for the name, and EZID is asked to be asked seldom.
+RETRIES = Retries(tries=4, pause=2.0, longest_pause=60.0)
 
 
 # ---------------------------------------------------------------- the protocol
@@ -171,7 +145,7 @@ class Ezid:
         self._send = send
         self._sleep = sleep
         self._clock = clock
-        self._retries = retries or Retries()
+        self._retries = retries or RETRIES
 
     def name(self, known: Ark | None, shoulder: str, said: Mapping[str, str]) -> Ark:
         """The object's name, known to EZID. It is minted there only if there is none yet."""
@@ -197,10 +171,12 @@ class Ezid:
             answer, outcome = self._try(request)
             if outcome.succeeded:
                 return outcome
-            pause = self._retries.pause(done, answer.headers.get("retry-after", ""), self._clock())
-            if pause is None or not may_repeat(answer.status, outcome):
+            asked = seconds_of(answer.headers.get("retry-after", ""), self._clock())
+            if done >= self._retries.tries or not may_repeat(answer.status, outcome):
                 break
-            self._sleep(pause)
+            if asked is not None and asked > self._retries.longest_pause:
+                break
+            self._sleep(self._retries.pause_after(done, asked))
         if outcome.understood and answer.status not in _PASSING:
             raise ServiceRefused("EZID", outcome.text)
         raise ServiceUnavailable("EZID", f"{outcome.text} ({request.method}, try {done})")

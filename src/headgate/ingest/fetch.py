@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 from urllib.parse import SplitResult, unquote
@@ -19,6 +19,7 @@ from headgate.core.errors import BadPayload, BadValue, HeadgateError, MissingExt
 from headgate.ingest.beneath import open_beneath
 from headgate.ingest.guard import GuardedBackend, Resolve, Rules, Watch, check_url, shown, system_addresses
 from headgate.ingest.hashing import BLOCK
+from headgate.ingest.retries import seconds_of
 from headgate.ingest.stopping import Stop, check_stop
 
 try:
@@ -338,14 +339,8 @@ def _validator(answer: httpx2.Response) -> str:
 
 
 def _retry_after(answer: httpx2.Response) -> float | None:
-    text = answer.headers.get("Retry-After", "").strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text), _LONGEST_RETRY_AFTER)
-    try:
-        wait = parsedate_to_datetime(text).timestamp() - time.time()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(wait, 0.0), _LONGEST_RETRY_AFTER)
+    asked = seconds_of(answer.headers.get("Retry-After", ""), datetime.now(UTC))
+    return None if asked is None else min(asked, _LONGEST_RETRY_AFTER)
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from headgate.core.errors import ServiceUnavailable
@@ -36,3 +38,14 @@ def retried(work: Callable[[], Result], retries: Retries, wait: Callable[[float]
         except ServiceUnavailable as error:
             wait(retries.pause_after(tried, error.retry_after))
     return work()
+
+
+def seconds_of(retry_after: str, now: datetime) -> float | None:
+    """What a Retry-After header asks for; None: nothing that can be understood."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
+    except (TypeError, ValueError, OverflowError):
+        return None

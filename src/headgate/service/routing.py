@@ -10,7 +10,7 @@ from itertools import islice
 from headgate.core.errors import BadValue, Refused
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, QueueStore, Ticket
+from headgate.stores.base import Grant, HistoryFilter, InventoryStore, LockFilter, LockStore, QueueStore, Ticket
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"
@@ -27,6 +27,11 @@ class RoutedLocks:
         self._stores = (ledger_side, coordination)
         #: The ledger beside which the locks on its chunks are kept.
         self.ledger = getattr(ledger_side, "ledger", None)
+
+    @property
+    def inventory(self) -> InventoryStore | None:
+        """The inventory beside that ledger."""
+        return getattr(self._ledger_side, "inventory", None)
 
     @property
     def queue(self) -> QueueStore:

@@ -6,13 +6,14 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import TypeVar
 
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, QueueStore, Ticket
+from headgate.stores.base import Grant, HistoryFilter, InventoryStore, LockFilter, QueueStore, Ticket
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
@@ -40,6 +41,13 @@ class SqlLocks:
         self.ledger = SqlLedger(database, self.tag)
         #: The queue in the same database.
         self.queue: QueueStore = SqlQueue(database, self.tag)
+
+    @cached_property
+    def inventory(self) -> InventoryStore:
+        """The inventory beside the ledger, so that what is stored is recorded and published in one step."""
+        from headgate.stores.sql.inventory import SqlInventory
+
+        return SqlInventory(self._database)
 
     def acquire(self, request: Request) -> Grant:
         quick = grant_quickly(self._database, self.tag, request)

@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-)
-from sqlalchemy import (
-    text as condition,
-)
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, LargeBinary, Table
+from sqlalchemy import text as condition
 from sqlalchemy.dialects import mysql
 
 from headgate.core.ledger import Kind, OnFailure
@@ -28,28 +12,12 @@ from headgate.core.machine import Also, Machine
 from headgate.core.ordering import Order
 from headgate.core.queue import HIGHEST_NUMBER, HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
 from headgate.core.states import BATCH, CHUNK, INGEST_JOB, LOCK
+from headgate.stores.sql import columns, inventory_schema
+from headgate.stores.sql.columns import MYSQL, Document, Key, Number, one_of, text
 
-metadata = MetaData()
-
-#: Exact on case and on blanks at the end, on every database.
-MYSQL_COLLATION = "utf8mb4_nopad_bin"
-MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": MYSQL_COLLATION}
-
-
-def text(length: int) -> String:
-    """Text that is compared as it is written."""
-    return String(length)
-
-
-Key = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
-#: SQLite numbers rows by itself only in a column of this very type.
-Number = BigInteger().with_variant(Integer(), "sqlite")
-
-
-def one_of(column: str, words: tuple[str, ...]) -> str:
-    """A condition that the database itself refuses unknown words by."""
-    return f"{column} in ({', '.join(repr(word) for word in words)})"
-
+metadata = columns.metadata
+#: The inventory's tables, which stand in a file of their own.
+inventory = inventory_schema
 
 MODES = tuple(mode.value for mode in Mode)
 
@@ -179,7 +147,6 @@ client = Table(
 
 #: A data id's place in the order, compared byte by byte on every database.
 OrderKey = LargeBinary(1300).with_variant(mysql.VARBINARY(1300), "mysql", "mariadb")
-Document = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 KINDS = tuple(kind.value for kind in Kind)
 #: What the history tells of: chunks, and jobs that are paused.
 LEDGER_EVENTS = (*CHUNK.told, "pause", "unpause")

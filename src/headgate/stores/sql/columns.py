@@ -1,0 +1,31 @@
+"""What all tables are made of: kinds of columns that mean the same on every database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Integer, LargeBinary, MetaData, String, Text
+from sqlalchemy.dialects import mysql
+
+metadata = MetaData()
+
+#: Exact on case and on blanks at the end, on every database.
+MYSQL_COLLATION = "utf8mb4_nopad_bin"
+MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": MYSQL_COLLATION}
+
+
+def text(length: int) -> String:
+    """Text that is compared as it is written."""
+    return String(length)
+
+
+Key = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
+#: SQLite numbers rows by itself only in a column of this very type.
+Number = BigInteger().with_variant(Integer(), "sqlite")
+#: Text that may be long.
+Document = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+
+
+def one_of(column: str, words: tuple[str, ...]) -> str:
+    """A condition that the database itself refuses unknown words by."""
+    return f"{column} in ({', '.join(repr(str(word)) for word in words)})"
