@@ -20,6 +20,10 @@ class Kind(StrEnum):
     FAILURE = "failure"
 
 
+#: The messenger sends these; a job's own callback is sent by its notify step.
+SENT_BY_MESSENGER = (Kind.MAIL, Kind.FAILURE)
+
+
 class Delivery(StrEnum):
     """How far a message has come."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from headgate.core.errors import BadValue
 from headgate.ingest.fetch import Fetcher, check_answer
 from headgate.ingest.retries import Retries, retried
-from headgate.ingest.stopping import Stop, check_stop
+from headgate.ingest.stopping import Stop, waited
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - what every secret starts with
 #: Shorter keys can be guessed, and longer ones gain nothing.
@@ -53,7 +53,7 @@ def deliver(
         request = fetcher.client.build_request("POST", callback.url, content=callback.body, headers=headers)
         check_answer(fetcher.exchange(request, stop), callback.url)
 
-    retried(send, retries, lambda seconds: _wait(seconds, stop))
+    retried(send, retries, waited(stop, "a callback"))
 
 
 def signed_headers(callback: Callback, timestamp: int) -> dict[str, str]:
@@ -78,10 +78,3 @@ def secret_key(secret: str) -> bytes:
     if len(key) not in _KEY_BYTES:
         raise BadValue("callback secret", "…", f"must be {SECRET_PREFIX} and 24 to 64 bytes in base64")
     return key
-
-
-def _wait(seconds: float, stop: Stop | None) -> None:
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        check_stop(stop, "a callback")
-        time.sleep(min(left, 0.2))

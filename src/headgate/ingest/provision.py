@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+
+from headgate.core.queue import IngestJob
+
+#: How often the queue is asked which jobs have room already.
+_LOOK_SECONDS = 1.0
+#: A promise is forgotten when its job was not seen for so long: it has gone on, or was never told.
+_PROMISE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +72,39 @@ def _why_not(space_needed: int, room: Room) -> str:
     if space_needed > max(0, room.available):
         return f"it needs {space_needed:,} bytes; {max(0, room.available):,} are available"
     return ""
+
+
+class Reservations:
+    """Who has room: jobs that the queue shows as downloading, and those that this process let pass just now."""
+
+    def __init__(self, under_way: Callable[[], Sequence[IngestJob]], threshold: int) -> None:
+        self._ask = under_way
+        self._threshold = threshold
+        self._guard = threading.Lock()
+        self._looked = float("-inf")
+        self._known: dict[str, int] = {}
+        #: Bytes by job, and when they were promised.
+        self._promised: dict[str, tuple[int, float]] = {}
+
+    def ask(self, job: IngestJob, free: int) -> str:
+        """Why there is no room for a job; empty: there is, and it is promised."""
+        with self._guard:
+            now = time.monotonic()
+            self._look(now)
+            reserved = {**{jid: size for jid, (size, _) in self._promised.items()}, **self._known}
+            room = Room(free, sum(reserved.values()), self._threshold)
+            (decision,) = decide([Waiting(job.id, job.space_needed)], room)
+            if decision.passes:
+                self._promised[job.id] = (job.space_needed, now)
+            return decision.why
+
+    def _look(self, now: float) -> None:
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._known = {job.id: job.space_needed for job in self._ask()}
+        self._looked = now
+        self._promised = {
+            jid: (size, at)
+            for jid, (size, at) in self._promised.items()
+            if jid not in self._known and now - at < _PROMISE_SECONDS
+        }
