@@ -66,6 +66,7 @@ bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for i
 
 bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue
+	$(BIN)/python -m benchmarks.queue_zookeeper
 
 torture: venv servers ## Run the fault tests with full numbers; takes long
 	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults -n0

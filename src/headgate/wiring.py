@@ -20,6 +20,7 @@ from headgate.core.queue import IngestJob, Item, check_item_id
 from headgate.core.states import MACHINES
 from headgate.service.checks import check_limit, check_span
 from headgate.service.ledger import Ledger
+from headgate.service.secrets import Secrets
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import (
     HistoryFilter,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from headgate.service.locks import Locks
     from headgate.service.outcomes import Handler
     from headgate.service.queue import Queue
-    from headgate.service.secrets import Secrets
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 GUARDS = ("file",)

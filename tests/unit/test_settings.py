@@ -40,17 +40,12 @@ def test_each_source_is_stronger_than_the_one_before(home: Path) -> None:
     work = write(home, "work", 'url = "sqlite:///work.db"\nclient = "work"\nlock_delay = 6')
     assert found(home)["url"] == ("sqlite:///work.db", str(work))
     given = found(home, {"url": "sqlite:///flag.db"}, HEADGATE_URL="sqlite:///env.db", HEADGATE_CLIENT="env")
-    others = {name: value for name, value in given.items() if name in ("work_folder", "retention", "round_pause")}
     assert given == {
-        **others,
+        **{known.name: (known.default, "default") for known in KNOWN},
         "url": ("sqlite:///flag.db", "--url"),
-        "coordination_url": ("", "default"),
         "client": ("env", "HEADGATE_CLIENT"),
         "lock_delay": ("6", str(work)),
         "guards": ("file", str(user)),
-        "job_key": ("", "default"),
-        "job_key_file": ("", "default"),
-        "master_key_file": ("", "default"),
     }
 
 
