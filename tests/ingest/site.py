@@ -6,7 +6,7 @@ import email
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -125,12 +125,13 @@ def site(folder: Path, url: str, coordination_url: str = "") -> Iterator[Site]:
 
 
 @contextmanager
-def running(gate: Gate, workers: int = 2, lease: float = 30.0) -> Iterator[None]:
-    """All of ingest's daemons, in threads of this process."""
+def running(gate: Gate, workers: int = 2, lease: float = 30.0, only: Sequence[str] = ()) -> Iterator[None]:
+    """All of ingest's daemons, or only some consumers, in threads of this process."""
     from headgate.wiring import ingest_handlers
 
     handlers, stop = ingest_handlers(gate), threading.Event()
-    posts = [Post(*CONSUMERS[name], handler, workers) for name, handler in handlers.items() if name != "job-storing"]
+    names = [name for name in handlers if name in (only or handlers) and name != "job-storing"]
+    posts = [Post(*CONSUMERS[name], handlers[name], workers) for name in names]
     consumer = Consumer(gate.queue, posts, Pace(lease, 0.2, 10.0), stop)
     rounds = daemon_rounds(gate, ["batch-watcher", "messenger", "reaper"], 0.2)
     thread = threading.Thread(target=run_together, args=(rounds, stop), daemon=True)
