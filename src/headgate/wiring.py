@@ -84,7 +84,12 @@ class Gate:
         """Batches and ingest jobs on their way through the states."""
         from headgate.service.queue import Queue
 
-        return Queue(self._store.queue, str(Path(self.settings["work_folder"]).absolute()))
+        return Queue(self._store.queue, str(self.work_folder))
+
+    @property
+    def work_folder(self) -> Path:
+        """Where ingest jobs keep their files while they are worked on."""
+        return Path(self.settings["work_folder"]).absolute()
 
     @property
     def keeps_inventory(self) -> bool:
@@ -112,7 +117,7 @@ class Gate:
         options = Options(
             profiles_folder=Path(settings["profiles_folder"]),
             storage_root=Path(settings["storage_root"]).absolute(),
-            work_folder=Path(settings["work_folder"]).absolute(),
+            work_folder=self.work_folder,
             space_threshold=int(check_span("space_threshold", settings.number("space_threshold"))),
             minter_key=settings["minter_key"].encode(),
             mail_server=mail_server(settings["mail_server"], settings["mail_password"]),
@@ -313,9 +318,9 @@ def _sweep(gate: Gate) -> Callable[[float], int]:
     """Removes what jobs have left in the work folder, once the queue no longer knows of them."""
 
     def sweep(age: float) -> int:
-        from headgate.service.cleaning import sweep_folder
+        from headgate.service.work_folder import sweep_folder
 
-        return sweep_folder(gate.queue, Path(gate.settings["work_folder"]).absolute(), gate._store.tag, age)  # noqa: SLF001 - the gate is made here
+        return sweep_folder(gate.queue, gate.work_folder, gate._store.tag, age)  # noqa: SLF001 - the gate is made here
 
     return sweep
 

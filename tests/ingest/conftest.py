@@ -9,11 +9,19 @@ import pytest
 from headgate.ingest.fetch import Fetcher
 from headgate.ingest.guard import Rules
 from tests.ingest.origin import Origin, serving
+from tests.ingest.site import Site, site
 
 
 @pytest.fixture
 def origin() -> Iterator[Origin]:
     with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[Site]:
+    """A whole repository on SQLite, for what no store decides."""
+    with site(tmp_path, f"sqlite:///{tmp_path / 'headgate.db'}") as found:
         yield found
 
 

@@ -71,7 +71,7 @@ def work(gate: Gate, job: str, point: int) -> int:
 def main() -> None:
     url, settings, job, point = sys.argv[1:]
     with headgate.connect(url, **json.loads(settings)) as gate:
-        print(work(gate, job, int(point)))
+        sys.stdout.write(f"{work(gate, job, int(point))}\n")
 
 
 if __name__ == "__main__":

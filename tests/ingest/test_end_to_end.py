@@ -38,13 +38,6 @@ def here(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> It
         next(each, None)
 
 
-@pytest.fixture
-def there(tmp_path: Path) -> Iterator[Site]:
-    """A site on SQLite, for what no store decides."""
-    with site(tmp_path, f"sqlite:///{tmp_path / 'headgate.db'}") as found:
-        yield found
-
-
 def test_a_batch_becomes_stored_recorded_reported_objects(here: Site) -> None:
     here.profile(confirmation_mail=True)
     urls = {f"book-{number}": here.object_manifest(f"/{number}.checkm", FILES) for number in range(3)}

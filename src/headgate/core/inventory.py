@@ -81,9 +81,10 @@ class ObjectVersion:
     created: datetime
     size: int
     files: int
-    #: The ingest job that made it, and its batch.
+    #: The ingest job that made it, its batch, and its profile.
     job: str
     batch: str
+    profile: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from headgate.ingest.profile import Profile, from_snapshot, load_profile, read_s
 from headgate.ingest.provision import Reservations
 from headgate.ingest.stopping import Stop
 from headgate.ingest.storage import Storage
-from headgate.service.cleaning import UPLOADS
 from headgate.service.inventory import Inventory
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
 from headgate.service.renewal import ItemHold
+from headgate.service.work_folder import UPLOADS
 
 T = TypeVar("T")
 

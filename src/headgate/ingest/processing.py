@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from headgate.core.errors import BadPayload, BadValue
+from headgate.core.errors import BadPayload, BadValue, Invalid
 from headgate.core.queue import Identifiers, IngestJob
 from headgate.ingest import describe, manifest
 from headgate.ingest.context import Context, now, stop_of
@@ -68,8 +68,8 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     found = gather(context, job, profile, stop_of(hold))
     said = read_sayings(job, folder, found)
     identifiers = name_object(context, job, profile, said.description, said.identifiers)
-    _write_system_files(job, profile, folder, said.description, identifiers)
-    change = _change(job, folder, found, said)
+    added = _write_system_files(job, profile, folder, said.description, identifiers)
+    change = _change(job, folder, found, added, said)
     _write_storage_manifest(folder, change)
     note = Note(job.id, now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"]))
     version = store(context, job, profile, identifiers.primary, change, note, hold)
@@ -80,14 +80,17 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 
 
 def read_sayings(job: IngestJob, folder: Folder, found: Mapping[str, Found]) -> Said:
-    """The submission's words, and those of the depositor's own files. BadValue says which of them is wrong."""
+    """The submission's words, and those of the depositor's own files. BadPayload says which of them is wrong."""
 
     def read(name: str, parse: Callable[[bytes], T]) -> T | None:
         if name not in found:
             return None
         if found[name].size > LARGEST_SAYING:
             raise BadPayload(name, f"it has {found[name].size:,} bytes; {LARGEST_SAYING:,} are allowed")
-        return parse((folder.producer / name).read_bytes())
+        try:
+            return parse((folder.producer / name).read_bytes())
+        except Invalid as error:
+            raise BadPayload(name, str(error)) from error
 
     erc = read(ERC, lambda data: describe.read_erc(_text(ERC, data)))
     read(EMBARGO, lambda data: read_embargo(_text(EMBARGO, data)))
@@ -113,8 +116,8 @@ def _text(name: str, data: bytes) -> str:
 
 def _write_system_files(
     job: IngestJob, profile: Profile, folder: Folder, description: Description, identifiers: Identifiers
-) -> None:
-    """The same job always writes the same: a repeat stores nothing new."""
+) -> Iterable[str]:
+    """The same job always writes the same: a repeat stores nothing new. Gives the names."""
     model = ObjectModel(primary_identifier=identifiers.primary, local_identifier="; ".join(identifiers.local))
     files = system_files(
         _record(job, profile, description, identifiers), model, description, profile.owner, profile.membership,
@@ -124,6 +127,7 @@ def _write_system_files(
         files[SUBMISSION_MANIFEST] = folder.manifest.read_bytes()
     for name, content in files.items():
         save(folder.system / name, content)
+    return files
 
 
 def _record(job: IngestJob, profile: Profile, description: Description, identifiers: Identifiers) -> IngestRecord:
@@ -142,7 +146,7 @@ def _record(job: IngestJob, profile: Profile, description: Description, identifi
     )  # fmt: skip
 
 
-def _change(job: IngestJob, folder: Folder, found: Mapping[str, Found], said: Said) -> Change:
+def _change(job: IngestJob, folder: Folder, found: Mapping[str, Found], added: Iterable[str], said: Said) -> Change:
     """What the new version is made of. An update keeps what it does not name."""
     update = job.configuration.get("submission_mode") == "update"
     files = {
@@ -150,9 +154,10 @@ def _change(job: IngestJob, folder: Folder, found: Mapping[str, Found], said: Sa
         for name, each in found.items()
         if not (update and name == DELETIONS)
     }
-    for path in sorted(folder.system.iterdir()):
-        if path.name != STORAGE_MANIFEST:
-            files[f"{SYSTEM}/{path.name}"] = NewFile(path, path.stat().st_size, file_digests(path))
+    # By their names: a process that died may have left something half written beside them.
+    for name in added:
+        path = folder.system / name
+        files[f"{SYSTEM}/{name}"] = NewFile(path, path.stat().st_size, file_digests(path))
     return Change(files, keep=update, remove=said.deletions if update else ())
 
 

@@ -68,8 +68,8 @@ class SqlInventory:
         if not rows:
             raise UnknownName("object", ark, "see: headgate ingest objects")
         return [
-            ObjectVersion(int(number), moment(created), int(size), int(files), str(job), str(batch))
-            for number, created, size, files, job, batch in rows
+            ObjectVersion(int(number), moment(created), int(size), int(files), str(job), str(batch), str(profile))
+            for number, created, size, files, job, batch, profile in rows
         ]
 
     def files(self, ark: str, version: int) -> Sequence[InventoryFile]:

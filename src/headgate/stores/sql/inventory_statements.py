@@ -83,7 +83,7 @@ ADD_FILE = Statement(
 )
 READ_VERSIONS = Statement(
     "Every version of an object, oldest first.",
-    """select v.number, v.created, v.size, v.files, g.job, g.batch from hg_object_version v
+    """select v.number, v.created, v.size, v.files, g.job, g.batch, g.profile from hg_object_version v
        join hg_object i on i.id = v.object_id
        join hg_ingest g on g.object_id = v.object_id and g.number = v.number where i.ark = :ark order by v.number""",
 )

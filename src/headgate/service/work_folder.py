@@ -1,8 +1,9 @@
-"""The work folder: what jobs left there goes when the queue no longer needs it."""
+"""The work folder: files that are handed in come there, and what jobs left there goes when nobody needs it."""
 
 from __future__ import annotations
 
 import logging
+import secrets
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,6 +21,16 @@ MARK = ".store"
 UPLOADS = "uploads"
 #: A job's folder is needed until the job is in this state, or gone.
 CLEANED = "cleaned"
+
+
+def stage_upload(folder: Path, source: Path) -> str:
+    """Copy a file that is handed in to where every daemon finds it. Gives its URL, which nobody can guess."""
+    if not source.is_file():
+        raise BadValue("payload", str(source), "is no file that is here, and no URL")
+    place = folder / UPLOADS / secrets.token_hex(16)
+    place.mkdir(parents=True)
+    shutil.copyfile(source, place / source.name)
+    return (place / source.name).as_uri()
 
 
 def sweep_folder(queue: Queue, folder: Path, tag: str, age: float) -> int:
