@@ -320,7 +320,8 @@ def _sweep(gate: Gate) -> Callable[[float], int]:
     def sweep(age: float) -> int:
         from headgate.service.work_folder import sweep_folder
 
-        return sweep_folder(gate.queue, gate.work_folder, gate._store.tag, age)  # noqa: SLF001 - the gate is made here
+        forget = gate.inventory.forget if gate.keeps_inventory else lambda _item: None
+        return sweep_folder(gate.queue, gate.work_folder, gate._store.tag, age, forget)  # noqa: SLF001 - made here
 
     return sweep
 

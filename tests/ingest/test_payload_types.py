@@ -5,7 +5,7 @@ import pytest
 from headgate import BadValue
 from headgate.core.queue import Identifiers, NewJob, Submission
 from headgate.ingest import manifest
-from headgate.ingest.payload_types import BATCHES, SINGLE, container_kind, jobs_of, submission_type
+from headgate.ingest.payload_types import BATCHES, SINGLE, jobs_of, submission_type
 from headgate.service.queue import PAYLOAD_TYPES, TYPES
 
 SAID = {
@@ -87,14 +87,3 @@ def test_the_words_of_forms(word: str, expected: str) -> None:
 def test_a_word_that_is_no_type() -> None:
     with pytest.raises(BadValue, match="is none of file, container"):
         submission_type("folder")
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("a.zip", "zip"), ("A.ZIP", "zip"), ("a.tar", "tar"), ("a.tar.gz", "tar.gz"), ("a.b.TGZ", "tar.gz"),
-        ("a.tar.bz2", "tar.bz2"), ("a.tbz2", "tar.bz2"), ("a.gz", ""), ("a.7z", ""), ("zip", ""), ("a.zip.txt", ""),
-    ],
-)  # fmt: skip
-def test_a_container_is_known_by_its_ending(name: str, kind: str) -> None:
-    assert container_kind(name) == kind

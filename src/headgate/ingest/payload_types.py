@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,10 +21,6 @@ SINGLE = {"file": "file", "container": "container", "object-manifest": "object_m
 #: The kind of manifest that an object's payload is.
 OBJECT_LAYOUTS = (OBJECT,)
 
-#: Endings of containers, as Merritt knows them, and which kind each is.
-CONTAINER_ENDINGS = {
-    ".zip": "zip", ".tar": "tar", ".tar.gz": "tar.gz", ".tgz": "tar.gz", ".tar.bz2": "tar.bz2", ".tbz2": "tar.bz2",
-}  # fmt: skip
 #: Words of older forms, each for a type of ours.
 _FORM_WORDS = {
     "manifest": "object-manifest",
@@ -49,12 +44,6 @@ def submission_type(word: str) -> str:
         if kind in word:
             return kind
     raise BadValue("type", word, f"is none of {', '.join([*SINGLE, *BATCHES])}")
-
-
-def container_kind(filename: str) -> str:
-    """Which kind of container a file is by its ending, in any case; empty: none."""
-    found = re.search(r"(\.tar)?\.[a-z0-9]+$", filename.lower())
-    return CONTAINER_ENDINGS.get(found[0], "") if found else ""
 
 
 def jobs_of(submission: Submission, manifest: Manifest | None, priority: int = DEFAULT_PRIORITY) -> list[NewJob]:

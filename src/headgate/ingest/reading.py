@@ -78,6 +78,8 @@ def unrecorded(context: Context) -> list[Problem]:
     """Objects in the storages of the present profiles of which the inventory knows nothing."""
     from headgate.ingest.profile import load_profiles
 
+    if not context.options.profiles_folder.is_dir():
+        return []
     known = {each.ark for each in context.inventory.objects()}
     profiles = load_profiles(context.options.profiles_folder).values()
     places = {(each.storage.kind, each.storage.url): each for each in profiles if each.storage.kind != "http"}

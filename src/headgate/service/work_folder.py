@@ -6,7 +6,7 @@ import logging
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -33,12 +33,16 @@ def stage_upload(folder: Path, source: Path) -> str:
     return (place / source.name).as_uri()
 
 
-def sweep_folder(queue: Queue, folder: Path, tag: str, age: float) -> int:
-    """Remove the folders of jobs and batches that are cleaned up or gone. Gives how many."""
+def sweep_folder(queue: Queue, folder: Path, tag: str, age: float, forget: Callable[[str], None]) -> int:
+    """Remove the folders of jobs and batches that are cleaned up or gone. Gives how many.
+
+    `forget`: told of each before, so that what else is kept of it goes too, also when this is cut off.
+    """
     if not folder.is_dir() or not _is_ours(folder, tag):
         return 0
     count = 0
     for place in _done(queue, folder):
+        forget(place.name)
         shutil.rmtree(place, ignore_errors=True)
         event("work_folder.swept", folder=str(place))
         count += 1
