@@ -59,3 +59,17 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "both.pem").write_bytes((folder / "cert.pem").read_bytes() + (folder / "key.pem").read_bytes())
     return folder / "both.pem"
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    """An S3 server on loopback, with a bucket `shelf`."""
+    import httpx2
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    httpx2.put(f"http://{host}:{port}/shelf", trust_env=False).raise_for_status()
+    yield f"http://{host}:{port}"
+    server.stop()

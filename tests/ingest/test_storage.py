@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import obstore
 import pytest
-from moto.server import ThreadedMotoServer
 from obstore.store import S3Store
 
 from headgate.core.errors import BadPayload, BadValue, UnknownName, VersionLost, WorkStopped
@@ -18,24 +17,16 @@ from tests.ingest.shelves import ARK, WHEN, Shelf, bucket_shelf, disk_shelf
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[S3Store]:
+def bucket(s3_endpoint: str) -> S3Store:
     """A bucket of an S3 server on loopback."""
-    import httpx2
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    httpx2.put(f"{endpoint}/shelf", trust_env=False).raise_for_status()
-    yield S3Store(
+    return S3Store(
         "shelf",
-        endpoint=endpoint,
+        endpoint=s3_endpoint,
         region="us-east-1",
         access_key_id="test",
         secret_access_key="test",
         client_options={"allow_http": True},
     )
-    server.stop()
 
 
 @pytest.fixture(params=["disk", "bucket"])

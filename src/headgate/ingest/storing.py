@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 
 from headgate.core.errors import BadPayload
 from headgate.core.queue import IngestJob
@@ -16,7 +17,7 @@ from headgate.ingest.payload import Folder, folder_of, save
 from headgate.ingest.profile import Profile
 from headgate.ingest.stopping import Stop
 from headgate.ingest.storage import Change, Note, StoredFile, Version
-from headgate.ingest.system_files import PRODUCER, STORAGE_MANIFEST
+from headgate.ingest.system_files import STORAGE_MANIFEST
 from headgate.service.queue import DEFAULT_LEASE
 from headgate.service.renewal import ItemHold
 
@@ -82,7 +83,7 @@ def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
     if (folder.root / ANSWER).is_file():
         return _answered(folder, ark, job.id).number
     listing = folder.system / STORAGE_MANIFEST
-    remove = "\n".join(name.removeprefix(f"{PRODUCER}/") for name in change.remove)
+    remove = "\n".join(change.remove)
     addition = Addition(ark, listing.read_text(encoding="utf-8"), listing.as_uri(), job.id, change.keep, remove)
     url, node = profile.storage.url, str(profile.storage.node)
     number = HttpStorage(context.service(url), url, node).add(addition, stop)
@@ -93,8 +94,6 @@ def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
 
 
 def _answered(folder: Folder, ark: str, operation: str) -> Version:
-    from datetime import datetime
-
     try:
         known = json.loads((folder.root / ANSWER).read_bytes())
     except FileNotFoundError:
