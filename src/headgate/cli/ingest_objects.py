@@ -65,7 +65,7 @@ def show_object(session: Session, ark: str) -> None:
     name = str(parse_object(ark))
     with session.gate() as gate:
         versions = gate.inventory.versions(name)
-        (found,) = [each for each in gate.inventory.objects(local=None) if each.ark == name]
+        (found,) = gate.inventory.objects(ark=name)
     session.answer({**plain(found), "versions": plain(versions)}, lambda: _object_text(found, versions))
 
 

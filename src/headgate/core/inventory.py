@@ -142,6 +142,7 @@ class ObjectFilter:
     owner: str | None = None
     collection: str | None = None
     local: str | None = None
+    ark: str | None = None
     #: Only ARKs after this one (page by key).
     after: str | None = None
     limit: int | None = None

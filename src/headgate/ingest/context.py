@@ -18,6 +18,7 @@ from headgate.ingest.fetch import Fetcher
 from headgate.ingest.guard import DEFAULT_PORTS, Rules
 from headgate.ingest.mail import MailServer
 from headgate.ingest.profile import Profile, from_snapshot, load_profile, read_secret
+from headgate.ingest.profile_values import mail_address
 from headgate.ingest.provision import Reservations
 from headgate.ingest.stopping import Stop
 from headgate.ingest.storage import Storage
@@ -50,6 +51,11 @@ class Options:
     mail_from: str = "headgate@localhost"
     mail_reply_to: str = ""
 
+    def __post_init__(self) -> None:
+        """A report that cannot be written would keep its batch from its end: better to hear of it at the start."""
+        for address in filter(None, (self.mail_from, self.mail_reply_to)):
+            mail_address(address)
+
     @property
     def uploads(self) -> Path:
         """Where files are that were handed in as such."""
@@ -69,6 +75,7 @@ class Context:
         self._made: dict[Hashable, Any] = {}
         self._making = threading.RLock()
         self._profiles: OrderedDict[str, Profile | None] = OrderedDict()
+        self._reading = threading.Lock()
 
     # ---------------------------------------------------------------- profiles
 
@@ -81,15 +88,18 @@ class Context:
 
     def profile_of(self, batch: str) -> Profile | None:
         """The profile that a batch started with; None when there was none that could be used."""
-        with self._making:
-            if batch not in self._profiles:
-                intake = self.inventory.intake(batch)
-                if intake is None:
-                    return None
-                self._profiles[batch] = from_snapshot(intake.profile) if intake.profile else None
-                while len(self._profiles) > _KEPT:
-                    self._profiles.popitem(last=False)
-            return self._profiles[batch]
+        with self._reading:
+            if batch in self._profiles:
+                return self._profiles[batch]
+        intake = self.inventory.intake(batch)
+        if intake is None:
+            return None
+        found = from_snapshot(intake.profile) if intake.profile else None
+        with self._reading:
+            self._profiles[batch] = found
+            while len(self._profiles) > _KEPT:
+                self._profiles.popitem(last=False)
+        return found
 
     def profile(self, job: IngestJob) -> Profile:
         """The profile of a job."""

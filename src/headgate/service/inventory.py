@@ -71,12 +71,13 @@ class Inventory:
         owner: str | None = None,
         collection: str | None = None,
         local: str | None = None,
+        ark: str | None = None,
         after: str | None = None,
         limit: int | None = None,
     ) -> Sequence[StoredObject]:
         """Objects, by ARK; page on with `after` the last one."""
         return self._store.objects(
-            ObjectFilter(owner, collection, local, after, None if limit is None else check_limit(limit))
+            ObjectFilter(owner, collection, local, ark, after, None if limit is None else check_limit(limit))
         )
 
     def versions(self, ark: str) -> Sequence[ObjectVersion]:

@@ -26,6 +26,8 @@ def ask_objects(database: Database, which: ObjectFilter) -> Sequence[StoredObjec
     )
     if which.owner is not None:
         question = question.where(owner.name == which.owner)
+    if which.ark is not None:
+        question = question.where(item.ark == which.ark)
     if which.after is not None:
         question = question.where(item.ark > which.after)
     if which.local is not None:
