@@ -22,14 +22,8 @@ from headgate.service.checks import check_limit, check_span
 from headgate.service.ledger import Ledger
 from headgate.service.secrets import Secrets
 from headgate.settings import Settings, load, mask
-from headgate.stores.base import (
-    HistoryFilter,
-    InventoryStore,
-    LedgerHistoryFilter,
-    LedgerStore,
-    LockStore,
-    QueueHistoryFilter,
-)
+from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore, QueueHistoryFilter
+from headgate.stores.inventory_port import InventoryStore
 
 if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds

@@ -21,7 +21,7 @@ from headgate.core.names import check_name, check_resource
 from headgate.core.queue import check_item_id
 from headgate.service.checks import check_limit
 from headgate.service.identity import owner as caller
-from headgate.stores.base import InventoryStore
+from headgate.stores.inventory_port import InventoryStore
 from headgate.telemetry import event
 
 #: A message is tried again after so many seconds, at first and at most; the pause doubles each time.

@@ -10,7 +10,8 @@ from itertools import islice
 from headgate.core.errors import BadValue, Refused
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
-from headgate.stores.base import Grant, HistoryFilter, InventoryStore, LockFilter, LockStore, QueueStore, Ticket
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, QueueStore, Ticket
+from headgate.stores.inventory_port import InventoryStore
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"

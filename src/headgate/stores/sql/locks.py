@@ -13,7 +13,8 @@ from typing import TypeVar
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
-from headgate.stores.base import Grant, HistoryFilter, InventoryStore, LockFilter, QueueStore, Ticket
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, QueueStore, Ticket
+from headgate.stores.inventory_port import InventoryStore
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
