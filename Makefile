@@ -3,10 +3,13 @@ PYTHON ?= python3
 WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
+# The independent validator of OCFL; its libraries do not go together with ours.
+OCFL_VENV := .venv-ocfl
 
 # The stamps carry the content that they were made from, so an install runs again only when that changed.
 content = $(shell cat $(1) 2>/dev/null | cksum | tr ' ' '-')
 DEV_STAMP := $(VENV)/installed-dev-$(call content,requirements.lock pyproject.toml)
+OCFL_STAMP := $(OCFL_VENV)/installed-$(call content,requirements-ocfl.lock)
 RUNTIME_STAMP := $(VENV)/installed-runtime-$(call content,requirements-runtime.lock pyproject.toml)
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -16,18 +19,18 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs transitions bench bench-locks bench-ledger bench-queue torture lock clean
+.PHONY: help run venv servers test check format docs transitions bench bench-locks bench-ledger bench-queue bench-ingest torture lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUNTIME_STAMP) ## Run the examples; needs no server and none of the developers' tools
-	@set -e; for noun in locks ledger queue; do \
+	@set -e; for noun in locks ledger queue ingest; do \
 		PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/$$noun/run.sh; done
 
 venv: $(DEV_STAMP) ## Make .venv with everything that development needs
 
-test: venv check servers ## Run every check, then every test, on real servers
+test: venv check servers $(OCFL_STAMP) ## Run every check, then every test, on real servers
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 check: venv ## Check format, lint, types, imports, and that the generated docs are current
@@ -56,6 +59,9 @@ bench: venv servers ## Run every benchmark
 bench-locks: venv servers ## Run the benchmark of the locks
 	$(BIN)/python -m benchmarks.locks
 
+bench-ingest: venv ## Run the benchmark of ingest's downloads and storage
+	$(BIN)/python -m benchmarks.ingest_io
+
 bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
 	$(BIN)/python -m benchmarks.ledger
 
@@ -64,16 +70,18 @@ bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue_zookeeper
 
 torture: venv servers ## Run the fault tests with full numbers; takes long
-	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults -n0
+	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults tests/ingest/test_ingest_crashes.py -n0
 
 lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
 	$(PIP_INSTALL) uv
 	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock
+	echo ocfl-py | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+		--upgrade --output-file requirements-ocfl.lock
 	$(COMPILE) --upgrade --extra all --group build --constraint requirements.lock \
 		--output-file requirements-runtime.lock
 
 clean: ## Remove .venv and everything that was generated
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OCFL_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -91,3 +99,10 @@ $(DEV_STAMP): | $(BIN)/python
 	$(INSTALL_PROJECT)
 	rm -f $(VENV)/installed-dev-* $(VENV)/installed-runtime-*
 	touch $@ $(RUNTIME_STAMP)
+
+$(OCFL_STAMP):
+	$(PYTHON) -m venv $(OCFL_VENV)
+	$(OCFL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--requirement requirements-ocfl.lock
+	rm -f $(OCFL_VENV)/installed-*
+	touch $@

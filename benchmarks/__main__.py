@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks import ledger, locks, queue, queue_zookeeper
+from benchmarks import ingest_io, ledger, locks, queue, queue_zookeeper
 
 locks.main([])
 ledger.main([])
 queue.main([])
 queue_zookeeper.main()
+ingest_io.main([])

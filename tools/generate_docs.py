@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from sqlalchemy.dialects import postgresql
@@ -17,6 +19,7 @@ from headgate.cli.tree import root
 from headgate.core import describe, errors
 from headgate.core.machine import Machine
 from headgate.core.states import MACHINES
+from headgate.ingest.profile import Profile
 from headgate.stores.sql import schema
 
 ROOT = Path(__file__).parent.parent
@@ -69,6 +72,35 @@ def settings_page() -> str:
     )
 
 
+def profiles_page() -> str:
+    """Every key of an ingest profile."""
+    lead = (
+        "A profile is a TOML file; its name without `.toml` is the profile's name. A batch keeps the profile that it\n"
+        "started with. A key without a default must be given.\n"
+    )
+    parts = ["# Ingest profiles\n", NOTICE, lead]
+    for title, kind in (("The profile", Profile), *_tables_of(Profile)):
+        rows = [(f"`{key.name}`", _default_of(key), key.metadata["meaning"]) for key in dataclasses.fields(kind)]
+        rows = [row for row in rows if row[2]]
+        parts += [f"## {title}\n", describe.table(("key", "default", "meaning"), rows) + "\n"]
+    return "\n".join(parts)
+
+
+def _tables_of(kind: type) -> Iterator[tuple[str, type]]:
+    for key in dataclasses.fields(kind):
+        if key.default_factory is not dataclasses.MISSING:
+            yield f"`[{key.name}]`", key.metadata["check"]
+
+
+def _default_of(key: dataclasses.Field[Any]) -> str:
+    if key.default_factory is not dataclasses.MISSING:
+        return "a table, see below"
+    if key.default is dataclasses.MISSING:
+        return ""
+    value = list(key.default) if isinstance(key.default, tuple) else key.default
+    return f"`{json.dumps(value)}`"
+
+
 def schema_page() -> str:
     """The SQL tables."""
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -108,6 +140,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/states.md": states_page,
     "docs/reference/errors.md": errors_page,
     "docs/reference/settings.md": settings_page,
+    "docs/reference/profiles.md": profiles_page,
     "docs/reference/schema.md": schema_page,
     "docs/reference/commands.md": commands_page,
 }

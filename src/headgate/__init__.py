@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate.core.errors import (
+        BadManifest,
+        BadPayload,
+        BadProfiles,
         BadValue,
         ClaimLost,
         ClaimRefused,
@@ -24,14 +27,19 @@ if TYPE_CHECKING:
         LockRefused,
         Lost,
         MissingExtra,
+        ObjectRefused,
         QueueRefused,
         Refused,
         SchemaMismatch,
+        ServiceRefused,
+        ServiceUnavailable,
         StorageGuardFailed,
         StoreUnavailable,
         TransitionRefused,
         Unavailable,
         UnknownName,
+        VersionLost,
+        WorkStopped,
         WrongKey,
     )
     from headgate.core.ledger import Claim, Dataset, Job
@@ -42,6 +50,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BadManifest",
+    "BadPayload",
+    "BadProfiles",
     "BadValue",
     "Batch",
     "Claim",
@@ -61,14 +72,19 @@ __all__ = [
     "Lost",
     "MissingExtra",
     "Mode",
+    "ObjectRefused",
     "QueueRefused",
     "Refused",
     "SchemaMismatch",
+    "ServiceRefused",
+    "ServiceUnavailable",
     "StorageGuardFailed",
     "StoreUnavailable",
     "TransitionRefused",
     "Unavailable",
     "UnknownName",
+    "VersionLost",
+    "WorkStopped",
     "WrongKey",
     "__version__",
     "connect",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headgate.core.errors import BadValue
 from headgate.core.history import Entry
+from headgate.core.inventory import SENT_BY_MESSENGER
 from headgate.core.ledger import Row, chunk_resource
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
@@ -22,10 +23,14 @@ from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.service.secrets import Secrets
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore, QueueHistoryFilter
+from headgate.stores.inventory_port import InventoryStore
 
 if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds
+    from headgate.ingest.context import Context
+    from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
+    from headgate.service.outcomes import Handler
     from headgate.service.queue import Queue
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
@@ -73,7 +78,47 @@ class Gate:
         """Batches and ingest jobs on their way through the states."""
         from headgate.service.queue import Queue
 
-        return Queue(self._store.queue, str(Path(self.settings["work_folder"]).absolute()))
+        return Queue(self._store.queue, str(self.work_folder))
+
+    @property
+    def work_folder(self) -> Path:
+        """Where ingest jobs keep their files while they are worked on."""
+        return Path(self.settings["work_folder"]).absolute()
+
+    @property
+    def keeps_inventory(self) -> bool:
+        """Whether there is a database that an inventory can be kept in."""
+        return getattr(self._store, "inventory", None) is not None
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """What is stored, by which names, and what others are told of it."""
+        from headgate.service.inventory import Inventory
+
+        store: InventoryStore | None = getattr(self._store, "inventory", None)
+        if store is None:
+            raise BadValue(
+                "url", self._store.name, "keeps no inventory; name a SQL store in `url`, ZooKeeper in coordination_url"
+            )
+        return Inventory(store)
+
+    @cached_property
+    def ingest(self) -> Context:
+        """What the steps of ingest work with: profiles, storages, clients. Needs the extra `ingest`."""
+        from headgate.ingest.context import Context, Options, mail_server
+
+        settings = self.settings
+        options = Options(
+            profiles_folder=Path(settings["profiles_folder"]),
+            storage_root=Path(settings["storage_root"]).absolute(),
+            work_folder=self.work_folder,
+            space_threshold=int(check_span("space_threshold", settings.number("space_threshold"))),
+            minter_key=settings["minter_key"].encode(),
+            mail_server=mail_server(settings["mail_server"], settings["mail_password"]),
+            mail_from=settings["mail_from"],
+            mail_reply_to=settings["mail_reply_to"],
+        )
+        return Context(self.queue, self.locks, self.inventory, options)
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """What runs, what is locked, what failed, in seed 003's form; the rich one adds holders, waiters, the queue."""
@@ -163,6 +208,8 @@ class Gate:
 
     def close(self) -> None:
         """Let go of connections. Locks that live by a session end; nothing else changes."""
+        if "ingest" in self.__dict__:
+            self.ingest.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -187,6 +234,7 @@ def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rou
     """What the daemons of these names, all of them done in rounds, do on that gate."""
     from headgate.daemons.batch_watcher import batch_watcher
     from headgate.daemons.cleaner import cleaner
+    from headgate.daemons.messenger import messenger
     from headgate.daemons.reaper import reaper
 
     if not interval > 0:
@@ -194,8 +242,10 @@ def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rou
     known: dict[str, Callable[[], list[Rounds]]] = {
         "batch-watcher": lambda: batch_watcher(gate.queue, interval),
         "reaper": lambda: reaper(gate.locks, gate._ledger, gate.queue, interval),  # noqa: SLF001 - the gate is made here
-        "cleaner": lambda: cleaner(gate.queue, gate.settings.number("retention"), interval),
+        "cleaner": lambda: cleaner(gate.queue, gate.settings.number("retention"), interval, _sweep(gate)),
         "history": lambda: _history_rounds(gate, interval),
+        # Without an inventory there is no outbox either.
+        "messenger": lambda: messenger(_sender(gate), interval) if gate.keeps_inventory else [],
     }
     return [each for name in dict.fromkeys(names) for each in known[name]()]
 
@@ -213,6 +263,13 @@ def _history_rounds(gate: Gate, interval: float) -> list[Rounds]:
     in_zookeeper = _kind(settings["coordination_url"] or settings["url"]) == "zookeeper"
     why = "`url` names no database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
     return [Rounds("history", lambda: 0, interval, idle=f"nothing can be moved, since {why}")]
+
+
+def ingest_handlers(gate: Gate) -> Mapping[str, Handler]:
+    """Ingest's own steps, by the names of the consumers whose work they do."""
+    from headgate.ingest.handlers import handlers
+
+    return handlers(gate.ingest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +325,35 @@ def open_lock_store(url: str) -> LockStore:
 
 def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:
     """The ledger in the database that locks on its chunks are kept in; None where that is no database."""
+    from headgate.service.secrets import Secrets
+
     ledger: LedgerStore | None = getattr(store, "ledger", None)
     return None if ledger is None else Ledger(ledger, Secrets(ledger, settings))
+
+
+def _sender(gate: Gate) -> Callable[[], int]:
+    """Sends what waits in the outbox. What it needs is loaded when there is something to send."""
+
+    def send() -> int:
+        if not gate.inventory.due(SENT_BY_MESSENGER, 1):
+            return 0
+        from headgate.ingest.messages import send_due
+
+        return send_due(gate.ingest)
+
+    return send
+
+
+def _sweep(gate: Gate) -> Callable[[float], int]:
+    """Removes what jobs have left in the work folder, once the queue no longer knows of them."""
+
+    def sweep(age: float) -> int:
+        from headgate.service.work_folder import sweep_folder
+
+        forget = gate.inventory.forget if gate.keeps_inventory else lambda _item: None
+        return sweep_folder(gate.queue, gate.work_folder, gate._store.tag, age, forget)  # noqa: SLF001 - made here
+
+    return sweep
 
 
 def _operation(item: Item) -> dict[str, Any]:

@@ -16,12 +16,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
     [
         ("locks", ["waits", "expire"]),
         ("ledger", ["NO   1 failures of 1 are used up", "the raw data was mended", "2026-11-02 9"]),
+        ("ingest", ["Moby Dick, the first chapter", "READY"]),
         ("queue", ["no route to example.org", "failed → downloading", "nothing is wrong"]),
     ],
 )
 def test_an_example_ends_well(noun: str, shown: list[str], tmp_path: Path) -> None:
     environment = {**os.environ, "HEADGATE": str(PROGRAM), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    command = ["sh", EXAMPLES / noun / "run.sh"]
+    command = ["sh", str(EXAMPLES / noun / "run.sh")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("\nall well\n")

@@ -113,7 +113,7 @@ def test_a_failure_is_what_the_table_says(
 
 def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log(on_sqlite: Headgate) -> None:
     (on_sqlite.folder / "mine.py").write_text(
-        "from headgate.daemons.outcomes import Done\n"
+        "from headgate.service.outcomes import Done\n"
         "def crash(item, hold):\n    raise ValueError('no such thing')\n"
         "def nothing(item, hold):\n    pass\n"
         "def leave(item, hold):\n    raise SystemExit(3)\n"
@@ -157,7 +157,7 @@ def test_provisioning_looks_at_all_and_lets_the_small_pass(on_sqlite: Headgate, 
 def test_a_batch_whose_handler_crashes_keeps_nobody_waiting_and_is_in_no_hurry(on_sqlite: Headgate) -> None:
     """Batches have no fail row: it is looked at again after a growing pause, and those behind it go on."""
     (on_sqlite.folder / "mine.py").write_text(
-        "from headgate.daemons.outcomes import Done\n"
+        "from headgate.service.outcomes import Done\n"
         "def split(item, hold):\n"
         "    open('looks', 'a').write(item.id + '\\n')\n"
         "    if item.id.endswith('1'):\n"

@@ -8,6 +8,9 @@ import pytest
 import headgate
 from headgate.core import errors
 from headgate.core.errors import (
+    BadManifest,
+    BadPayload,
+    BadProfiles,
     BadValue,
     ForeignStore,
     HeadgateError,
@@ -18,11 +21,15 @@ from headgate.core.errors import (
     MissingExtra,
     Refused,
     SchemaMismatch,
+    ServiceRefused,
+    ServiceUnavailable,
     StorageGuardFailed,
     StoreUnavailable,
     TransitionRefused,
     Unavailable,
     UnknownName,
+    VersionLost,
+    WorkStopped,
 )
 from headgate.core.locks import Blocker, Mode, Request, Want
 
@@ -78,6 +85,13 @@ def test_the_other_texts_name_their_data() -> None:
     assert str(UnknownName("lock", "x", "See the list")) == "there is no lock 'x'. See the list"
     assert str(BadValue("mode", 7, "is no mode")) == "mode 7 is no mode"
     assert str(StorageGuardFailed("file:///x", "disk")) == "the storage guard of file:///x failed: disk"
+    assert str(ServiceRefused("EZID", "forbidden")) == "EZID says no: forbidden"
+    unavailable = ServiceUnavailable("EZID", "timeout")
+    assert str(unavailable) == "EZID: timeout. Try again later"
+    assert (unavailable.service, unavailable.why, unavailable.retry_after) == ("EZID", "timeout", None)
+    assert str(BadPayload("a.zip", "it is cut off")) == "a.zip: it is cut off"
+    assert str(VersionLost("ark:/1/x", 2)).startswith("ark:/1/x: another process stored version 2")
+    assert str(WorkStopped("the download")) == "the download was told to stop"
     assert str(MissingExtra("mysql", "It needs PyMySQL")).endswith('pip install "headgate[mysql]"')
     assert str(TransitionRefused("lock", "shared", "fly", ["walk"])).endswith("Possible from here: walk")
     for kind in (ForeignStore, SchemaMismatch):
@@ -88,3 +102,13 @@ def test_a_long_value_is_shown_short() -> None:
     text = str(BadValue("resource", "x" * 3000, "is too long"))
     assert len(text) < 120
     assert "…" in text
+
+
+def test_a_list_of_mistakes_is_kept_whole_and_shown_short() -> None:
+    error = BadManifest([(0, "there is no end marker"), (3, "size 'x' is no number")])
+    assert error.problems == ((0, "there is no end marker"), (3, "size 'x' is no number"))
+    assert str(error) == "the manifest cannot be used:\n  there is no end marker\n  line 3: size 'x' is no number"
+    many = BadManifest([(line, "is wrong") for line in range(1, 31)])
+    assert len(many.problems) == 30
+    assert str(many).endswith("  line 20: is wrong\n  and 10 more")
+    assert str(BadProfiles([("a.toml", "owner is missing")])).endswith(":\n  a.toml: owner is missing")

@@ -15,9 +15,10 @@ import click
 from headgate.cli.guardian import Guardian
 from headgate.cli.item_command import ItemCommand
 from headgate.cli.processes import CannotRun, check_command
+from headgate.core.queue import work_states
 from headgate.daemons.consumers import Post
 from headgate.daemons.names import CONSUMERS, ROUNDS, check_daemons
-from headgate.daemons.outcomes import Handler
+from headgate.service.outcomes import Handler
 from headgate.service.queue import Queue
 
 
@@ -31,6 +32,8 @@ class Plan:
     handlers: Mapping[str, Handler]
     #: Commands that do the work of consumers, by their names.
     commands: Mapping[str, Sequence[str]]
+    #: Consumers whose work is done by ingest's own steps.
+    own: Sequence[str] = ()
     _guardian: Guardian | None = field(default=None, init=False)
 
     @contextmanager
@@ -43,30 +46,43 @@ class Plan:
             if self._guardian is not None:
                 self._guardian.end()
 
-    def posts(self, queue: Queue, workers: int, variables: Mapping[str, str]) -> list[Post]:
-        """Each consumer with its handler."""
-        handlers = dict(self.handlers)
+    def posts(
+        self, queue: Queue, workers: int, variables: Mapping[str, str], steps: Mapping[str, Handler]
+    ) -> list[Post]:
+        """Each consumer with its handler; `steps` are ingest's own."""
+        handlers = {**{name: steps[name] for name in self.own}, **self.handlers}
         if self._guardian is not None:
             handlers |= {
                 name: ItemCommand(queue, words, self._guardian, variables) for name, words in self.commands.items()
             }
-        return [Post(*CONSUMERS[name], handlers[name], workers) for name in handlers]
+        posts = [Post(*CONSUMERS[name], handlers[name], workers) for name in handlers]
+        known = {(table.name, state) for table in queue.tables() for state in work_states(table)}
+        # One state is only in one of the queue's spellings: nobody waits there in the other.
+        return [post for post in posts if (post.noun, post.state) in known or post.handler not in steps.values()]
 
 
-def plan(names: Sequence[str], handlers: Sequence[str], commands: Sequence[str], *, once: bool) -> Plan:
-    """From the command line; what cannot run is said at once."""
+def plan(names: Sequence[str], handlers: Sequence[str], commands: Sequence[str], *, once: bool, ingest: bool) -> Plan:
+    """From the command line; what cannot run is said at once. `ingest`: there are profiles to ingest by."""
     given = _by_name("--handler", handlers)
     given_commands = _by_name("--exec", commands)
     workers = [*given, *given_commands]
     check_daemons([*names, *workers])
-    wanted = list(dict.fromkeys(names or [*ROUNDS, *workers]))
+    every = workers or (CONSUMERS if ingest and not once else ())
+    wanted = list(dict.fromkeys(names or [*ROUNDS, *every]))
     if once and any(name in CONSUMERS for name in wanted):
         raise click.UsageError("--once is for daemons that need no handler: " + ", ".join(ROUNDS))
+    own = [name for name in wanted if name in CONSUMERS and name not in workers]
+    if own and not ingest:
+        raise click.UsageError(
+            f"{own[0]} needs ingest profiles, and there is no folder of them (setting profiles_folder); or give it "
+            f"--handler {own[0]}=MODULE:FUNCTION or --exec {own[0]}='CMD …'"
+        )
     _match(wanted, workers)
     return Plan(
         [name for name in wanted if name in ROUNDS],
         {name: load_handler(name, text) for name, text in given.items()},
         {name: _words(name, text) for name, text in given_commands.items()},
+        own,
     )
 
 
@@ -100,13 +116,7 @@ def _by_name(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _match(wanted: Sequence[str], workers: Sequence[str]) -> None:
-    """Every consumer has one who does its work, and nobody works for a daemon that does not run."""
-    for name in wanted:
-        if name in CONSUMERS and name not in workers:
-            raise click.UsageError(
-                f"{name} needs somebody who does the work: give --handler {name}=MODULE:FUNCTION or "
-                f"--exec {name}='CMD …'"
-            )
+    """Nobody works for a daemon that does not run, or that has somebody already."""
     for name in workers:
         if name not in CONSUMERS:
             raise click.UsageError(f"{name} needs no handler")

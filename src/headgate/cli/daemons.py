@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,12 +52,14 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
     \b
     batch-watcher   has a batch reported when its last job has ended
     reaper          frees what the dead left: locks, chunks, batches and jobs whose lease is over
-    cleaner         removes what completed longer ago than the setting `retention`
+    cleaner         removes what completed longer ago than the setting `retention`, and its working folders
     history         moves history from ZooKeeper to `url` when it is older than the setting `history_age`
+    messenger       sends the mails and callbacks that wait in the outbox
 
-    Consumers take batches or ingest jobs in one state, and need somebody who does the work, named by --handler or
-    --exec: batch-pending, batch-reporting, batch-update-reporting, job-pending, job-estimating, job-provisioning,
-    job-downloading, job-processing, job-recording, job-notify.
+    Consumers take batches or ingest jobs in one state: batch-pending, batch-reporting, batch-update-reporting,
+    job-pending, job-estimating, job-provisioning, job-downloading, job-processing, job-recording, job-notify. Ingest's
+    own steps do the work, by the profiles in the setting `profiles_folder`; --handler and --exec put another in place
+    of one.
 
     CMD is split into words as a shell does, and run without one. It finds HEADGATE_ITEM, HEADGATE_STATE,
     HEADGATE_TOKEN and HEADGATE_ITEM_FILE (the whole item as JSON) in its environment. Exit code 0 is done, 75 is
@@ -76,7 +79,8 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
     """
     from headgate.cli.daemon_plan import plan
 
-    wanted = plan(names, how.pop("handlers"), how.pop("commands"), once=once)
+    ingest = Path(session.settings["profiles_folder"]).is_dir()
+    wanted = plan(names, how.pop("handlers"), how.pop("commands"), once=once, ingest=ingest)
     session.verbose = session.verbose if once or session.quiet else max(session.verbose, 1)
     if once:
         with session.gate() as gate:
@@ -92,11 +96,12 @@ def _run(session: Session, gate: Gate, wanted: Plan, interval: float, orders: Or
     from headgate.daemons.consumers import Consumer, Pace
     from headgate.daemons.rounds import run_together
     from headgate.service.checks import check_positive_lease, check_span
-    from headgate.wiring import daemon_rounds
+    from headgate.wiring import daemon_rounds, ingest_handlers
 
     pause = check_span("round_pause", session.settings.number("round_pause"))
     pace = Pace(check_positive_lease(how["lease"]), pause, check_span("grace", how["grace"]))
-    posts = wanted.posts(gate.queue, how["workers"], session.store_variables())
+    steps = ingest_handlers(gate) if wanted.own else {}
+    posts = wanted.posts(gate.queue, how["workers"], session.store_variables(), steps)
     rounds = daemon_rounds(gate, wanted.rounds, interval)
     consumer = Consumer(gate.queue, posts, pace, orders.stop)
     consumer.start()

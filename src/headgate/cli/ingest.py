@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli import ingest_acts, items, watching
+from headgate.cli import ingest_acts, ingest_objects, items, job_progress, watching
 from headgate.cli.items import ItemId
+from headgate.cli.job_progress import Progress
 from headgate.cli.output import ago, plain, table
 from headgate.cli.session import InOrder, Session, common
 from headgate.core.errors import BadValue
@@ -47,6 +48,8 @@ def ingest() -> None:
 def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str, **how: Any) -> None:
     """Hand in a payload: a new batch, pending. Nothing is fetched or looked into now.
 
+    A FILE is copied into the work folder, where the daemons must find it.
+
     NAME=VALUE says more of it: erc_who, erc_what, erc_when, local_id, primary_id, digest_type, digest_value, dc_…
 
     \b
@@ -55,7 +58,8 @@ def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str
     """
     named = _metadata(metadata)
     with session.gate() as gate:
-        batch = gate.queue.submit(payload_url=payload_url(payload), type=kind, **how, **named)
+        url = payload_url(payload, gate.work_folder)
+        batch = gate.queue.submit(payload_url=url, type=kind, **how, **named)
     session.answer(items.document(batch), lambda: f"{batch.id}  {batch.state}")
     session.say(f"see what becomes of it: {session.command('ingest', 'batch', batch.id, '--watch')}")
 
@@ -88,17 +92,21 @@ def batches(session: Session, /, limit: int, *, watch: bool, every: float, **whi
 @common
 @click.pass_obj
 def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) -> None:
-    """Show everything of a batch, and what may be done with it."""
+    """Show everything of a batch, how far its jobs are, and what may be done with it."""
 
-    def ask(gate: Gate) -> tuple[Batch, Sequence[str], Any]:
+    def ask(gate: Gate) -> tuple[Batch, Sequence[str], Any, Sequence[Progress]]:
         with items.naming_the_nearest(session, gate.queue, batch):
             found = gate.queue.batch(batch)
-        return found, gate.queue.job_ids(batch, Folder.FAILED), gate.queue.tables()[0]
+        failed = gate.queue.job_ids(batch, Folder.FAILED)
+        return found, failed, gate.queue.tables()[0], job_progress.under_way(gate.queue, batch)
 
-    def document(found: tuple[Batch, Sequence[str], Any]) -> object:
-        return {**items.document(found[0]), "failed_jobs": list(found[1])}
+    def document(found: tuple[Batch, Sequence[str], Any, Sequence[Progress]]) -> object:
+        return {**items.document(found[0]), "failed_jobs": list(found[1]), "under_way": plain(found[3])}
 
-    watching.answer(session, ask, document, lambda found: items.batch_text(session, *found), watch=watch, every=every)
+    def text(found: tuple[Batch, Sequence[str], Any, Sequence[Progress]]) -> str:
+        return job_progress.bars(found[3]) + items.batch_text(session, *found[:3])
+
+    watching.answer(session, ask, document, text, watch=watch, every=every)
 
 
 @ingest.command("jobs")
@@ -152,18 +160,17 @@ def holds(session: Session) -> None:
     session.answer({"holds": plain(found)}, lambda: _holds_text(session, found))
 
 
-for command in ingest_acts.COMMANDS:
+for command in (*ingest_acts.COMMANDS, *ingest_objects.COMMANDS):
     ingest.add_command(command)
 
 
-def payload_url(text: str) -> str:
-    """A URL as it is; a file that is there, as a URL."""
+def payload_url(text: str, work_folder: Path) -> str:
+    """A URL as it is; a file that is there is copied to where the daemons find it."""
     if "://" in text or text.startswith("file:"):
         return text
-    path = Path(text).absolute()
-    if not path.is_file():
-        raise BadValue("payload", text, "is no file that is here, and no URL")
-    return path.as_uri()
+    from headgate.service.work_folder import stage_upload
+
+    return stage_upload(work_folder, Path(text))
 
 
 def _metadata(words: Sequence[str]) -> dict[str, Any]:

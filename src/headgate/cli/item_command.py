@@ -15,7 +15,7 @@ from headgate.cli.output import plain
 from headgate.cli.running import Following, Limits
 from headgate.cli.spawned import Spawned
 from headgate.core.queue import Batch, Folder, Item, Report
-from headgate.daemons.outcomes import Done, Failed, NotNow, Outcome
+from headgate.service.outcomes import Done, Failed, NotNow, Outcome
 from headgate.service.queue import DEFAULT_LEASE, Queue, check_word
 from headgate.service.renewal import ItemHold
 

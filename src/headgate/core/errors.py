@@ -5,17 +5,25 @@ HeadgateError
 │   ├── LockRefused             somebody holds the resource, or stands before you in its queue
 │   ├── ClaimRefused            the chunk may not be claimed, or changed, now
 │   ├── TransitionRefused       the table has no such move from the present state
-│   └── QueueRefused            a move of a batch or ingest job whose condition is not met
+│   ├── QueueRefused            a move of a batch or ingest job whose condition is not met
+│   ├── ObjectRefused           what an object is said to be contradicts what is known of it
+│   └── ServiceRefused          another service (EZID, storage, a callback) answered no
 ├── Lost                    somebody else was first, or it is no longer yours; never retry
 │   ├── LockLost                released, expired, broken, or the token is stale
 │   ├── ClaimLost               reported already, reaped, taken by another, or the token is stale
-│   └── ItemLost                a batch or ingest job that is not taken by you (any more)
+│   ├── ItemLost                a batch or ingest job that is not taken by you (any more)
+│   ├── VersionLost             somebody else stored a version of the object meanwhile
+│   └── WorkStopped             work was told to stop before its end
 ├── Unavailable             cannot be reached now; nothing is known about the answer
 │   ├── StoreUnavailable        the database or ensemble does not answer
+│   ├── ServiceUnavailable      another service (origin, EZID, storage, mail) does not answer, or asks to wait
 │   └── StorageGuardFailed      a guard could not put its own lock under ours
 └── Invalid                 the request itself is wrong; nothing was written
     ├── BadValue                a name, mode, number or URL that cannot be used
+    ├── BadPayload              what was fetched or stored is not what it should be
     ├── UnknownName             nothing of that name is here
+    ├── BadManifest             a manifest with mistakes, all of them with their lines
+    ├── BadProfiles             ingest profiles with mistakes, all of them with their files
     ├── WrongKey                a key that does not open what it should
     ├── ForeignStore            a database that is not Headgate's, or a lock id of another store
     ├── SchemaMismatch          a store of an older or newer Headgate
@@ -102,6 +110,25 @@ class QueueRefused(Refused):
         super().__init__(f"{item}: {event} is not possible now: {why}")
 
 
+class ObjectRefused(Refused):
+    """The names or the owner of an object are not those that the inventory knows."""
+
+    def __init__(self, ark: str, why: str) -> None:
+        self.ark = ark
+        self.why = why
+        super().__init__(f"{ark}: {why}")
+
+
+class ServiceRefused(Refused):
+    """Another service answered, and its answer is no."""
+
+    def __init__(self, service: str, why: str) -> None:
+        #: Which one, for people.
+        self.service = service
+        self.why = why
+        super().__init__(f"{service} says no: {why}")
+
+
 class LockLost(Lost):
     """The lock is gone, or the token is an old one."""
 
@@ -137,6 +164,24 @@ class ItemLost(Lost):
         super().__init__(f"{item}{shown} is not yours: {why}")
 
 
+class VersionLost(Lost):
+    """Another process stored a version of the object meanwhile. Nothing of yours was stored."""
+
+    def __init__(self, object_id: str, version: int) -> None:
+        self.object_id = object_id
+        #: The version that was to be yours.
+        self.version = version
+        super().__init__(f"{object_id}: another process stored version {version} meanwhile; nothing was stored")
+
+
+class WorkStopped(Lost):
+    """Work was told to stop. What was done so far is kept where a restart can go on, else removed."""
+
+    def __init__(self, work: str) -> None:
+        self.work = work
+        super().__init__(f"{work} was told to stop")
+
+
 class StoreUnavailable(Unavailable):
     """The store does not answer. Whether the last request took effect is not known.
 
@@ -148,6 +193,18 @@ class StoreUnavailable(Unavailable):
         self.why = why
         self.request_id = request_id
         super().__init__(f"{store} does not answer: {why}. Try again when it is back")
+
+
+class ServiceUnavailable(Unavailable):
+    """Another service does not answer, breaks off, or says later. Whether the last request took effect is not known."""
+
+    def __init__(self, service: str, why: str, retry_after: float | None = None) -> None:
+        #: Which one, for people: its name or address, without secrets.
+        self.service = service
+        self.why = why
+        #: Seconds that it asks us to wait.
+        self.retry_after = retry_after
+        super().__init__(f"{service}: {why}. Try again later")
 
 
 class StorageGuardFailed(Unavailable):
@@ -170,6 +227,16 @@ class BadValue(Invalid):
         super().__init__(f"{what} {_shown(value)} {why}")
 
 
+class BadPayload(Invalid):
+    """A file, container or stored object is not what it should be. Trying again gives the same."""
+
+    def __init__(self, what: str, why: str) -> None:
+        #: The file's name or address, without secrets.
+        self.what = what
+        self.why = why
+        super().__init__(f"{what}: {why}")
+
+
 class UnknownName(Invalid):
     """Nothing of that name is here."""
 
@@ -177,6 +244,25 @@ class UnknownName(Invalid):
         self.what = what
         self.name = name
         super().__init__(f"there is no {what} {_shown(name)}" + (f". {hint}" if hint else ""))
+
+
+class BadManifest(Invalid):
+    """A manifest that cannot be used, with every mistake in it."""
+
+    def __init__(self, problems: Sequence[tuple[int, str]]) -> None:
+        #: Each mistake: its line (0: the manifest as a whole) and what is wrong there.
+        self.problems = tuple(problems)
+        lines = [f"line {line}: {what}" if line else what for line, what in self.problems]
+        super().__init__(_listed("the manifest cannot be used", lines))
+
+
+class BadProfiles(Invalid):
+    """Ingest profiles that cannot be used, with every mistake in them."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        #: Each mistake: its file, and what is wrong there.
+        self.problems = tuple(problems)
+        super().__init__(_listed("ingest profiles cannot be used", [f"{file}: {what}" for file, what in self.problems]))
 
 
 class WrongKey(Invalid):
@@ -207,6 +293,11 @@ class MissingExtra(Invalid):
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:60] + "…" + text[-15:]
+
+
+def _listed(what: str, lines: Sequence[str], most: int = 20) -> str:
+    more = [f"and {len(lines) - most} more"] if len(lines) > most else []
+    return "\n".join([f"{what}:", *(f"  {line}" for line in [*lines[:most], *more])])
 
 
 def _refusal_text(request: Request, blockers: Sequence[Blocker], cycle: Sequence[str]) -> str:

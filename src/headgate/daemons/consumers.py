@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from headgate.core.errors import HeadgateError, Unavailable
 from headgate.core.queue import Item
 from headgate.daemons.lanes import Lane
-from headgate.daemons.outcomes import Handler
 from headgate.daemons.reporting import Reporter
 from headgate.service.clock import steady
+from headgate.service.outcomes import Handler
 from headgate.service.queue import DEFAULT_LEASE, Queue
 from headgate.service.renewal import ItemHold
 from headgate.telemetry import event

@@ -17,8 +17,9 @@ CONSUMERS: Mapping[str, tuple[str, str]] = {
 ROUNDS: Mapping[str, str] = {
     "batch-watcher": "has a batch reported when its last job has ended",
     "reaper": "frees what the dead left: locks, chunks, batches and jobs whose lease is over",
-    "cleaner": "removes what completed longer ago than the setting `retention`",
+    "cleaner": "removes what completed longer ago than the setting `retention`, and its working folders",
     "history": "moves history from ZooKeeper to `url` when it is older than the setting `history_age`",
+    "messenger": "sends the mails and callbacks that wait in the outbox",
 }
 
 

@@ -13,7 +13,7 @@ from headgate.core.errors import Invalid, Lost, Refused, Unavailable
 from headgate.core.machine import Machine
 from headgate.core.queue import Batch, IngestJob, Item, can_fail, forward_event, later_priority
 from headgate.daemons.lanes import Lane
-from headgate.daemons.outcomes import Done, Failed, Handler, Held, NotNow, Outcome
+from headgate.service.outcomes import Done, Failed, Handler, Held, NotNow, Outcome
 from headgate.service.queue import Queue
 from headgate.service.renewal import ItemHold
 from headgate.telemetry import event

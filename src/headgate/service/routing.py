@@ -12,6 +12,7 @@ from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, QueueStore, Ticket
 from headgate.stores.history import HistoryKeeper, HistorySource, KeepsHistory, MovesHistory
+from headgate.stores.inventory_port import InventoryStore
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"
@@ -37,6 +38,11 @@ class RoutedLocks:
         if not (isinstance(here, KeepsHistory) and isinstance(there, MovesHistory)):
             return []
         return [(source, here.keeper) for source in there.history_sources()]
+
+    @property
+    def inventory(self) -> InventoryStore | None:
+        """The inventory beside that ledger."""
+        return getattr(self._ledger_side, "inventory", None)
 
     @property
     def queue(self) -> QueueStore:

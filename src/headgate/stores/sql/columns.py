@@ -1,11 +1,13 @@
-"""What columns are made of: types that mean the same on every database."""
+"""What all tables are made of: kinds of columns that mean the same on every database."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Integer, LargeBinary, String, Text
+from sqlalchemy import BigInteger, Integer, LargeBinary, MetaData, String, Text
 from sqlalchemy.dialects import mysql
+
+metadata = MetaData()
 
 #: Exact on case and on blanks at the end, on every database.
 MYSQL_COLLATION = "utf8mb4_nopad_bin"
@@ -18,13 +20,14 @@ def text(length: int) -> String:
 
 
 Key = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
-#: A data id's place in the order, compared byte by byte on every database.
-OrderKey = LargeBinary(1300).with_variant(mysql.VARBINARY(1300), "mysql", "mariadb")
-Document = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 #: SQLite numbers rows by itself only in a column of this very type.
 Number = BigInteger().with_variant(Integer(), "sqlite")
+#: Text that may be long.
+Document = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+#: A data id's place in the order, compared byte by byte on every database.
+OrderKey = LargeBinary(1300).with_variant(mysql.VARBINARY(1300), "mysql", "mariadb")
 
 
 def one_of(column: str, words: tuple[str, ...]) -> str:
     """A condition that the database itself refuses unknown words by."""
-    return f"{column} in ({', '.join(repr(word) for word in words)})"
+    return f"{column} in ({', '.join(repr(str(word)) for word in words)})"

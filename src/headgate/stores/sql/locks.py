@@ -15,6 +15,7 @@ from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, QueueStore, Ticket
 from headgate.stores.history import HistoryKeeper
+from headgate.stores.inventory_port import InventoryStore
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
@@ -49,6 +50,13 @@ class SqlLocks:
         from headgate.stores.sql.moved_history import SqlHistoryKeeper
 
         return SqlHistoryKeeper(self._database)
+
+    @cached_property
+    def inventory(self) -> InventoryStore:
+        """The inventory beside the ledger, so that what is stored is recorded and published in one step."""
+        from headgate.stores.sql.inventory import SqlInventory
+
+        return SqlInventory(self._database)
 
     def acquire(self, request: Request) -> Grant:
         quick = grant_quickly(self._database, self.tag, request)

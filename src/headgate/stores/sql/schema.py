@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, MetaData, Table
-from sqlalchemy import (
-    text as condition,
-)
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, Table
+from sqlalchemy import text as condition
 
 from headgate.core.ledger import Kind, OnFailure
 from headgate.core.locks import Mode
@@ -13,9 +11,12 @@ from headgate.core.machine import Also, Machine
 from headgate.core.ordering import Order
 from headgate.core.queue import HIGHEST_NUMBER, HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
 from headgate.core.states import BATCH, CHUNK, INGEST_JOB, LOCK
+from headgate.stores.sql import columns, inventory_schema
 from headgate.stores.sql.columns import MYSQL, Document, Key, Number, OrderKey, one_of, text
 
-metadata = MetaData()
+metadata = columns.metadata
+#: The inventory's tables, which stand in a file of their own.
+inventory = inventory_schema
 
 MODES = tuple(mode.value for mode in Mode)
 

@@ -1,0 +1,187 @@
+"""Commands for profiles, and for what is stored: list, look, export, verify."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.output import ago, pairs, plain, table
+from headgate.cli.session import DURATION, Session, common
+
+if TYPE_CHECKING:
+    from headgate.core.inventory import ObjectVersion, StoredObject
+    from headgate.ingest.profile import Profile
+    from headgate.ingest.storage import Problem
+
+PROBLEMS_FOUND = 1
+
+
+@click.command("profiles")
+@common
+@click.pass_obj
+def profiles(session: Session) -> None:
+    """List the ingest profiles, and check them: every mistake in every file is told."""
+    from headgate.ingest.profile import load_profiles
+
+    folder = Path(session.settings["profiles_folder"])
+    found = load_profiles(folder)
+    session.answer(
+        {"profiles": [profile.snapshot() for profile in found.values()]},
+        lambda: _profile_table(list(found.values())) if found else f"no profiles in {folder}; write a TOML file there",
+    )
+
+
+@click.command("objects")
+@click.option("--owner", help="Only of this owner.")
+@click.option("--collection", help="Only of this collection.")
+@click.option("--local-id", "local", help="Only the one that its depositor calls so.")
+@click.option("--after", metavar="ARK", help="Only behind this one: the next page.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
+@common
+@click.pass_obj
+def objects(session: Session, /, limit: int, **which: Any) -> None:
+    """List what is stored, by ARK."""
+    with session.gate() as gate:
+        found = gate.inventory.objects(limit=limit + 1, **which)
+    shown = found[:limit]
+    following = shown[-1].ark if len(found) > limit else None
+    session.answer({"objects": plain(shown), "next": following}, lambda: _object_table(shown))
+    if following:
+        session.say(f"there is more; go on with: --after {following}")
+
+
+@click.command("object")
+@click.argument("ark")
+@common
+@click.pass_obj
+def show_object(session: Session, ark: str) -> None:
+    """Show an object with its versions."""
+    from headgate.ingest.ark import parse_object
+
+    name = str(parse_object(ark))
+    with session.gate() as gate:
+        versions = gate.inventory.versions(name)
+        (found,) = gate.inventory.objects(ark=name)
+    session.answer({**plain(found), "versions": plain(versions)}, lambda: _object_text(found, versions))
+
+
+@click.command("export")
+@click.argument("ark")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--version", type=click.IntRange(min=1), help="Another than the newest.")
+@click.option("--wait", type=DURATION, default=0, help="So long while somebody writes to it.  [default: 0s]")
+@common
+@click.pass_obj
+def export(session: Session, /, ark: str, folder: Path, **how: Any) -> None:
+    """Copy an object's files into a new FOLDER: all of them, checked, or none."""
+    from headgate.ingest.reading import export_object
+
+    with session.gate() as gate:
+        version = export_object(gate.ingest, session.client(), ark, folder, **how)
+    document = {"ark": version.object_id, "version": version.number, "files": len(version.files), "bytes": version.size}
+    session.answer(
+        document,
+        lambda: (
+            f"{version.object_id} v{version.number}: {len(version.files):,} files, {version.size:,} bytes in {folder}"
+        ),
+    )
+
+
+@click.command("verify")
+@click.argument("arks", metavar="[ARK]...", nargs=-1)
+@click.option("--wait", type=DURATION, default=60, help="So long while somebody writes to one.  [default: 60s]")
+@common
+@click.pass_obj
+def verify(session: Session, arks: Sequence[str], wait: float) -> int:
+    """Read every stored byte, of some objects or of all, and compare it with the inventory. Exit code 1: problems."""
+    from headgate.ingest.reading import unrecorded, verify_object
+
+    problems: list[Problem] = []
+    with session.gate() as gate:
+        names = list(arks) or [each.ark for each in gate.inventory.objects()]
+        meter = _Meter(session, len(names))
+        for name in names:
+            problems += verify_object(gate.ingest, session.client(), name, wait=wait, progress=meter.read)
+            meter.next()
+        problems += [] if arks else unrecorded(gate.ingest)
+    meter.end()
+    document = {"objects": len(names), "bytes": meter.bytes, "problems": plain(problems)}
+    session.answer(document, lambda: _verified(len(names), meter.bytes, problems))
+    return PROBLEMS_FOUND if problems else 0
+
+
+class _Meter:
+    """How far a long reading is, on a terminal."""
+
+    def __init__(self, session: Session, objects: int) -> None:
+        self._shown = sys.stderr.isatty() and not session.quiet
+        self._objects = objects
+        self._done = 0
+        self.bytes = 0
+
+    def read(self, size: int) -> None:
+        self.bytes += size
+        self._show()
+
+    def next(self) -> None:
+        self._done += 1
+        self._show()
+
+    def end(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+
+    def _show(self) -> None:
+        if self._shown:
+            sys.stderr.write(f"\r\x1b[K{self._done:,} of {self._objects:,} objects, {self.bytes:,} bytes")
+
+
+def _profile_table(found: Sequence[Profile]) -> str:
+    rows = [
+        (each.name, each.collection, each.owner, each.storage.url or each.storage.kind, each.minter.kind, each.hold)
+        for each in found
+    ]
+    return table(("PROFILE", "COLLECTION", "OWNER", "STORAGE", "MINTER", "HELD"), rows)
+
+
+def _object_table(found: Sequence[StoredObject]) -> str:
+    if not found:
+        return "no objects that you asked for"
+    rows = [
+        (
+            each.ark,
+            f"v{each.version}",
+            ", ".join(each.local),
+            each.what,
+            ", ".join(each.collections),
+            ago(each.modified),
+        )
+        for each in found
+    ]
+    return table(("ARK", "VERSION", "LOCAL IDS", "TITLE", "COLLECTIONS", "CHANGED"), rows)
+
+
+def _object_text(found: StoredObject, versions: Sequence[ObjectVersion]) -> str:
+    told = {
+        "object": found.ark, "owner": found.owner, "collections": ", ".join(found.collections),
+        "local ids": ", ".join(found.local), "who": found.who, "what": found.what, "when": found.when,
+    }  # fmt: skip
+    rows = [
+        (f"v{each.number}", ago(each.created), f"{each.files:,}", f"{each.size:,}", each.job, each.profile)
+        for each in versions
+    ]
+    return pairs(told) + "\n" + table(("VERSION", "STORED", "FILES", "BYTES", "JOB", "PROFILE"), rows)
+
+
+def _verified(objects: int, size: int, problems: Sequence[Problem]) -> str:
+    if not problems:
+        return f"{objects:,} objects, {size:,} bytes: all as it was stored"
+    lines = [f"{each.object_id} {each.path}: {each.why}" for each in problems]
+    return "\n".join([*lines, f"{len(problems):,} problems in {objects:,} objects, {size:,} bytes"])
+
+
+COMMANDS = (profiles, objects, show_object, export, verify)

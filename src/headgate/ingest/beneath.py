@@ -1,0 +1,79 @@
+"""Files below a folder, reached without following a link on the way; and files that outlive a loss of power."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+
+
+def open_beneath(root: Path, parts: Sequence[str], flags: int = os.O_RDONLY) -> int:
+    """Open a file below a folder. Whoever writes also makes the folders on the way."""
+    if not parts or ".." in parts:
+        raise IsADirectoryError(None, "it is no file below the folder")
+    folder = open_folder_of(root, parts, make=bool(flags & os.O_CREAT))
+    try:
+        # Not to hang on a pipe that somebody put there.
+        return os.open(parts[-1], flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def open_folder_of(root: Path, parts: Sequence[str], *, make: bool) -> int:
+    """Open the folder in which the file of these parts stands or is to stand."""
+    folder = os.open(root, _FOLDER)
+    for part in parts[:-1]:
+        try:
+            inner = _step(folder, part, make=make)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
+
+
+def _step(folder: int, part: str, *, make: bool) -> int:
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(part, 0o755, dir_fd=folder)
+    return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder last."""
+    descriptor = os.open(path, _FOLDER)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """A new file whose content lasts; its name does once its folder is synced."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def replace_synced(path: Path, content: bytes, scratch: Path) -> None:
+    """Put new content in a file's place in one step; `scratch` is a folder of ours on the same file system."""
+    fresh = scratch / path.name
+    write_synced(fresh, content)
+    fresh.replace(path)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make the names in a folder and in all below it last."""
+    for inner, _, _ in os.walk(folder, topdown=False):
+        sync_folder(Path(inner))

@@ -1,0 +1,190 @@
+"""Checkm 0.7 as Merritt reads and writes it: lines, headers, cells. What the cells mean is in `manifest`."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headgate.core.errors import BadManifest, BadValue
+
+#: Mistakes after which the rest is not read.
+MOST_PROBLEMS = 1000
+
+_LINE_END = re.compile(b"\r\n?|\n")
+_BLANKS = " \t"
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f]")
+_PROFILE = "#%profile "
+_END = "#%eof"
+_BOM = b"\xef\xbb\xbf"
+_OTHER_BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+class Problems:
+    """The mistakes that were found so far. Nothing is told one by one."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, str]] = []
+
+    def add(self, line: int, what: str) -> None:
+        """Note a mistake; line 0 is the manifest as a whole."""
+        self._found.append((line, what))
+        if len(self._found) == MOST_PROBLEMS:
+            self._found.append((0, f"there are {MOST_PROBLEMS:,} mistakes or more; the rest was not read"))
+            raise self.error()
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def error(self) -> BadManifest:
+        """All of them, in the order of the lines; what is said of the whole goes to the end."""
+        return BadManifest(sorted(self._found, key=lambda problem: problem[0] or 2**62))
+
+    def check(self) -> None:
+        """BadManifest if there is one."""
+        if self._found:
+            raise self.error()
+
+
+class Row(NamedTuple):
+    """The cells of a line, not decoded yet; empty ones at the end are not there."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A manifest before anybody looked at what its cells mean."""
+
+    #: What `#%profile` says; None: there is no header at all.
+    profile: str | None
+    rows: tuple[Row, ...]
+
+
+def read(data: bytes, problems: Problems, limit: int) -> Sheet:
+    """The rows of a manifest. Mistakes go to `problems`; what cannot be read at all is told at once."""
+    _check_whole(data, problems, limit)
+    lines = _LINE_END.split(data.removeprefix(_BOM))
+    if not lines[-1]:
+        lines.pop()
+    reader = _Reader(problems)
+    for number, line in enumerate(lines, 1):
+        reader.take(number, line)
+    return reader.sheet()
+
+
+def write(profile: str, prefixes: Sequence[tuple[str, str]], columns: Sequence[str], rows: Iterable[str]) -> bytes:
+    """A manifest of lines that `joined` has made. It ends at the end marker, without a line end."""
+    heads = ["#%checkm_0.7", f"#%profile | {profile}"]
+    heads += [f"#%prefix | {short} | {long}" for short, long in prefixes]
+    heads.append(" | ".join(["#%columns", *columns]))
+    return "\n".join([*heads, *rows, _END]).encode()
+
+
+def joined(cells: Sequence[str]) -> str:
+    """Encoded cells as a line."""
+    return " | ".join(cells).rstrip(" |")
+
+
+def decoded(cell: str, *, exact: bool) -> str:
+    """A cell's text. Only blanks and bars are encoded; in an exact manifest also the % that would read as one."""
+    pattern = "%(20|7c|25)" if exact else "%(20|7c)"
+    return re.sub(pattern, lambda found: chr(int(found[1], 16)), cell)
+
+
+def encoded(text: str, *, exact: bool) -> str:
+    """A text as a cell. BadValue for one that no reader would get back."""
+    if not text.isprintable() and any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
+        raise BadValue("manifest cell", text, "has a control character")
+    if not exact and decoded(text, exact=False) != text:
+        raise BadValue("manifest cell", text, "has %20 or %7c in it, which every reader takes for a blank or a bar")
+    inner = text.strip(" ")
+    before = len(text) - len(text.lstrip(" ")) if inner else len(text)
+    pattern = r"\||%(?=20|7c|25)" if exact else r"\|"
+    kept = re.sub(pattern, lambda found: f"%{ord(found[0]):02x}", inner)
+    return "%20" * before + kept + "%20" * (len(text) - before - len(inner))
+
+
+def _check_whole(data: bytes, problems: Problems, limit: int) -> None:
+    if not data.removeprefix(_BOM):
+        problems.add(0, "it is empty")
+    if len(data) > limit:
+        problems.add(0, f"it has {len(data):,} bytes; {limit:,} are allowed")
+    if data[:2] in _OTHER_BOMS:
+        problems.add(0, f"it is {_OTHER_BOMS[data[:2]]}; save it as UTF-8")
+    problems.check()
+
+
+class _Reader:
+    """Takes one line after the other."""
+
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._rows: list[Row] = []
+        self._headers = False
+        self._profile: str | None = None
+        self._ended = False
+        self._told_of_more = False
+
+    def take(self, number: int, data: bytes) -> None:
+        if self._ended:
+            self._after_the_end(number)
+            return
+        line = self._text(number, data)
+        if line.lower().startswith(_END):
+            self._ended = True
+        elif line.startswith("#%"):
+            self._header(number, line)
+        elif line.strip() and not line.startswith("#"):
+            self._rows.append(Row(number, _cells(line)))
+
+    def sheet(self) -> Sheet:
+        if not self._ended:
+            self._problems.add(0, f"the end marker ({_END}) is missing; a part of it may be lost")
+        if self._headers and self._profile is None:
+            self._problems.add(
+                0, "there are header lines, but no '#%profile | URL' (small letters, a blank) is among them"
+            )
+        if not self._rows and not self._problems:
+            self._problems.add(0, "it has no entries")
+        return Sheet(self._profile, tuple(self._rows))
+
+    def _after_the_end(self, number: int) -> None:
+        if not self._told_of_more:
+            self._problems.add(number, f"something follows the end marker ({_END}), which must be the last line")
+        self._told_of_more = True
+
+    def _header(self, number: int, line: str) -> None:
+        if self._rows:
+            self._problems.add(number, "a header line (#%) stands after the first entry")
+        self._headers = True
+        if line.startswith(_PROFILE) and self._profile is None:
+            self._profile = "".join(line.removeprefix(_PROFILE).split()).strip("|")
+
+    def _text(self, number: int, data: bytes) -> str:
+        try:
+            line = data.decode()
+        except UnicodeDecodeError as error:
+            self._problems.add(number, f"byte {error.start + 1} (0x{data[error.start]:02x}) is not UTF-8")
+            return ""
+        # A tab is a blank to everybody; nothing else of its kind has a place in a manifest.
+        wrong = _CONTROL.search(line)
+        if wrong:
+            self._problems.add(number, f"it has the control character U+{ord(wrong[0]):04X}")
+            return ""
+        return line
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    """Blanks around a bar are no part of a cell; those before the first and after the last are."""
+    if "|" not in line:
+        return (line,)
+    # Not by a regular expression: on a long run of blanks its time grows with the square of their number.
+    first, *middle, last = line.split("|")
+    cells = [first.rstrip(_BLANKS), *(cell.strip(_BLANKS) for cell in middle), last.lstrip(_BLANKS)]
+    while cells and not cells[-1]:
+        cells.pop()
+    return tuple(cells)

@@ -1,0 +1,224 @@
+"""What every step of ingest works with: the queue, the inventory, profiles, storages, and clients by their rules."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+from headgate.core.errors import BadProfiles, BadValue
+from headgate.core.queue import IngestJob
+from headgate.ingest.fetch import Fetcher
+from headgate.ingest.guard import DEFAULT_PORTS, Rules
+from headgate.ingest.mail import MailServer
+from headgate.ingest.profile import Profile, from_snapshot, load_profile, read_secret
+from headgate.ingest.profile_values import mail_address
+from headgate.ingest.provision import Reservations
+from headgate.ingest.stopping import Stop
+from headgate.ingest.storage import Storage
+from headgate.service.inventory import Inventory
+from headgate.service.locks import Locks
+from headgate.service.queue import Queue
+from headgate.service.renewal import ItemHold
+from headgate.service.work_folder import UPLOADS
+
+T = TypeVar("T")
+
+#: Networks of an institution's own; never those by which a machine is asked about itself (169.254.0.0/16).
+PRIVATE_NETWORKS = ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7")
+#: Profiles of batches that are kept in memory.
+_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings of ingest."""
+
+    profiles_folder: Path
+    storage_root: Path
+    #: Absolute: it becomes part of URLs.
+    work_folder: Path
+    #: Bytes that shall stay free there.
+    space_threshold: int = 0
+    minter_key: bytes = field(default=b"", repr=False)
+    mail_server: MailServer | None = None
+    mail_from: str = "headgate@localhost"
+    mail_reply_to: str = ""
+
+    def __post_init__(self) -> None:
+        """A report that cannot be written would keep its batch from its end: better to hear of it at the start."""
+        for address in filter(None, (self.mail_from, self.mail_reply_to)):
+            mail_address(address)
+
+    @property
+    def uploads(self) -> Path:
+        """Where files are that were handed in as such."""
+        return self.work_folder / UPLOADS
+
+
+class Context:
+    """One for a process; its parts are made when they are first asked for, and shared by all threads."""
+
+    def __init__(self, queue: Queue, locks: Locks, inventory: Inventory, options: Options) -> None:
+        self.queue = queue
+        self.locks = locks
+        self.inventory = inventory
+        self.options = options
+        #: Who was promised room in the working folder.
+        self.reservations = Reservations(lambda: queue.jobs("downloading"), options.space_threshold)
+        self._made: dict[Hashable, Any] = {}
+        self._making = threading.RLock()
+        self._profiles: OrderedDict[str, Profile | None] = OrderedDict()
+        self._reading = threading.Lock()
+
+    # ---------------------------------------------------------------- profiles
+
+    def current_profile(self, name: str) -> Profile:
+        """The profile as its file is now. BadProfiles with every mistake."""
+        path = self.options.profiles_folder / f"{name}.toml"
+        if not path.is_file():
+            raise BadProfiles([(str(path), f"there is no profile {name}")])
+        return load_profile(path)
+
+    def profile_of(self, batch: str) -> Profile | None:
+        """The profile that a batch started with; None when there was none that could be used."""
+        with self._reading:
+            if batch in self._profiles:
+                return self._profiles[batch]
+        intake = self.inventory.intake(batch)
+        if intake is None:
+            return None
+        found = from_snapshot(intake.profile) if intake.profile else None
+        with self._reading:
+            self._profiles[batch] = found
+            while len(self._profiles) > _KEPT:
+                self._profiles.popitem(last=False)
+        return found
+
+    def profile(self, job: IngestJob) -> Profile:
+        """The profile of a job."""
+        found = self.profile_of(job.batch)
+        if found is None:
+            raise BadValue("batch", job.batch, "started with no profile; submit it again")
+        return found
+
+    def hold_of(self, name: str) -> str:
+        """Why a collection is held by its profile, as it is now; empty: it is not."""
+        try:
+            return self.current_profile(name).hold
+        except BadProfiles:
+            return ""
+
+    # ---------------------------------------------------------------- clients
+
+    def fetcher(self, profile: Profile, *, uploaded: bool = False) -> Fetcher:
+        """For payloads, by the profile's rules. `uploaded`: what was handed in as a file may be read too."""
+        rules = rules_of(profile, self.options.uploads if uploaded else None)
+        return self._once(("fetcher", rules), lambda: Fetcher(rules))
+
+    def service(self, url: str) -> Fetcher:
+        """For a service that a profile names (callback, EZID, storage): that host and port, and nothing else."""
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
+        rules = Rules(
+            schemes=frozenset({parts.scheme}), ports=frozenset({port}), hosts=(parts.hostname or "",),
+            private_networks=PRIVATE_NETWORKS,
+        )  # fmt: skip
+        return self._once(("service", rules), lambda: Fetcher(rules))
+
+    def storage(self, profile: Profile) -> Storage:
+        """Where the profile's objects are kept, in a folder or a bucket."""
+        kind, url = profile.storage.kind, profile.storage.url
+        return self._once(("storage", kind, url), lambda: open_storage(kind, url, self.options.storage_root))
+
+    def secret(self, reference: str) -> str:
+        """A secret that a profile refers to."""
+        return read_secret(reference, os.environ)
+
+    def is_uploaded(self, url: str) -> bool:
+        """Whether a URL is of a file that was handed in as such."""
+        parts = urlsplit(url)
+        path = Path(unquote(parts.path))
+        return parts.scheme == "file" and ".." not in path.parts and path.is_relative_to(self.options.uploads)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        with self._making:
+            for made in self._made.values():
+                if isinstance(made, Fetcher):
+                    made.close()
+            self._made.clear()
+
+    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        with self._making:
+            if key not in self._made:
+                self._made[key] = make()
+            return cast("T", self._made[key])
+
+
+def stop_of(hold: ItemHold) -> Stop:
+    """Long work stops when its item is another's."""
+    return lambda: hold.lost is not None
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def rules_of(profile: Profile, uploads: Path | None) -> Rules:
+    """A profile's sources and limits, as the HTTP client wants them."""
+    sources, limits = profile.sources, profile.limits
+    schemes = {scheme for scheme in sources.schemes if scheme != "s3"}
+    roots = tuple(Path(root) for root in sources.roots)
+    return Rules(
+        schemes=frozenset(schemes | ({"file"} if uploads else set())),
+        ports=frozenset(sources.ports),
+        hosts=sources.hosts,
+        private_networks=PRIVATE_NETWORKS if sources.private_addresses else (),
+        roots=(*roots, uploads) if uploads else roots,
+        redirects=sources.redirects,
+        connect_seconds=limits.connect_timeout,
+        answer_seconds=limits.idle_timeout,
+        idle_seconds=limits.idle_timeout,
+        total_seconds=limits.total_timeout,
+        min_rate=limits.minimum_rate,
+        max_bytes=limits.file_size,
+    )
+
+
+def open_storage(kind: str, url: str, root: Path) -> Storage:
+    """The storage that a profile names; of kind `http` it cannot be read back."""
+    if kind == "ocfl":
+        from headgate.ingest.ocfl import OcflStorage
+
+        return OcflStorage(Path(unquote(urlsplit(url).path)) if url else root)
+    if kind == "s3":
+        from obstore.store import S3Store
+
+        from headgate.ingest.s3 import S3Storage
+
+        parts = urlsplit(url)
+        return S3Storage(S3Store(parts.netloc), parts.path)
+    raise BadValue("storage", url, "is a storage service; what is in it cannot be read back here")
+
+
+def mail_server(url: str, password: str) -> MailServer | None:
+    """The mail server that a setting names; None: none."""
+    if not url:
+        return None
+    securities = {"smtp": ("starttls", 587), "smtps": ("tls", 465), "smtp+plain": ("none", 25)}
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise BadValue("mail_server", url, f"cannot be read: {error}") from None
+    if parts.scheme not in securities or not parts.hostname:
+        raise BadValue("mail_server", url, "is none of smtp://host, smtps://host and smtp+plain://host")
+    security, usual = securities[parts.scheme]
+    return MailServer(parts.hostname, port or usual, cast("Any", security), unquote(parts.username or ""), password)

@@ -1,0 +1,191 @@
+"""What an object is: ERC (`mrt-erc.txt`), Dublin Core (`mrt-dc.xml`), DataCite; read from strangers, written by us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from headgate.core.errors import BadValue, MissingExtra
+from headgate.core.queue import Identifiers
+from headgate.ingest import anvl, ark
+from headgate.ingest.manifest import LONGEST_VALUE, UNASSIGNED, local_ids
+from headgate.service.queue import DUBLIN_CORE
+
+#: Bytes of an XML file that is read.
+LARGEST_XML = 5_000_000
+
+_DC = "http://purl.org/dc/elements/1.1/"
+_XSI = "http://www.w3.org/2001/XMLSchema-instance"
+#: Several values of these stand in one text, with ; between them.
+_SEVERAL = ("subject", "creator", "relation", "identifier")
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Who, what and when, and whatever else Dublin Core can say."""
+
+    who: str = ""
+    what: str = ""
+    when: str = ""
+    #: Values by the element's name, `title` for dc:title.
+    dublin_core: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def filled(self, other: Description) -> Description:
+        """With what the other says where this one says nothing."""
+        return other.changed(self)
+
+    def changed(self, other: Description) -> Description:
+        """With what the other says, and this where it says nothing."""
+        fields = {**self.dublin_core}
+        for name, values in other.dublin_core.items():
+            fields[name] = (*fields.get(name, ()), *(each for each in values if each not in fields.get(name, ())))
+        return Description(other.who or self.who, other.what or self.what, other.when or self.when, fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Erc:
+    """What a depositor's `mrt-erc.txt` says."""
+
+    description: Description
+    identifiers: Identifiers
+
+
+def said(configuration: Mapping[str, Any]) -> Description:
+    """What a job's configuration says, by the names of the submission's metadata (`erc_who`, `dc_title`, …)."""
+    texts = {name: _text(value) for name, value in configuration.items() if value is not None}
+    fields = {name: _values(name, texts[f"dc_{name}"]) for name in DUBLIN_CORE if texts.get(f"dc_{name}")}
+    return Description(texts.get("erc_who", ""), texts.get("erc_what", ""), texts.get("erc_when", ""), fields)
+
+
+def combined(
+    given: Description, dublin_core: Description | None, datacite: Description | None, erc: Description | None
+) -> Description:
+    """One description of all: Dublin Core fills what was not said, DataCite and then ERC overrule."""
+    result = given.filled(dublin_core) if dublin_core else given
+    for stronger in filter(None, (datacite, erc)):
+        result = result.changed(stronger)
+    return result
+
+
+# ---------------------------------------------------------------- ERC
+
+
+def write_erc(description: Description, primary: str, local: Sequence[str]) -> str:
+    """`mrt-erc.txt`."""
+    rows = [("who", description.who), ("what", description.what), ("when", description.when)]
+    rows += [("where", primary), ("where", "; ".join(local))]
+    return anvl.write([("erc", ""), *((label, value.strip() or UNASSIGNED) for label, value in rows)])
+
+
+def read_erc(text: str) -> Erc:
+    """A depositor's `mrt-erc.txt`, also as one line `erc: who | what | when | where`."""
+    found: dict[str, list[str]] = {"who": [], "what": [], "when": [], "where": []}
+    for label, value in anvl.read(text):
+        if label == "erc" and value:
+            for name, part in zip(found, value.split("|"), strict=False):
+                found[name].append(part.strip())
+        elif label in found:
+            found[label].append(value)
+    who, what, when = ("; ".join(map(_assigned, found[name])) for name in ("who", "what", "when"))
+    return Erc(_short(Description(who, what, when)), _places(found["where"]))
+
+
+def _places(wheres: Sequence[str]) -> Identifiers:
+    """The first ARK is the object's; all else is what the depositor calls it."""
+    ids = [each for where in wheres for each in local_ids(where)]
+    arks = [each for each in ids if each.lower().startswith("ark:")]
+    primary = str(ark.parse_object(arks[0])) if arks else ""
+    return Identifiers(primary, tuple(dict.fromkeys(each for each in ids if not arks or each != arks[0])))
+
+
+def _assigned(value: str) -> str:
+    return "" if value == UNASSIGNED else value
+
+
+# ---------------------------------------------------------------- XML
+
+
+def write_dublin_core(fields: Mapping[str, Sequence[str]]) -> bytes:
+    """`mrt-dc.xml`: an element for each value, in the order of the standard. Without any it is written too."""
+    etree = _etree()
+    root = etree.Element("DublinCore", nsmap={"xsi": _XSI, "dc": _DC})
+    for name in DUBLIN_CORE:
+        for value in fields.get(name, ()):
+            etree.SubElement(root, f"{{{_DC}}}{name}").text = _NO_XML.sub("\ufffd", value)
+    written: bytes = etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
+    return written
+
+
+def read_dublin_core(data: bytes) -> Description:
+    """Every element of Dublin Core in a depositor's XML, at whatever depth; title, creator and date describe it."""
+    fields: dict[str, tuple[str, ...]] = {}
+    for element in _parsed("mrt-dc.xml", data).iter(f"{{{_DC}}}*"):
+        name = _local_name(element)
+        if name in DUBLIN_CORE and _content(element):
+            fields[name] = (*fields.get(name, ()), _content(element))
+    who, what, when = ("; ".join(fields.get(name, ())) for name in ("creator", "title", "date"))
+    return _short(Description(who, what, when, fields))
+
+
+def read_datacite(data: bytes) -> Description:
+    """Creators, titles and year of a depositor's DataCite XML, of whatever version."""
+    found: dict[str, list[str]] = {"creatorName": [], "title": [], "publicationYear": []}
+    for element in _parsed("mrt-datacite.xml", data).iter("{*}*"):
+        if _local_name(element) in found and _content(element):
+            found[_local_name(element)].append(_content(element))
+    who, what, when = ("; ".join(values) for values in found.values())
+    return _short(Description(who, what, when))
+
+
+def _parsed(what: str, data: bytes) -> Any:
+    etree = _etree()
+    if len(data) > LARGEST_XML:
+        raise BadValue(what, f"{len(data):,} bytes", f"is too large; {LARGEST_XML:,} are allowed")
+    # Looked for before anything is parsed; zero bytes aside, so that UTF-16 does not hide it.
+    if b"<!DOCTYPE" in data.replace(b"\0", b""):
+        raise BadValue(what, "<!DOCTYPE", "is not allowed: it could make us read other files")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    try:
+        root = etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise BadValue(what, data[:40], f"is no XML that can be read: {error}") from None
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise BadValue(what, "a document type", "is not allowed: it could make us read other files")
+    return root
+
+
+def _etree() -> Any:
+    try:
+        from lxml import etree
+    except ImportError as error:
+        raise MissingExtra("ingest", "Reading and writing Dublin Core needs lxml") from error
+    return etree
+
+
+def _local_name(element: Any) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _content(element: Any) -> str:
+    return "".join(element.itertext()).strip()
+
+
+# ---------------------------------------------------------------- values
+
+
+def _text(value: Any) -> str:
+    return "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _values(name: str, text: str) -> tuple[str, ...]:
+    parts = text.split(";") if name in _SEVERAL else [text]
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _short(description: Description) -> Description:
+    who, what, when = (value[:LONGEST_VALUE] for value in (description.who, description.what, description.when))
+    return replace(description, who=who, what=what, when=when)

@@ -1,0 +1,69 @@
+"""Estimating, provisioning, downloading: from the payload's address to its files in the working folder."""
+
+from __future__ import annotations
+
+import shutil
+
+from headgate.core.errors import ServiceUnavailable
+from headgate.core.queue import IngestJob, later_priority
+from headgate.ingest.context import Context, stop_of
+from headgate.ingest.estimate import estimate, estimated_priority, measured_priority
+from headgate.ingest.fetch import ask_sizes
+from headgate.ingest.payload import UPLOADED, NotGathered, gather, object_manifest, payload_url
+from headgate.ingest.profile import Profile
+from headgate.ingest.stopping import Stop
+from headgate.service.outcomes import Done, Failed, NotNow, Outcome
+from headgate.service.renewal import ItemHold
+
+#: Files that could not be had are listed in the job's configuration, up to so many.
+MOST_LISTED = 1000
+
+
+def job_estimating(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """Every server is asked how large its files are. It never fails: what nobody knows counts as 0."""
+    profile = context.profile(job)
+    try:
+        sizes = _sizes(context, job, profile, stop_of(hold))
+    except ServiceUnavailable as error:
+        return Done(f"its size is not known: {error}", priority=later_priority(job.priority), space_needed=0)
+    found = estimate(sizes)
+    priority = estimated_priority(job.priority, found.space_needed, profile.limits.large_size)
+    return Done(found.message, priority=priority, space_needed=found.space_needed)
+
+
+def job_provisioning(context: Context, job: IngestJob, _hold: ItemHold) -> Outcome:
+    """Whether there is room for it now. Who waits is looked at in every round, so that a small job passes."""
+    work = context.options.work_folder
+    work.mkdir(parents=True, exist_ok=True)
+    why = context.reservations.ask(job, shutil.disk_usage(work).free)
+    if why:
+        return NotNow(why)
+    return Done(
+        f"{job.space_needed:,} bytes are reserved" if job.space_needed else "its size is not known; there is room"
+    )
+
+
+def job_downloading(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """All files, whole and checked, or a list of those that could not be had."""
+    profile = context.profile(job)
+    try:
+        found = gather(context, job, profile, stop_of(hold))
+    except NotGathered as error:
+        listed = [{"name": each.name, "why": each.why, "tries": each.tries} for each in error.failed[:MOST_LISTED]]
+        context.queue.change(job, configuration={"failed_files": listed})
+        return Failed(error.message)
+    except OSError as error:
+        return Failed(f"the working folder cannot be written: {error.strerror or error}")
+    size = sum(each.size for each in found.values())
+    priority = measured_priority(job.priority, job.space_needed, size, profile.limits.large_size)
+    message = f"{size:,} bytes in {len(found):,} files"
+    return Done(message, priority=priority, space_needed=size, configuration={"failed_files": []})
+
+
+def _sizes(context: Context, job: IngestJob, profile: Profile, stop: Stop) -> list[int | None]:
+    if job.configuration["payload_type"] == "object_manifest":
+        entries = object_manifest(context, job, profile, stop).entries
+        told = ask_sizes(context.fetcher(profile), [each.url for each in entries], profile.limits.downloads, stop)
+        return [size if size is not None else entry.size for size, entry in zip(told, entries, strict=True)]
+    fetcher = context.fetcher(profile, uploaded=bool(job.configuration.get(UPLOADED)))
+    return ask_sizes(fetcher, [payload_url(job)], 1, stop)

@@ -1,0 +1,119 @@
+"""The first step: a batch becomes jobs, or is told why not; a job is looked at before anything else happens to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headgate.core.errors import BadProfiles, BadValue, Invalid, Refused, ServiceUnavailable
+from headgate.core.inventory import Intake
+from headgate.core.queue import Batch, IngestJob, NewJob
+from headgate.ingest import manifest, messages
+from headgate.ingest.context import Context, now, stop_of
+from headgate.ingest.payload import (
+    UPLOADED,
+    check_data,
+    check_sources,
+    container_kind,
+    expected_digest,
+    object_manifest,
+    payload_name,
+    save,
+)
+from headgate.ingest.payload_types import BATCHES, jobs_of
+from headgate.ingest.profile import Profile, from_snapshot
+from headgate.ingest.retries import Retries, retried
+from headgate.ingest.stopping import Stop, waited
+from headgate.service.outcomes import Done, Held, Outcome
+from headgate.service.renewal import ItemHold
+
+#: What tells that a payload gives no jobs. A store that is away tells nothing of the kind.
+NO_JOBS = (Invalid, Refused, ServiceUnavailable)
+
+
+def batch_pending(context: Context, batch: Batch, hold: ItemHold) -> Outcome:
+    """The payload is fetched and read, and each object in it becomes a job. Nothing of it is made twice."""
+    intake = context.inventory.intake(batch.id)
+    if intake is None:
+        try:
+            profile = context.current_profile(batch.profile)
+        except BadProfiles as error:
+            return _no_jobs(context, batch, Intake(batch.id, {}, str(error)))
+        if profile.hold:
+            return Held(f"collection {profile.collection} is held by its profile: {profile.hold}")
+        intake = context.inventory.keep_intake(Intake(batch.id, profile.snapshot()))
+    if intake.problem:
+        return Done(intake.problem)
+    profile = from_snapshot(intake.profile)
+    try:
+        rows = _rows(context, batch, profile, stop_of(hold))
+    except NO_JOBS as error:
+        return _no_jobs(context, batch, replace(intake, problem=str(error)))
+    made = context.queue.create_jobs(batch, rows)
+    if profile.confirmation_mail:
+        messages.post_confirmation(context, batch, profile)
+    return Done(f"{made:,} jobs" if made != 1 else "1 job")
+
+
+def job_pending(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """What can be said of a payload before it is fetched; of an object manifest: everything."""
+    profile = context.profile(job)
+    if why := context.hold_of(profile.name):
+        return Held(f"collection {profile.collection} is held by its profile: {why}")
+    kind = str(job.configuration["payload_type"])
+    if kind != "object_manifest":
+        name = payload_name(job)
+        if kind == "container":
+            container_kind(name)
+        return Done(f"{kind} {name}")
+    try:
+        found = object_manifest(context, job, profile, stop_of(hold))
+    except ServiceUnavailable as error:
+        return Done(f"its manifest cannot be had now, and is asked for again when its files are fetched: {error}")
+    return Done(f"{len(found.entries):,} files are listed")
+
+
+def _no_jobs(context: Context, batch: Batch, intake: Intake) -> Outcome:
+    """The batch goes on without jobs, and so to its report, which says why."""
+    context.inventory.keep_intake(intake)
+    context.inventory.set_problem(batch.id, intake.problem)
+    return Done(intake.problem)
+
+
+def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Sequence[NewJob]:
+    submission = batch.submission
+    uploaded = context.is_uploaded(submission.payload_url)
+    if not uploaded and (why := profile.sources.refusal(submission.payload_url)):
+        raise BadValue("payload", submission.payload_url, f"may not be fetched: {why}")
+    found = None
+    if submission.type in BATCHES:
+        found = _batch_manifest(context, batch, profile, stop, uploaded=uploaded)
+    said = {"submitted": now().isoformat(timespec="seconds"), "batch_type": submission.type}
+    if uploaded and found is None:
+        said[UPLOADED] = "yes"
+    return [
+        replace(row, settings={**row.settings, **said, "supplied_id": row.identifiers.primary})
+        for row in jobs_of(submission, found, profile.priority)
+    ]
+
+
+def _batch_manifest(
+    context: Context, batch: Batch, profile: Profile, stop: Stop, *, uploaded: bool
+) -> manifest.Manifest:
+    """Fetched once and kept: jobs that are made after a restart are made of the same rows."""
+    place = context.options.work_folder / batch.id / "manifest.checkm"
+    limits = profile.limits
+    kept = place.is_file()
+    if kept:
+        data = place.read_bytes()
+    else:
+        fetcher = context.fetcher(profile, uploaded=uploaded)
+        url = batch.submission.payload_url
+        data = retried(lambda: fetcher.read(url, limits.manifest_size, stop), Retries(limits.tries), waited(stop))
+        check_data("the batch manifest", data, expected_digest(batch.submission.metadata))
+    expected = BATCHES[batch.submission.type]
+    found = manifest.parse(data, expected, limit=limits.manifest_size, most=limits.batch_jobs)
+    check_sources(profile, found)
+    if not kept:
+        save(place, data)
+    return found

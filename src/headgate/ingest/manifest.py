@@ -1,0 +1,335 @@
+"""Manifests: what an object is made of, or which objects a batch has. Every mistake is found at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from headgate.core.errors import BadValue
+from headgate.core.names import NAME_LENGTH, RESOURCE_LENGTH
+from headgate.ingest import ark, checkm
+from headgate.ingest.digests import check_algorithm, check_digest, spelled
+from headgate.ingest.names import check_file_name, collisions
+from headgate.settings import mask
+
+#: Bytes of a manifest, where a profile does not say otherwise.
+LARGEST = 50_000_000
+#: Characters that are kept of what describes an object.
+LONGEST_VALUE = 3500
+#: URLs of other kinds are nothing that anybody here could fetch.
+SCHEMES = ("http", "https", "s3", "file")
+#: What metadata says where nothing is assigned.
+UNASSIGNED = "(:unas)"
+
+_REGISTRY = "http://uc3.cdlib.org/registry"
+_PREFIXES = (
+    ("mrt:", "http://merritt.cdlib.org/terms#"),
+    ("nfo:", "http://www.semanticdesktop.org/ontologies/2007/03/22/nfo#"),
+)
+_FILE = ("fileURL", "hashAlgorithm", "hashValue", "fileSize", "fileLastModified", "fileName")
+_OBJECT = ("primaryIdentifier", "localIdentifier", "creator", "title", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A kind of manifest. Its columns are fixed, whatever a header line calls them."""
+
+    name: str
+    folder: str
+    columns: tuple[str, ...]
+    #: What the payload of each row is: file, container or object_manifest; empty: a file of one object.
+    payload: str = ""
+    #: Written and read by us alone, so that every name can be kept as it is.
+    exact: bool = False
+
+    @property
+    def profile(self) -> str:
+        """The URL that names it in a manifest's head."""
+        return f"{_REGISTRY}/{self.folder}/{self.name}"
+
+    def is_named(self, profile: str) -> bool:
+        """Whether a manifest's head means this one."""
+        return profile in (self.profile, f"{_REGISTRY}/mrt/{self.name}")
+
+
+OBJECT = Layout("mrt-ingest-manifest", "ingest/manifest", (*_FILE, "mimeType"))
+BATCH = Layout("mrt-batch-manifest", "ingest/manifest", (*_FILE, *_OBJECT), "object_manifest")
+CONTAINERS = Layout("mrt-container-batch-manifest", "ingest/manifest", (*_FILE, *_OBJECT), "container")
+SINGLE_FILES = Layout("mrt-single-file-batch-manifest", "ingest/manifest", (*_FILE, *_OBJECT), "file")
+#: From ingest to storage: `mrt-manifest.txt` in the system folder.
+STORAGE = Layout("mrt-add-manifest", "store/manifest", (*_FILE, "mimeType"), exact=True)
+#: What a container may say of itself: `mrt-manifest.txt` in it.
+CONTENTS = Layout(
+    "mrt-object-manifest",
+    "store/manifest",
+    ("fileName", "hashAlgorithm", "hashValue", "fileSize", "fileLastModified", "mimeType"),
+)
+LAYOUTS = (OBJECT, BATCH, CONTAINERS, SINGLE_FILES, STORAGE, CONTENTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row: a file of an object, or an object of a batch."""
+
+    #: Where its bytes are; empty only for what a container says of itself.
+    url: str
+    #: Its name below the object's folder, or that of the payload.
+    name: str
+    #: Both or none: which digest, and its value in small letters.
+    algorithm: str = ""
+    digest: str = ""
+    #: Bytes; None: not said.
+    size: int | None = None
+    modified: datetime | None = None
+    mime: str = ""
+    #: The object's ARK, normalised; empty: none yet.
+    primary: str = ""
+    local: tuple[str, ...] = ()
+    creator: str = ""
+    title: str = ""
+    date: str = ""
+    #: Where it stands in the manifest; no part of what it says.
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest without mistakes."""
+
+    layout: Layout
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file as it was found on disk."""
+
+    size: int
+    #: Its digests by algorithm.
+    digests: Mapping[str, str]
+
+
+def parse(data: bytes, expected: Sequence[Layout], *, limit: int = LARGEST, most: int | None = None) -> Manifest:
+    """A manifest of one of the expected kinds (without a head: of the first). BadManifest with every mistake."""
+    problems = checkm.Problems()
+    sheet = checkm.read(data, problems, limit)
+    layout = _layout(sheet.profile, expected, problems)
+    if most is not None and len(sheet.rows) > most:
+        problems.add(0, f"it has {len(sheet.rows):,} entries; {most:,} are allowed")
+    entries = [_entry(row, layout, problems) for row in sheet.rows]
+    if not layout.payload:
+        _check_collisions(entries, problems)
+    problems.check()
+    return Manifest(layout, tuple(entries))
+
+
+def write(layout: Layout, entries: Iterable[Entry]) -> bytes:
+    """A manifest of that kind. BadValue for what cannot be written so that it is read again."""
+    columns = [("nfo:" if column in _FILE else "mrt:") + column.replace("URL", "Url") for column in layout.columns]
+    return checkm.write(layout.profile, _PREFIXES, columns, (_line(layout, entry) for entry in entries))
+
+
+def differences(manifest: Manifest, found: Mapping[str, Found]) -> list[tuple[int, str]]:
+    """Where a container and what it says of itself differ, both ways; a line is 0 for what it does not name."""
+    listed = {entry.name for entry in manifest.entries}
+    missing = [(0, f"{name!r} is there, but not in the manifest") for name in found if name not in listed]
+    return [*filter(None, (_difference(entry, found.get(entry.name)) for entry in manifest.entries)), *missing]
+
+
+def check_url(value: str) -> str:
+    """A URL that somebody could fetch; whether a profile allows it is the profile's answer."""
+    text = value.strip(" \t")
+    if len(text) > RESOURCE_LENGTH:
+        raise BadValue("URL", text[:60] + "…", f"has {len(text):,} characters; {RESOURCE_LENGTH:,} are allowed")
+    why = _why_no_url(text)
+    if why:
+        raise BadValue("URL", mask(text), why)
+    return text
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _layout(profile: str | None, expected: Sequence[Layout], problems: checkm.Problems) -> Layout:
+    if profile is None:
+        return expected[0]
+    for layout in expected:
+        if layout.is_named(profile):
+            return layout
+    wanted = " or ".join(layout.profile for layout in expected)
+    problems.add(0, f"its profile is {profile[:200] or 'empty'}; here it must be {wanted}")
+    # What the columns mean is not known, so that nothing true could be said of them.
+    raise problems.error()
+
+
+def _entry(row: checkm.Row, layout: Layout, problems: checkm.Problems) -> Entry:
+    cells = dict(zip(layout.columns, row.cells, strict=False))
+    for column, cell in cells.items():
+        if column != "fileURL":
+            cells[column] = checkm.decoded(cell, exact=layout.exact)
+    values: dict[str, Any] = {"url": "", "name": "", "line": row.line}
+    if len(row.cells) == 1 and len(row.cells[0].split()) > 1:
+        problems.add(row.line, "there is no bar in it; columns are separated by ' | '")
+        return Entry(**values)
+    for read in (_read_url, _read_name, _read_digest, _read_rest):
+        try:
+            values |= read(cells, layout, values["url"])
+        except BadValue as error:
+            problems.add(row.line, str(error))
+    return Entry(**values)
+
+
+def _read_url(cells: Mapping[str, str], layout: Layout, _url: str) -> dict[str, Any]:
+    return {"url": check_url(cells.get("fileURL", ""))} if "fileURL" in layout.columns else {}
+
+
+def _read_name(cells: Mapping[str, str], layout: Layout, url: str) -> dict[str, Any]:
+    name = cells.get("fileName", "")
+    if name or "fileURL" not in layout.columns:
+        return {"name": check_file_name(name)}
+    if not url:  # It was told of already, and has no name to give.
+        return {}
+    path = urlsplit(url).path
+    name = path.replace("/", "") if layout.payload else path.removeprefix("/")
+    return {"name": check_file_name(name, "no file name is given, and the URL's")}
+
+
+def _read_digest(cells: Mapping[str, str], _layout: Layout, _url: str) -> dict[str, Any]:
+    algorithm, value = cells.get("hashAlgorithm", "").strip(), cells.get("hashValue", "").strip()
+    if not algorithm or not value:
+        return {}
+    algorithm = check_algorithm(algorithm)
+    return {"algorithm": algorithm, "digest": check_digest(algorithm, value)}
+
+
+def _read_rest(cells: Mapping[str, str], _layout: Layout, _url: str) -> dict[str, Any]:
+    return {field: read(cells.get(column, "")) for column, (field, read) in _REST.items()}
+
+
+def _size(text: str) -> int | None:
+    text = text.strip()
+    if not text:
+        return None
+    if re.fullmatch("[0-9]{1,18}", text):
+        return int(text)
+    raise BadValue("size", text, "is no number of bytes")
+
+
+def _moment(text: str) -> datetime | None:
+    """A time that cannot be read says nothing, as it does in Merritt."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _primary(text: str) -> str:
+    text = text.strip()
+    return "" if text in ("", UNASSIGNED) else str(ark.parse_object(text))
+
+
+def local_ids(text: str) -> tuple[str, ...]:
+    """Local ids as they are written: several with ; between them, each counted once."""
+    ids = dict.fromkeys(each.strip() for each in text.split(";"))
+    return tuple(_check_local(each) for each in ids if each not in ("", UNASSIGNED))
+
+
+def _check_local(text: str) -> str:
+    if len(text) > NAME_LENGTH or not text.isprintable():
+        raise BadValue("local id", text, f"has more than {NAME_LENGTH} characters, or one that cannot be printed")
+    return text
+
+
+def _short(text: str) -> str:
+    return text[:LONGEST_VALUE]
+
+
+_REST: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "fileSize": ("size", _size),
+    "fileLastModified": ("modified", _moment),
+    "mimeType": ("mime", str.strip),
+    "primaryIdentifier": ("primary", _primary),
+    "localIdentifier": ("local", local_ids),
+    "creator": ("creator", _short),
+    "title": ("title", _short),
+    "date": ("date", _short),
+}
+
+
+def _why_no_url(text: str) -> str:
+    if not text:
+        return "is missing"
+    if " " in text or not text.isprintable():
+        return "has a blank or a control character; write it as %20"
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError as error:
+        return f"cannot be read: {error}"
+    if parts.scheme not in SCHEMES:
+        return f"does not start with one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+    if parts.scheme == "file":
+        local = parts.netloc in ("", "localhost") and parts.path.startswith("/")
+        return "" if local else "is no file:///path"
+    return "" if parts.hostname else "has no host"
+
+
+def _check_collisions(entries: Sequence[Entry], problems: checkm.Problems) -> None:
+    named = [entry for entry in entries if entry.name]
+    for collision in collisions(entry.name for entry in named):
+        earlier = named[collision.earlier].line
+        problems.add(named[collision.index].line, f"{collision.why} (line {earlier})")
+
+
+def _difference(entry: Entry, found: Found | None) -> tuple[int, str] | None:
+    if found is None:
+        return entry.line, f"{entry.name!r} is missing"
+    if entry.size is not None and entry.size != found.size:
+        return entry.line, f"{entry.name!r} has {found.size:,} bytes, not {entry.size:,}"
+    if entry.algorithm and entry.digest != found.digests.get(entry.algorithm):
+        return entry.line, f"{entry.name!r} has another {entry.algorithm} than the manifest says"
+    return None
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _line(layout: Layout, entry: Entry) -> str:
+    texts = {
+        "hashAlgorithm": spelled(entry.algorithm),
+        "hashValue": entry.digest,
+        "fileSize": "" if entry.size is None else str(entry.size),
+        "fileLastModified": entry.modified.isoformat() if entry.modified else "",
+        "fileName": check_file_name(entry.name),
+        "mimeType": entry.mime,
+        "primaryIdentifier": entry.primary,
+        "localIdentifier": ";".join(map(_written_local, entry.local)),
+        "creator": entry.creator,
+        "title": entry.title,
+        "date": entry.date,
+    }
+    cells = [
+        _written_url(entry.url) if column == "fileURL" else checkm.encoded(texts[column], exact=layout.exact)
+        for column in layout.columns
+    ]
+    line = checkm.joined(cells)
+    if line.startswith("#"):
+        raise BadValue("file name", entry.name, "starts with #, and would be read as a comment here")
+    return line
+
+
+def _written_url(url: str) -> str:
+    if "|" in url:
+        raise BadValue("URL", mask(url), "has a bar; write it as %7C")
+    return check_url(url)
+
+
+def _written_local(local: str) -> str:
+    if local_ids(local) != (local,):
+        raise BadValue("local id", local, "has a ; in it, or blanks around it, or says that there is none")
+    return local

@@ -1,0 +1,125 @@
+"""Names of files that strangers give us: what may be written below a folder of ours, and nothing else."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from headgate.core.errors import BadValue
+
+#: Bytes of one part of a path, in UTF-8: what every file system of today can keep.
+PART_BYTES = 255
+#: Bytes of a whole path; the key of an S3 object may have 1,024, and ours goes below a prefix.
+PATH_BYTES = 900
+
+#: They open a device instead of a file on Windows, with any ending, in any case.
+_DEVICES = frozenset(
+    ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"]
+    + [f"{port}{number}" for port in ("COM", "LPT") for number in "0123456789¹²³"]
+)
+#: Characters that look like a slash or a backslash and have no compatible form that is one.
+_SLASHES = frozenset("\u2044\u2215\u2216\u29f5\u29f8\u29f9\u2571\u2572\u27cb\u27cd")
+#: Joiners: invisible, and part of the spelling in several scripts.
+_JOINERS = "\u200c\u200d"
+#: Controls, invisible marks, halves of characters, private and unassigned ones, line and paragraph separators.
+_UNSEEN = frozenset(["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
+
+
+def check_file_name(value: object, what: str = "file name") -> str:
+    """A relative path in NFC that stays below its folder on every file system. BadValue says why it does not."""
+    if not isinstance(value, str):
+        raise BadValue(what, value, f"is {type(value).__name__}, not text")
+    why = _why_not(value)
+    if why:
+        raise BadValue(what, value, why)
+    return unicodedata.normalize("NFC", value)
+
+
+def same_place(name: str) -> str:
+    """Names with the same key are one file on a file system that ignores case, or spells letters its own way."""
+    plain = name.translate(dict.fromkeys(map(ord, _JOINERS)))
+    folded = unicodedata.normalize("NFD", plain).casefold()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", folded))
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """Two names of one list that cannot both be files."""
+
+    #: Where the later one stands in the list.
+    index: int
+    #: Where the earlier one stands.
+    earlier: int
+    #: Why, for people.
+    why: str
+
+
+def collisions(names: Iterable[str]) -> list[Collision]:
+    """Each name that is another's again: the same, alike but for case or spelling, or a folder of another."""
+    files: dict[str, tuple[int, str]] = {}
+    folders: dict[str, tuple[int, str]] = {}
+    found = []
+    for index, name in enumerate(names):
+        key = same_place(name)
+        above = [key[:end] for end, letter in enumerate(key) if letter == "/"]
+        clash = files.get(key) or folders.get(key) or next((files[each] for each in above if each in files), None)
+        if clash:
+            found.append(Collision(index, clash[0], _clash_text(name, clash[1], key)))
+        files.setdefault(key, (index, name))
+        for each in above:
+            folders.setdefault(each, (index, name))
+    return found
+
+
+def _clash_text(name: str, earlier: str, key: str) -> str:
+    if name == earlier:
+        return f"file name {name!r} is there already"
+    if same_place(earlier) == key:
+        return f"file name {name!r} differs from {earlier!r} only in case or in how letters are spelt"
+    return f"file name {name!r} would be a file and a folder at once, because of {earlier!r}"
+
+
+def _why_not(path: str) -> str:
+    return _why_not_whole(path) or next(
+        filter(None, map(_why_not_part, unicodedata.normalize("NFC", path).split("/"))), ""
+    )
+
+
+def _why_not_whole(path: str) -> str:
+    if len(path) > 4 * PATH_BYTES:  # However its letters are spelt; what is longer is not even looked at.
+        return f"has {len(path):,} characters; {PATH_BYTES} bytes are allowed"
+    unseen = next(filter(_is_unseen, path), "")
+    if unseen:
+        return f"has the character U+{ord(unseen):04X}, which is a control or cannot be seen"
+    size = len(unicodedata.normalize("NFC", path).encode())
+    faults = (
+        (not path or path.isspace(), "is empty"),
+        (path.startswith("/"), "is absolute; names are relative to the object"),
+        (path[1:2] == ":" and path[0].isascii() and path[0].isalpha(), "starts with a drive"),
+        (size > PATH_BYTES, f"has {size} bytes; {PATH_BYTES} are allowed"),
+    )
+    return next((why for wrong, why in faults if wrong), "")
+
+
+def _why_not_part(part: str) -> str:
+    alike = unicodedata.normalize("NFKC", part)
+    size = len(part.encode())
+    # Some systems take a device by the name up to the first dot or colon, blanks at its end aside.
+    device = alike.replace(":", ".").partition(".")[0].rstrip().upper()
+    faults = (
+        (not part, "has an empty part between slashes"),
+        (part in (".", ".."), f"has the part {part!r}; write it without"),
+        (size > PART_BYTES, f"has a part of {size} bytes; {PART_BYTES} are allowed"),
+        (not _SLASHES.isdisjoint(part) or "/" in alike or "\\" in alike, "has a backslash, or what looks like a slash"),
+        (part[-1:] == "." or part[-1:].isspace(), "has a part that ends with a dot or a blank"),
+        (not alike.strip(". "), "has a part that looks like '..'"),
+        (device in _DEVICES, "is reserved: some systems open a device by it"),
+    )
+    return next((why for wrong, why in faults if wrong), "")
+
+
+@lru_cache(maxsize=4096)
+def _is_unseen(letter: str) -> bool:
+    return letter not in _JOINERS and unicodedata.category(letter) in _UNSEEN

@@ -1,0 +1,86 @@
+"""The bytes of an OCFL object in a folder: written with their digests checked on the way, and read to be verified."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+
+from headgate.core.errors import BadPayload
+from headgate.ingest.beneath import open_beneath, write_all
+from headgate.ingest.digests import DEFAULT
+from headgate.ingest.hashing import RunningDigests, blocks, mismatch
+from headgate.ingest.ocfl_inventory import Inventory, expected_digests
+from headgate.ingest.stopping import Stop, check_stop
+from headgate.ingest.storage import NewFile, Progress
+
+#: Files that are copied side by side: one waits for the disk while another is hashed.
+_THREADS = 4
+
+
+def write_content(folder: Path, content: Mapping[str, NewFile], stop: Stop | None, progress: Progress | None) -> None:
+    """Copy every file to its place, synced. BadPayload when one is not what its digest says."""
+    if not content:
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(content)), thread_name_prefix="store") as pool:
+        futures = [pool.submit(_copy, folder, path, file, stop, progress) for path, file in content.items()]
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _copy(folder: Path, path: str, file: NewFile, stop: Stop | None, progress: Progress | None) -> None:
+    if not file.path.is_file():
+        raise BadPayload(str(file.path), "it is missing, or no file")
+    running = RunningDigests([DEFAULT])
+    target = open_beneath(folder, path.split("/"), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        with file.path.open("rb", buffering=0) as source:
+            for block in blocks(source):
+                check_stop(stop, "storing")
+                running.update(block)
+                write_all(target, block)
+                if progress:
+                    progress(len(block))
+        os.fsync(target)
+    finally:
+        os.close(target)
+    if problem := mismatch({DEFAULT: file.digests[DEFAULT]}, running.values()):
+        raise BadPayload(str(file.path), f"it changed since it was checked: {problem}")
+
+
+def check_content(
+    home: Path, inventory: Inventory, stop: Stop | None, progress: Progress | None
+) -> Iterator[tuple[str, str]]:
+    """What is not as the inventory says: missing, changed, or not known to it."""
+    expected = expected_digests(inventory)
+    for path, digests in expected.items():
+        if not (home / path).is_file():
+            yield path, "it is missing"
+        elif problem := _changed(home / path, digests, stop, progress):
+            yield path, problem
+    for path in _found(home):
+        if path not in expected:
+            yield path, "the inventory does not know it"
+
+
+def _changed(path: Path, digests: Mapping[str, str], stop: Stop | None, progress: Progress | None) -> str:
+    running = RunningDigests(digests)
+    with path.open("rb", buffering=0) as source:
+        for block in blocks(source):
+            check_stop(stop, "verifying")
+            running.update(block)
+            if progress:
+                progress(len(block))
+    return mismatch(digests, running.values())
+
+
+def _found(home: Path) -> Iterator[str]:
+    for content in sorted(home.glob("v*/content")):
+        for folder, _, names in os.walk(content):
+            for name in names:
+                yield str(PurePosixPath(folder, name).relative_to(home))

@@ -1,0 +1,257 @@
+"""A job's payload: what it is called, where its parts lie in the working folder, and how its files come there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from headgate.core.errors import BadManifest, BadPayload
+from headgate.core.queue import IngestJob
+from headgate.ingest import container, manifest
+from headgate.ingest.beneath import sync_folder, write_synced
+from headgate.ingest.context import Context
+from headgate.ingest.digests import DEFAULT, check_algorithm
+from headgate.ingest.download import Failed, Options, Progress, Wanted, download
+from headgate.ingest.hashing import RunningDigests, file_digests, mismatch
+from headgate.ingest.manifest import Found, Manifest
+from headgate.ingest.names import check_file_name
+from headgate.ingest.payload_types import OBJECT_LAYOUTS
+from headgate.ingest.profile import Profile
+from headgate.ingest.retries import Retries
+from headgate.ingest.stopping import Stop
+from headgate.ingest.system_files import PRODUCER, STORAGE_MANIFEST, SYSTEM
+
+#: Set by us in the configuration of a job whose payload was handed in as a file.
+UPLOADED = "uploaded"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A job's working folder."""
+
+    root: Path
+
+    @property
+    def producer(self) -> Path:
+        """What the depositor gave, under the depositor's names."""
+        return self.root / PRODUCER
+
+    @property
+    def system(self) -> Path:
+        """What we add."""
+        return self.root / SYSTEM
+
+    @property
+    def parts(self) -> Path:
+        """What is under way."""
+        return self.root / "parts"
+
+    @property
+    def packed(self) -> Path:
+        """A container before it is unpacked."""
+        return self.root / "container"
+
+    @property
+    def manifest(self) -> Path:
+        """The object manifest as it was handed in."""
+        return self.root / "manifest.checkm"
+
+    @property
+    def gathered(self) -> Path:
+        """Sizes and digests of all files in `producer`; it is there when all of them are."""
+        return self.root / "files.json"
+
+
+def folder_of(job: IngestJob) -> Folder:
+    """Where a job works."""
+    return Folder(Path(str(job.configuration["working_dir"])))
+
+
+def payload_name(job: IngestJob) -> str:
+    """What a payload of one file is called."""
+    given = job.configuration.get("filename") or unquote(urlsplit(payload_url(job)).path).rpartition("/")[2]
+    return check_file_name(given, "the payload's file name")
+
+
+def payload_url(job: IngestJob) -> str:
+    return str(job.configuration["payload_url"])
+
+
+def expected_digest(said: Mapping[str, Any]) -> dict[str, str]:
+    """The digest that somebody gave with a payload; none when not both of its parts are there."""
+    kind, value = said.get("digest_type"), said.get("digest_value")
+    return {check_algorithm(kind): str(value)} if kind and value else {}
+
+
+def check_data(name: str, data: bytes, digests: Mapping[str, str]) -> None:
+    """BadPayload when a small file is not what its digest says."""
+    running = RunningDigests(digests)
+    running.update(data)
+    if problem := mismatch(digests, running.values()):
+        raise BadPayload(name, problem)
+
+
+def save(path: Path, data: bytes) -> None:
+    """A file that is there whole or not at all, and lasts."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.new")
+    write_synced(fresh, data)
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
+def check_sources(profile: Profile, found: Manifest) -> Manifest:
+    """BadManifest with every row that may not be fetched, or when there is none at all."""
+    problems = [
+        (entry.line, f"{entry.name}: {why}") for entry in found.entries if (why := profile.sources.refusal(entry.url))
+    ]
+    if not found.entries:
+        problems = [(0, "it has no entries")]
+    if problems:
+        raise BadManifest(problems)
+    return found
+
+
+def object_manifest(context: Context, job: IngestJob, profile: Profile, stop: Stop | None) -> Manifest:
+    """A job's object manifest: fetched once, checked, and kept in the working folder."""
+    place = folder_of(job).manifest
+    limits = profile.limits
+    kept = place.is_file()
+    if kept:
+        data = place.read_bytes()
+    else:
+        fetcher = context.fetcher(profile, uploaded=bool(job.configuration.get(UPLOADED)))
+        data = fetcher.read(payload_url(job), limits.manifest_size, stop)
+        check_data("the manifest", data, expected_digest(job.configuration))
+    found = manifest.parse(data, OBJECT_LAYOUTS, limit=limits.manifest_size, most=limits.files)
+    check_sources(profile, found)
+    if not kept:
+        save(place, data)
+    return found
+
+
+# ---------------------------------------------------------------- gathering
+
+
+class NotGathered(Exception):
+    """Some files could not be had."""
+
+    def __init__(self, failed: Sequence[Failed]) -> None:
+        self.failed = tuple(failed)
+        super().__init__(f"{len(failed)} files could not be had")
+
+    @property
+    def message(self) -> str:
+        """Each file and why, as far as there is room."""
+        many = f"{len(self.failed):,} files could not be had" if len(self.failed) > 1 else "a file could not be had"
+        return f"{many}: " + "; ".join(f"{each.name}: {each.why} (tries: {each.tries})" for each in self.failed)
+
+
+def gather(
+    context: Context, job: IngestJob, profile: Profile, stop: Stop | None, progress: Progress | None = None
+) -> dict[str, Found]:
+    """All files of the depositor in the working folder, checked. A repeat goes on where it stopped."""
+    folder = folder_of(job)
+    if folder.gathered.is_file():
+        note = json.loads(folder.gathered.read_bytes())
+        return {name: Found(size, digests) for name, (size, digests) in note.items()}
+    folder.root.mkdir(parents=True, exist_ok=True)
+    found = _Gathering(context, job, profile, folder, stop, progress).all()
+    _check_size(found, profile)
+    written = {name: [each.size, dict(each.digests)] for name, each in found.items()}
+    save(folder.gathered, json.dumps(written).encode())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathering:
+    context: Context
+    job: IngestJob
+    profile: Profile
+    folder: Folder
+    stop: Stop | None
+    progress: Progress | None
+
+    def all(self) -> dict[str, Found]:
+        kind = str(self.job.configuration["payload_type"])
+        if kind == "object_manifest":
+            # What a manifest lists is the depositor's word: none of it is anybody's upload.
+            return self._download(self._listed(), self.folder.producer, uploaded=False)
+        uploaded = bool(self.job.configuration.get(UPLOADED))
+        if kind == "file":
+            return self._download([self._payload()], self.folder.producer, uploaded=uploaded)
+        self._download([self._payload()], self.folder.packed, uploaded=uploaded)
+        return self._unpack(payload_name(self.job))
+
+    def _listed(self) -> list[Wanted]:
+        entries = object_manifest(self.context, self.job, self.profile, self.stop).entries
+        return [
+            Wanted(entry.url, entry.name, entry.size, {entry.algorithm: entry.digest} if entry.algorithm else {})
+            for entry in entries
+        ]
+
+    def _payload(self) -> Wanted:
+        said = str(self.job.configuration.get("size") or "")
+        size = int(said) if said.isdigit() else None
+        return Wanted(payload_url(self.job), payload_name(self.job), size, expected_digest(self.job.configuration))
+
+    def _download(self, wanted: Sequence[Wanted], folder: Path, *, uploaded: bool) -> dict[str, Found]:
+        fetcher = self.context.fetcher(self.profile, uploaded=uploaded)
+        options = Options(self.profile.limits.downloads, Retries(self.profile.limits.tries))
+        outcome = download(
+            fetcher, wanted, folder, self.folder.parts, options=options, stop=self.stop, progress=self.progress
+        )
+        if outcome.failed:
+            raise NotGathered(outcome.failed)
+        return {each.name: Found(each.size, each.digests) for each in outcome.fetched}
+
+    def _unpack(self, name: str) -> dict[str, Found]:
+        limits = self.profile.limits
+        most = container.Limits(limits.files, limits.object_size, limits.expansion)
+        # A loss of power may have left it with names and without bytes: it is made anew.
+        shutil.rmtree(self.folder.producer, ignore_errors=True)
+        packed = self.folder.packed / name
+        members = container.unpack(packed, container_kind(name), self.folder.producer, limits=most, stop=self.stop)
+        found = {each.name: Found(each.size, each.digests) for each in members}
+        return _as_it_says(self.folder, found, self.profile)
+
+
+def container_kind(name: str) -> str:
+    """What kind of container a file is. BadPayload when it is none."""
+    kind = container.kind_of(name)
+    if not kind:
+        raise BadPayload(name, f"it is no container that can be unpacked; known are {', '.join(container.KINDS)}")
+    return kind
+
+
+def _as_it_says(folder: Folder, found: dict[str, Found], profile: Profile) -> dict[str, Found]:
+    """What a container says of itself must be so, in both directions; the list itself is not stored."""
+    if STORAGE_MANIFEST not in found:
+        return found
+    data = (folder.producer / STORAGE_MANIFEST).read_bytes()
+    listed = manifest.parse(data, [manifest.CONTENTS], limit=profile.limits.manifest_size)
+    rest = {name: each for name, each in found.items() if name != STORAGE_MANIFEST}
+    algorithms = {entry.name: entry.algorithm for entry in listed.entries if entry.algorithm not in ("", DEFAULT)}
+    full = {
+        name: Found(each.size, {**each.digests, **file_digests(folder.producer / name, [algorithms[name]])})
+        if name in algorithms
+        else each
+        for name, each in rest.items()
+    }
+    if problems := manifest.differences(listed, full):
+        raise BadManifest(problems)
+    return rest
+
+
+def _check_size(found: Mapping[str, Found], profile: Profile) -> None:
+    size = sum(each.size for each in found.values())
+    if size > profile.limits.object_size:
+        most = profile.limits.object_size
+        raise BadPayload("the object", f"it has {size:,} bytes; the profile allows {most:,}")
+    if not found:
+        raise BadPayload("the object", "it has no files")

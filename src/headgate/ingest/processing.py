@@ -1,0 +1,176 @@
+"""Processing: the object gets its name and its system files, and is stored as a version, under a lock of its own."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from headgate.core.errors import BadPayload, BadValue, Invalid
+from headgate.core.queue import Identifiers, IngestJob
+from headgate.ingest import describe, manifest
+from headgate.ingest.context import Context, now, stop_of
+from headgate.ingest.describe import Description
+from headgate.ingest.digests import DEFAULT
+from headgate.ingest.fetching import job_downloading
+from headgate.ingest.hashing import file_digests
+from headgate.ingest.manifest import Entry, Found
+from headgate.ingest.naming import name_object
+from headgate.ingest.payload import Folder, folder_of, gather, payload_name, save
+from headgate.ingest.profile import Profile
+from headgate.ingest.storage import Change, NewFile, Note
+from headgate.ingest.storing import store
+from headgate.ingest.system_files import (
+    PRODUCER,
+    STORAGE_MANIFEST,
+    SUBMISSION_MANIFEST,
+    SYSTEM,
+    IngestRecord,
+    ObjectModel,
+    read_deletions,
+    read_embargo,
+    system_files,
+)
+from headgate.service.outcomes import Done, Failed, Outcome
+from headgate.service.renewal import ItemHold
+
+T = TypeVar("T")
+
+#: Files of a depositor that say something of the object, and their largest size.
+ERC, DUBLIN_CORE, DATACITE, EMBARGO, DELETIONS = (
+    "mrt-erc.txt", "mrt-dc.xml", "mrt-datacite.xml", "mrt-embargo.txt", "mrt-delete.txt",
+)  # fmt: skip
+LARGEST_SAYING = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the depositor says of the object: with the submission, and in files of the payload."""
+
+    description: Description
+    identifiers: Identifiers
+    #: Names that an update takes away.
+    deletions: tuple[str, ...] = ()
+
+
+def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """Read what the files say, fix the name, add the system files, store."""
+    profile = context.profile(job)
+    folder = folder_of(job)
+    if not folder.gathered.is_file():
+        # The working folder was lost: all of it is fetched again.
+        again = job_downloading(context, job, hold)
+        if isinstance(again, Failed):
+            return again
+    found = gather(context, job, profile, stop_of(hold))
+    said = read_sayings(job, folder, found)
+    identifiers = name_object(context, job, profile, said.description, said.identifiers)
+    added = _write_system_files(job, profile, folder, said.description, identifiers)
+    change = _change(job, folder, found, added, said)
+    _write_storage_manifest(folder, change)
+    note = Note(job.id, now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"]))
+    version = store(context, job, profile, identifiers.primary, change, note, hold)
+    return Done(f"stored as {identifiers.primary} v{version}", configuration={"stored_version": version})
+
+
+# ---------------------------------------------------------------- what the files say
+
+
+def read_sayings(job: IngestJob, folder: Folder, found: Mapping[str, Found]) -> Said:
+    """The submission's words, and those of the depositor's own files. BadPayload says which of them is wrong."""
+
+    def read(name: str, parse: Callable[[bytes], T]) -> T | None:
+        if name not in found:
+            return None
+        if found[name].size > LARGEST_SAYING:
+            raise BadPayload(name, f"it has {found[name].size:,} bytes; {LARGEST_SAYING:,} are allowed")
+        try:
+            return parse((folder.producer / name).read_bytes())
+        except Invalid as error:
+            raise BadPayload(name, str(error)) from error
+
+    erc = read(ERC, lambda data: describe.read_erc(_text(ERC, data)))
+    read(EMBARGO, lambda data: read_embargo(_text(EMBARGO, data)))
+    deletions = read(DELETIONS, lambda data: read_deletions(_text(DELETIONS, data)))
+    description = describe.combined(
+        describe.said(job.configuration),
+        read(DUBLIN_CORE, describe.read_dublin_core),
+        read(DATACITE, describe.read_datacite),
+        erc.description if erc else None,
+    )
+    return Said(description, erc.identifiers if erc else Identifiers(), deletions or ())
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadValue(name, f"byte {error.start}", "is no UTF-8") from None
+
+
+# ---------------------------------------------------------------- the system files
+
+
+def _write_system_files(
+    job: IngestJob, profile: Profile, folder: Folder, description: Description, identifiers: Identifiers
+) -> Iterable[str]:
+    """The same job always writes the same: a repeat stores nothing new. Gives the names."""
+    model = ObjectModel(primary_identifier=identifiers.primary, local_identifier="; ".join(identifiers.local))
+    files = system_files(
+        _record(job, profile, description, identifiers), model, description, profile.owner, profile.membership,
+        identifiers.local,
+    )  # fmt: skip
+    if folder.manifest.is_file():
+        files[SUBMISSION_MANIFEST] = folder.manifest.read_bytes()
+    for name, content in files.items():
+        save(folder.system / name, content)
+    return files
+
+
+def _record(job: IngestJob, profile: Profile, description: Description, identifiers: Identifiers) -> IngestRecord:
+    said = {name: str(value) for name, value in job.configuration.items() if isinstance(value, str | int)}
+    supplied = said.get("supplied_id", "")
+    is_manifest = job.configuration["payload_type"] == "object_manifest"
+    return IngestRecord(
+        ingest="headgate", submission_date=said.get("submitted", ""), batch=job.batch, job=job.id,
+        user_agent=said["submitter"], file=said.get("filename", "") if is_manifest else payload_name(job),
+        type=said["payload_type"].replace("_", "-"), profile=profile.name, collection="; ".join(profile.membership),
+        storage_service=profile.storage.url, notification=";".join(profile.notification), supplied_identifier=supplied,
+        digest_type=said.get("digest_type", ""), digest_value=said.get("digest_value", ""),
+        creator=description.who, title=description.what, date=description.when,
+        local_identifier="; ".join(identifiers.local), note=said.get("note", ""),
+        assigned_identifier="" if supplied else identifiers.primary,
+    )  # fmt: skip
+
+
+def _change(job: IngestJob, folder: Folder, found: Mapping[str, Found], added: Iterable[str], said: Said) -> Change:
+    """What the new version is made of. An update keeps what it does not name."""
+    update = job.configuration.get("submission_mode") == "update"
+    files = {
+        f"{PRODUCER}/{name}": NewFile(folder.producer / name, each.size, each.digests)
+        for name, each in found.items()
+        if not (update and name == DELETIONS)
+    }
+    # By their names: a process that died may have left something half written beside them.
+    for name in added:
+        path = folder.system / name
+        files[f"{SYSTEM}/{name}"] = NewFile(path, path.stat().st_size, file_digests(path))
+    return Change(files, keep=update, remove=said.deletions if update else ())
+
+
+def _write_storage_manifest(folder: Folder, change: Change) -> None:
+    entries = [
+        Entry(
+            file.path.as_uri(), name, DEFAULT, file.digests[DEFAULT], file.size, _modified(file.path),
+            mimetypes.guess_type(name)[0] or "application/octet-stream",
+        )
+        for name, file in change.files.items()
+    ]  # fmt: skip
+    save(folder.system / STORAGE_MANIFEST, manifest.write(manifest.STORAGE, entries))
+
+
+def _modified(path: Path) -> datetime:
+    return datetime.fromtimestamp(int(path.stat().st_mtime), UTC)

@@ -1,0 +1,232 @@
+"""Ingest profiles: a TOML file each, which says how what is handed in by that name is taken care of."""
+
+from __future__ import annotations
+
+import posixpath
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from headgate.core.errors import BadProfiles, BadValue
+from headgate.core.queue import DEFAULT_PRIORITY, check_priority
+from headgate.ingest import profile_values as values
+from headgate.ingest.profile_values import known, read_table, table
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_STORAGE_SCHEMES = {"ocfl": ("file",), "s3": ("s3",), "http": ("http", "https")}
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where objects are kept."""
+
+    kind: str = known(
+        values.choice(*_STORAGE_SCHEMES),
+        "ocfl",
+        "`ocfl`: an OCFL root here. `s3`: a bucket. `http`: a storage service.",
+    )
+    url: str = known(
+        values.text, "", "`file:///folder`, `s3://bucket/prefix` or `https://service`; empty: the service's own root."
+    )
+    node: int = known(values.count(0), 0, "The node's number, for an HTTP storage service.")
+
+
+@dataclass(frozen=True, slots=True)
+class Minter:
+    """How objects get their names."""
+
+    kind: str = known(
+        values.choice("local", "register", "ezid"),
+        "local",
+        "`local`: we name objects. `register`: we do, and EZID makes the name known. `ezid`: EZID names them "
+        "(twice, if its answer is lost).",
+    )
+    shoulder: str = known(
+        values.shoulder, "ark:/99999/fk4", "How every name begins. One shoulder belongs to one store."
+    )
+    ezid_url: str = known(values.web_address, "", "EZID's address.")
+    ezid_user: str = known(values.text, "", "EZID's account.")
+    ezid_password: str = known(values.secret_reference, "", "Where its password is: `env:NAME` or `file:/path`.")
+    ezid_owner: str = known(values.text, "", "The account that shall own the names too.")
+    context: str = known(values.text, "", "What EZID keeps as `mrt.creator`.")
+    target_url: str = known(values.web_address, "", "Where readers of an object land: `/m/` and its name are added.")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """From where payloads may be fetched."""
+
+    schemes: tuple[str, ...] = known(values.choices("https", "http", "s3", "file"), ("https",), "Kinds of URLs.")
+    hosts: tuple[str, ...] = known(
+        values.texts, (), "Hosts and buckets, `*.example.org` for all below; none: every public one."
+    )
+    ports: tuple[int, ...] = known(values.ports, (80, 443), "Ports.")
+    roots: tuple[str, ...] = known(values.folders, (), "Folders below which `file:` URLs may be.")
+    private_addresses: bool = known(values.flag, False, "Whether hosts of a private network may be asked.")
+    redirects: int = known(values.count(0, 5), 0, "How many redirections are followed.")
+
+    def refusal(self, url: str) -> str:
+        """Why this URL may not be fetched; empty: it may. Where its host's name leads is checked when it is fetched."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
+        except ValueError as error:
+            return f"it cannot be read: {error}"
+        if parts.scheme not in self.schemes:
+            return f"{parts.scheme or 'no scheme'} is not among the profile's schemes ({', '.join(self.schemes)})"
+        return self._refusal_of_file(parts) if parts.scheme == "file" else self._refusal_of_host(parts, port)
+
+    def _refusal_of_host(self, parts: SplitResult, port: int | None) -> str:
+        if "@" in parts.netloc:
+            return "it has a user name or password in it"
+        if not self._is_host(parts.hostname or ""):
+            return f"host {parts.hostname} is not among the profile's hosts ({', '.join(self.hosts)})"
+        if port is not None and port not in self.ports:
+            return f"port {port} is not among the profile's ports ({', '.join(map(str, self.ports))})"
+        return ""
+
+    def _is_host(self, host: str) -> bool:
+        plain = host.lower().rstrip(".")
+        return bool(plain) and (not self.hosts or any(fnmatchcase(plain, each.lower()) for each in self.hosts))
+
+    def _refusal_of_file(self, parts: SplitResult) -> str:
+        path = unquote(parts.path)
+        if parts.netloc not in ("", "localhost") or "\0" in path or posixpath.normpath(path) != path.rstrip("/"):
+            return "it is no plain file:///path"
+        if any(path.startswith(root.rstrip("/") + "/") for root in self.roots):
+            return ""
+        return f"it is not below one of the profile's roots ({', '.join(self.roots)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is too much."""
+
+    manifest_size: int = known(values.count(1), 50_000_000, "Bytes of a manifest.")
+    batch_jobs: int = known(values.count(1), 10_000, "Objects of a batch.")
+    files: int = known(values.count(1), 100_000, "Files of an object.")
+    file_size: int = known(values.count(1), 1_000_000_000_000, "Bytes of a file.")
+    object_size: int = known(values.count(1), 5_000_000_000_000, "Bytes of an object.")
+    large_size: int = known(values.count(1), 100_000_000_000, "Bytes from which an object is large, and waits longer.")
+    expansion: int = known(values.count(1), 100, "How many times its size a container may unpack to.")
+    downloads: int = known(values.count(1, 64), 8, "Files that are fetched at once.")
+    tries: int = known(values.count(1, 20), 4, "Tries for each file.")
+    connect_timeout: float = known(values.seconds, 10.0, "Seconds until a server must have answered a connection.")
+    idle_timeout: float = known(values.seconds, 60.0, "Seconds without a byte after which a download is broken.")
+    total_timeout: float = known(values.seconds, 86_400.0, "Seconds for one file.")
+    minimum_rate: int = known(values.count(0), 1024, "Bytes a second below which a download is broken, on average.")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How what is handed in by this name is taken care of. A batch keeps the profile that it started with."""
+
+    name: str = known(values.name, None, "")
+    collection: str = known(values.name, None, "The collection: the ledger's dataset, and the inventory's name for it.")
+    owner: str = known(values.owner, None, "Who owns the objects; local ids are unique below an owner.")
+    description: str = known(values.text, "", "For people.")
+    membership: tuple[str, ...] = known(values.arks, (), "ARKs of the collections that each object belongs to.")
+    priority: int = known(check_priority, DEFAULT_PRIORITY, "Of new jobs: 0 (first) to 99 (last).")
+    hold: str = known(values.text, "", "Why the collection is held; empty: it is not.")
+    notification: tuple[str, ...] = known(values.mail_addresses, (), "Who gets the reports.")
+    confirmation_mail: bool = known(values.flag, False, "Whether they also hear that a batch was taken in.")
+    callback_url: str = known(values.web_address, "", "Who is told of each object; empty: nobody.")
+    callback_secret: str = known(
+        values.secret_reference, "", "Where the key of its signature is: `env:NAME` or `file:/path`."
+    )
+    callback_failure: str = known(values.choice("fail", "warn"), "fail", "What a callback that fails does to the job.")
+    callback_for_failed: bool = known(values.flag, False, "Whether it is told of failed jobs too.")
+    storage: Storage = table(Storage, "Where objects are kept.")
+    minter: Minter = table(Minter, "How objects get their names.")
+    sources: Sources = table(Sources, "From where payloads may be fetched.")
+    limits: Limits = table(Limits, "How much is too much.")
+
+    def snapshot(self) -> dict[str, Any]:
+        """All of it as JSON can hold it; secrets are not in it, only where they are."""
+        return asdict(self)
+
+
+def from_snapshot(snapshot: Mapping[str, Any]) -> Profile:
+    """The profile that a batch started with; what an older release knew, and this one does not, is left aside."""
+    return _checked(snapshot, str(snapshot.get("name", "snapshot")), strict=False)
+
+
+def load_profile(path: Path) -> Profile:
+    """The profile of a file, by the file's name. BadProfiles with every mistake."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadProfiles([(str(path), f"cannot be read: {error}")]) from error
+    if "name" in content:
+        raise BadProfiles([(str(path), "name is not set in a profile; it is the name of the file")])
+    return _checked({"name": path.name.removesuffix(".toml"), **content}, str(path))
+
+
+def load_profiles(folder: Path) -> dict[str, Profile]:
+    """Every profile of a folder by its name. BadProfiles with every mistake in every file."""
+    if not folder.is_dir():
+        raise BadProfiles([(str(folder), "there is no such folder")])
+    found: dict[str, Profile] = {}
+    problems: list[tuple[str, str]] = []
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            profile = load_profile(path)
+            found[profile.name] = profile
+        except BadProfiles as error:
+            problems += error.problems
+    if problems:
+        raise BadProfiles(problems)
+    return found
+
+
+def read_secret(reference: str, environment: Mapping[str, str]) -> str:
+    """The secret that a profile refers to."""
+    kind, _, place = reference.partition(":")
+    if kind == "env":
+        if not environment.get(place):
+            raise BadValue("secret", reference, "is not set in the environment")
+        return environment[place]
+    try:
+        return Path(place).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadValue("secret", reference, f"cannot be read: {error}") from error
+
+
+def _checked(content: Mapping[str, Any], file: str, *, strict: bool = True) -> Profile:
+    problems: list[str] = []
+    fields = read_table(Profile, content, problems, strict=strict)
+    if not problems:
+        profile = Profile(**fields)
+        problems += [what for wrong, what in _contradictions(profile) if wrong]
+        if not problems:
+            return profile
+    raise BadProfiles([(file, problem) for problem in problems])
+
+
+def _contradictions(profile: Profile) -> list[tuple[bool, str]]:
+    """What is wrong although every single value is right."""
+    storage, minter, sources = profile.storage, profile.minter, profile.sources
+    schemes = _STORAGE_SCHEMES[storage.kind]
+    wrong_url = bool(storage.url) and urlsplit(storage.url).scheme not in schemes
+    without_ezid = minter.kind != "local" and not (minter.ezid_url and minter.ezid_user and minter.ezid_password)
+    return [
+        (
+            wrong_url,
+            f"storage.url {storage.url!r} does not fit storage.kind {storage.kind!r}; it starts with {schemes[0]}://",
+        ),
+        (storage.kind != "ocfl" and not storage.url, f"storage.url is missing; storage.kind {storage.kind!r} needs it"),
+        (without_ezid, f"minter.kind {minter.kind!r} needs ezid_url, ezid_user and ezid_password"),
+        (
+            bool(profile.callback_url) and not profile.callback_secret,
+            "callback_secret is missing; callbacks are signed",
+        ),
+        (
+            profile.confirmation_mail and not profile.notification,
+            "confirmation_mail has nobody to go to; set notification",
+        ),
+        ("file" in sources.schemes and not sources.roots, "sources.roots is missing; the scheme file needs it"),
+    ]

@@ -1,0 +1,68 @@
+"""Recording and notify: the inventory first, then whoever wants to know."""
+
+from __future__ import annotations
+
+from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable
+from headgate.core.inventory import Delivery, InventoryFile, Recording
+from headgate.core.queue import IngestJob
+from headgate.ingest import callback, messages
+from headgate.ingest.ark import dataid, parse_object
+from headgate.ingest.context import Context, stop_of
+from headgate.ingest.describe import read_erc
+from headgate.ingest.payload import payload_url
+from headgate.ingest.profile import Profile
+from headgate.ingest.retries import Retries
+from headgate.ingest.storage import Version
+from headgate.ingest.storing import read_stored, stored_version
+from headgate.ingest.system_files import SYSTEM
+from headgate.service.outcomes import Done, Failed, Outcome
+from headgate.service.renewal import ItemHold
+
+
+def job_recording(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """What was stored is written down, published in the ledger, and its callback made ready: one step, or none."""
+    profile = context.profile(job)
+    ark = job.identifiers.primary
+    if not ark:
+        raise BadValue("ingest job", job.id, "has no ARK; it was never processed")
+    version = stored_version(context, job, profile, ark, hold)
+    recording = _recording(context, job, profile, version)
+    told = [messages.callback_message(context, job, profile, recording)] if profile.callback_url else []
+    new = context.inventory.record(recording, told)
+    return Done(f"{ark} v{version.number} is in the inventory" + ("" if new else " already"))
+
+
+def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """The profile's callback hears of the object, under an id that never changes."""
+    profile = context.profile(job)
+    if not profile.callback_url:
+        return Done("stored and recorded")
+    message = context.inventory.message(messages.callback_id(context, job))
+    if message is None:
+        raise BadValue("ingest job", job.id, "has no callback in the outbox; it was never recorded")
+    if message.state is Delivery.DELIVERED:
+        return Done("stored, recorded, and told")
+    try:
+        sending = messages.callback_of(context, profile, message)
+        callback.deliver(context.service(message.to), sending, Retries(profile.limits.tries), stop_of(hold))
+    except (ServiceUnavailable, ServiceRefused) as error:
+        if profile.callback_failure == "fail":
+            return Failed(f"stored and recorded; the callback failed: {error}")
+        context.inventory.undelivered(message, str(error), for_good=True)
+        return Done(f"stored and recorded; the callback failed, which the profile allows: {error}")
+    context.inventory.delivered(message)
+    return Done("stored, recorded, and told")
+
+
+def _recording(context: Context, job: IngestJob, profile: Profile, version: Version) -> Recording:
+    """The object's own ERC says what it is: also when the working folder is gone."""
+    erc = read_erc(read_stored(context, job, profile, version, f"{SYSTEM}/mrt-erc.txt").decode()).description
+    ark = version.object_id
+    return Recording(
+        ark, profile.owner, profile.collection, version.number, dataid(parse_object(ark), version.number),
+        version.created,
+        tuple(InventoryFile(each.name, each.size, each.digest, each.since) for each in version.files),
+        erc.who, erc.what, erc.when, profile.membership, job.identifiers.local,
+        job.id, job.batch, profile.name, str(job.configuration["submitter"]), payload_url(job),
+        str(job.configuration.get("batch_type", job.configuration["payload_type"])),
+    )  # fmt: skip

@@ -1,0 +1,51 @@
+"""Trying again what another side could not do just now: a bounded number of times, with growing, uneven pauses."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+from headgate.core.errors import ServiceUnavailable
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often, how patiently."""
+
+    tries: int = 5
+    #: The pause after the first failure; it doubles with each, and half of it to all of it is waited.
+    pause: float = 0.5
+    longest_pause: float = 30.0
+
+    def pause_after(self, tried: int, asked: float | None) -> float:
+        """Seconds to wait; another side that says how long is believed, within reason."""
+        most = min(self.pause * 2 ** (tried - 1), self.longest_pause)
+        chosen = random.uniform(most / 2, most)  # noqa: S311 - spreads retries; no secret
+        return chosen if asked is None else max(chosen, min(asked, self.longest_pause))
+
+
+def retried(work: Callable[[], Result], retries: Retries, wait: Callable[[float], object]) -> Result:
+    """Do it until it is done; what the last try raises is raised."""
+    for tried in range(1, retries.tries):
+        try:
+            return work()
+        except ServiceUnavailable as error:
+            wait(retries.pause_after(tried, error.retry_after))
+    return work()
+
+
+def seconds_of(retry_after: str, now: datetime) -> float | None:
+    """What a Retry-After header asks for; None: nothing that can be understood."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
+    except (TypeError, ValueError, OverflowError):
+        return None

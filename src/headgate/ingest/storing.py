@@ -1,0 +1,103 @@
+"""Storing a version: under an exclusive lock on the object, once, in whichever storage the profile names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+
+from headgate.core.errors import BadPayload
+from headgate.core.queue import IngestJob
+from headgate.ingest.context import Context, now
+from headgate.ingest.digests import DEFAULT
+from headgate.ingest.http_storage import Addition, HttpStorage
+from headgate.ingest.payload import Folder, folder_of, save
+from headgate.ingest.profile import Profile
+from headgate.ingest.stopping import Stop
+from headgate.ingest.storage import Change, Note, StoredFile, Version
+from headgate.ingest.system_files import STORAGE_MANIFEST
+from headgate.service.queue import DEFAULT_LEASE
+from headgate.service.renewal import ItemHold
+
+#: What a storage service answered is kept here, since it cannot be asked again.
+ANSWER = "stored.json"
+
+
+def object_resource(ark: str) -> str:
+    """What is locked while a version is added (exclusive), or read (shared)."""
+    return f"object:{ark}"
+
+
+@contextmanager
+def locked_object(context: Context, job: IngestJob, ark: str, mode: str, hold: ItemHold) -> Iterator[Stop]:
+    """The object, locked for a job; gives what tells when the lock or the job is lost. LockRefused when it is busy."""
+    lease = hold.lease or DEFAULT_LEASE
+    note = f"{job.state} of {job.batch}"
+    with context.locks.held(job.id, object_resource(ark), mode, lease=lease, note=note) as lock:
+        yield lambda: hold.lost is not None or lock.lost is not None
+
+
+def store(
+    context: Context, job: IngestJob, profile: Profile, ark: str, change: Change, note: Note, hold: ItemHold
+) -> int:
+    """The number of the version. What this job has stored before is not stored again."""
+    with locked_object(context, job, ark, "exclusive", hold) as stop:
+        if profile.storage.kind == "http":
+            return _send(context, job, profile, ark, change, stop)
+        storage = context.storage(profile)
+        versions = storage.list_versions(ark)
+        for version in versions:
+            if version.operation == note.operation:
+                return version.number
+        if change.keep and not versions:
+            raise BadPayload(ark, "it is not stored yet, so that there is nothing to update; submit it with mode add")
+        return storage.put_version(ark, change, note, stop).number
+
+
+def stored_version(context: Context, job: IngestJob, profile: Profile, ark: str, hold: ItemHold) -> Version:
+    """The version that a job has stored. BadPayload when it is not there."""
+    if profile.storage.kind == "http":
+        return _answered(folder_of(job), ark, job.id)
+    with locked_object(context, job, ark, "shared", hold):
+        for version in context.storage(profile).list_versions(ark):
+            if version.operation == job.id:
+                return version
+    raise BadPayload(ark, f"no version of it in the storage is the work of {job.id}")
+
+
+def read_stored(context: Context, job: IngestJob, profile: Profile, version: Version, name: str) -> bytes:
+    """A small file of a version that a job has stored."""
+    if profile.storage.kind == "http":
+        return (folder_of(job).root / name).read_bytes()
+    with context.storage(profile).read(version.object_id, name, version.number) as source:
+        return source.read()
+
+
+# ---------------------------------------------------------------- a storage service
+
+
+def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: Change, stop: Stop) -> int:
+    folder = folder_of(job)
+    if (folder.root / ANSWER).is_file():
+        return _answered(folder, ark, job.id).number
+    listing = folder.system / STORAGE_MANIFEST
+    remove = "\n".join(change.remove)
+    addition = Addition(ark, listing.read_text(encoding="utf-8"), listing.as_uri(), job.id, change.keep, remove)
+    url, node = profile.storage.url, str(profile.storage.node)
+    number = HttpStorage(context.service(url), url, node).add(addition, stop)
+    files = tuple(StoredFile(name, file.size, file.digests[DEFAULT], number) for name, file in change.files.items())
+    version = Version(ark, number, now(), f"ingest job {job.id}", job.id, files)
+    save(folder.root / ANSWER, json.dumps(asdict(version), default=str).encode())
+    return number
+
+
+def _answered(folder: Folder, ark: str, operation: str) -> Version:
+    try:
+        known = json.loads((folder.root / ANSWER).read_bytes())
+    except FileNotFoundError:
+        raise BadPayload(ark, f"it is not known what the storage service stored for {operation}") from None
+    files = tuple(StoredFile(**each) for each in known["files"])
+    created = datetime.fromisoformat(known["created"])
+    return Version(ark, int(known["number"]), created, known["message"], operation, files)

@@ -1,0 +1,108 @@
+"""The work folder: files that are handed in come there, and what jobs left there goes when nobody needs it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from headgate.core.errors import BadValue, UnknownName
+from headgate.core.queue import check_item_id, is_batch
+from headgate.service.queue import Queue
+from headgate.telemetry import event
+
+#: Says whose work folder it is: what one store does not know may be another's work.
+MARK = ".store"
+#: What is handed in as a file is kept here until its batch is gone.
+UPLOADS = "uploads"
+#: A job's folder is needed until the job is in this state, or gone.
+CLEANED = "cleaned"
+
+
+def stage_upload(folder: Path, source: Path) -> str:
+    """Copy a file that is handed in to where every daemon finds it. Gives its URL, which nobody can guess."""
+    if not source.is_file():
+        raise BadValue("payload", str(source), "is no file that is here, and no URL")
+    place = folder / UPLOADS / secrets.token_hex(16)
+    place.mkdir(parents=True)
+    shutil.copyfile(source, place / source.name)
+    return (place / source.name).as_uri()
+
+
+def sweep_folder(queue: Queue, folder: Path, tag: str, age: float, forget: Callable[[str], None]) -> int:
+    """Remove the folders of jobs and batches that are cleaned up or gone. Gives how many.
+
+    `forget`: told of each before, so that what else is kept of it goes too, also when this is cut off.
+    """
+    if not folder.is_dir() or not _is_ours(folder, tag):
+        return 0
+    count = 0
+    for place in _done(queue, folder):
+        forget(place.name)
+        shutil.rmtree(place, ignore_errors=True)
+        event("work_folder.swept", folder=str(place))
+        count += 1
+    for place in _orphans(queue, folder / UPLOADS, age):
+        shutil.rmtree(place, ignore_errors=True)
+        count += 1
+    return count
+
+
+def _is_ours(folder: Path, tag: str) -> bool:
+    mark = folder / MARK
+    if not mark.exists():
+        mark.write_text(tag, encoding="utf-8")
+    if mark.read_text(encoding="utf-8") == tag:
+        return True
+    event("work_folder.of_another_store", logging.WARNING, folder=str(folder))
+    return False
+
+
+def _done(queue: Queue, folder: Path) -> Iterator[Path]:
+    for batch in sorted(folder.iterdir()):
+        if not _is_id(batch.name) or not batch.is_dir():
+            continue
+        if not _is_known(queue, batch.name):
+            yield batch
+            continue
+        for job in sorted(batch.iterdir()):
+            if _is_id(job.name) and job.is_dir() and not _is_needed(queue, job.name):
+                yield job
+
+
+def _is_id(name: str) -> bool:
+    try:
+        check_item_id(name)
+    except BadValue:
+        return False
+    return True
+
+
+def _is_known(queue: Queue, item: str) -> bool:
+    try:
+        queue.batch(item) if is_batch(item) else queue.job(item)
+    except UnknownName:
+        return False
+    return True
+
+
+def _is_needed(queue: Queue, job: str) -> bool:
+    try:
+        return queue.job(job).state != CLEANED
+    except UnknownName:
+        return False
+
+
+def _orphans(queue: Queue, uploads: Path, age: float) -> Iterator[Path]:
+    """Uploads that no batch names, and that are too old to be on their way into one."""
+    if not uploads.is_dir():
+        return
+    old = [each for each in uploads.iterdir() if time.time() - each.stat().st_mtime > max(age, 3600)]
+    if not old:
+        return
+    named = {Path(unquote(urlsplit(each.submission.payload_url).path)).parent for each in queue.batches()}
+    yield from (each for each in old if each not in named)

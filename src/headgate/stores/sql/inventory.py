@@ -1,0 +1,272 @@
+"""The inventory in SQL: the port's methods, one transaction each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from headgate.core.errors import ObjectRefused, UnknownName
+from headgate.core.inventory import (
+    Delivery,
+    Intake,
+    InventoryFile,
+    Kind,
+    Message,
+    ObjectFilter,
+    ObjectVersion,
+    Recording,
+    StoredObject,
+)
+from headgate.core.ledger import Dataset
+from headgate.core.queue import MESSAGE_LENGTH
+from headgate.stores.sql import inventory_statements as sql
+from headgate.stores.sql import ledger_statements, mending
+from headgate.stores.sql.definitions import define_dataset
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.moments import micro, moment, to_micro
+from headgate.stores.sql.statement import Row, Statement
+
+
+class SqlInventory:
+    """Objects, versions, files, local ids, intakes and the outbox in one SQL database."""
+
+    def __init__(self, database: Database) -> None:
+        self.name = database.name
+        self._database = database
+
+    # ---------------------------------------------------------------- names
+
+    def known_local_ids(self, owner: str, ids: Sequence[str]) -> Mapping[str, str]:
+        if not ids:
+            return {}
+        rows = self._database.read(lambda tx: tx.all(sql.READ_LOCAL_IDS, owner=owner, ids=list(ids)))
+        return {str(local): str(ark) for local, ark in rows}
+
+    def claim_local_ids(self, owner: str, ids: Sequence[str], ark: str) -> str:
+        return self._database.write_through(lambda tx: _claim(tx, _owner(tx, owner), ids, ark))
+
+    # ---------------------------------------------------------------- objects
+
+    def record(self, recording: Recording, messages: Sequence[Message], who: str) -> bool:
+        return self._database.write_through(lambda tx: _record(tx, recording, messages, who))
+
+    def owner_and_version(self, ark: str) -> tuple[str, int] | None:
+        row = self._database.read(lambda tx: tx.one(sql.READ_OBJECT_OWNER, ark=ark))
+        return None if row is None else (str(row[0]), int(row[1]))
+
+    def recorded(self, job: str) -> tuple[str, int] | None:
+        row = self._database.read(lambda tx: tx.one(sql.FIND_INGEST, job=job))
+        return None if row is None else (str(row[0]), int(row[1]))
+
+    def objects(self, which: ObjectFilter) -> Sequence[StoredObject]:
+        from headgate.stores.sql.inventory_questions import ask_objects
+
+        return ask_objects(self._database, which)
+
+    def versions(self, ark: str) -> Sequence[ObjectVersion]:
+        rows = self._database.read(lambda tx: tx.all(sql.READ_VERSIONS, ark=ark))
+        if not rows:
+            raise UnknownName("object", ark, "see: headgate ingest objects")
+        return [
+            ObjectVersion(int(number), moment(created), int(size), int(files), str(job), str(batch), str(profile))
+            for number, created, size, files, job, batch, profile in rows
+        ]
+
+    def files(self, ark: str, version: int) -> Sequence[InventoryFile]:
+        rows = self._database.read(lambda tx: tx.all(sql.READ_FILES, ark=ark, number=version))
+        return [InventoryFile(str(name), int(size), str(digest), int(since)) for name, size, digest, since in rows]
+
+    # ---------------------------------------------------------------- intakes
+
+    def keep_intake(self, intake: Intake) -> Intake:
+        return self._database.write_through(lambda tx: _keep_intake(tx, intake))
+
+    def intake(self, batch: str) -> Intake | None:
+        return self._database.read(lambda tx: _intake(tx, batch))
+
+    def set_problem(self, batch: str, problem: str) -> None:
+        self._database.write(lambda tx: tx.run(sql.SET_PROBLEM, batch=batch, problem=problem))
+
+    def forget(self, item: str) -> None:
+        def work(tx: Transaction) -> None:
+            tx.run(sql.DROP_INTAKE, batch=item)
+            tx.run(sql.DROP_MESSAGES, item=item)
+
+        self._database.write(work)
+
+    # ---------------------------------------------------------------- outbox
+
+    def post(self, message: Message) -> bool:
+        return self._database.write_through(lambda tx: _post(tx, message))
+
+    def message(self, message_id: str) -> Message | None:
+        row = self._database.read(lambda tx: tx.one(sql.FIND_MESSAGE, id=message_id))
+        return None if row is None else _read_message(row)
+
+    def messages(self, item: str) -> Sequence[Message]:
+        return [_read_message(row) for row in self._database.read(lambda tx: tx.all(sql.READ_MESSAGES, item=item))]
+
+    def due(self, kinds: Sequence[Kind], limit: int) -> Sequence[Message]:
+        words = [kind.value for kind in kinds]
+        rows = self._database.read(lambda tx: tx.all(sql.READ_DUE, kinds=words, limit=limit))
+        return [_read_message(row) for row in rows]
+
+    def settle(self, message_id: str, state: Delivery, problem: str = "") -> None:
+        shown = problem[:MESSAGE_LENGTH]
+        self._database.write(lambda tx: tx.run(sql.SETTLE_MESSAGE, id=message_id, state=state.value, problem=shown))
+
+    def delay(self, message_id: str, problem: str, seconds: float) -> None:
+        shown = problem[:MESSAGE_LENGTH]
+        self._database.write(
+            lambda tx: tx.run(sql.DELAY_MESSAGE, id=message_id, problem=shown, pause=to_micro(seconds))
+        )
+
+    def close(self) -> None:
+        self._database.close()
+
+
+# ---------------------------------------------------------------- recording
+
+
+def _record(tx: Transaction, recording: Recording, messages: Sequence[Message], who: str) -> bool:
+    """One version, with all that belongs to it. False: it is there already."""
+    at = tx.one(ledger_statements.READ_WALL)[0]
+    number = _hold_object(tx, recording, at)
+    if not _is_new(tx, number, recording):
+        return False
+    _add_version(tx, number, recording, at)
+    tx.run(
+        sql.CHANGE_OBJECT, id=number, version=recording.version, who=recording.who, what=recording.what,
+        when=recording.when, at=at,
+    )  # fmt: skip
+    for name in dict.fromkeys((recording.collection, *recording.membership)):
+        _join_collection(tx, number, name)
+    _claim(tx, _owner(tx, recording.owner), recording.local, recording.ark)
+    _publish(tx, recording, who)
+    for message in messages:
+        _post(tx, message)
+    return True
+
+
+def _hold_object(tx: Transaction, recording: Recording, at: int) -> int:
+    """The object's row, held still; made when there is none."""
+    owner = _owner(tx, recording.owner)
+    row = tx.one(sql.LOCK_OBJECT, ark=recording.ark)
+    if row is None:
+        tx.run(sql.ADD_OBJECT, ark=recording.ark, owner=owner, at=at)
+        row = tx.one(sql.LOCK_OBJECT, ark=recording.ark)
+    if int(row[1]) != owner:
+        raise ObjectRefused(recording.ark, f"it belongs to another owner than {recording.owner}")
+    return int(row[0])
+
+
+def _is_new(tx: Transaction, number: int, recording: Recording) -> bool:
+    known = tx.one(sql.FIND_INGEST, job=recording.job)
+    if known is not None:
+        if (str(known[0]), int(known[1])) == (recording.ark, recording.version):
+            return False
+        raise ObjectRefused(recording.ark, f"{recording.job} is recorded as {known[0]} v{known[1]}")
+    maker = tx.one(sql.MAKER_OF, object=number, number=recording.version)
+    if maker is not None:
+        raise ObjectRefused(recording.ark, f"version {recording.version} is recorded as the work of {maker[0]}")
+    return True
+
+
+def _add_version(tx: Transaction, number: int, recording: Recording, at: int) -> None:
+    key: dict[str, object] = {"object": number, "number": recording.version}
+    size = sum(each.size for each in recording.files)
+    tx.run(sql.ADD_VERSION, **key, created=micro(recording.created), size=size, files=len(recording.files))
+    columns: dict[str, list[object]] = {
+        "position": list(range(len(recording.files))),
+        "name": [each.name for each in recording.files],
+        "size": [each.size for each in recording.files],
+        "digest": [each.digest for each in recording.files],
+        "since": [each.since for each in recording.files],
+    }
+    tx.many(sql.ADD_FILE, columns, **key)
+    tx.run(
+        sql.ADD_INGEST, **key, job=recording.job, batch=recording.batch, profile=recording.profile,
+        submitter=recording.submitter, payload=recording.payload, type=recording.type, at=at,
+    )  # fmt: skip
+
+
+def _join_collection(tx: Transaction, number: int, name: str) -> None:
+    collection = _number(tx, sql.FIND_COLLECTION, sql.ADD_COLLECTION, name)
+    if tx.one(sql.HAS_MEMBERSHIP, object=number, collection=collection) is None:
+        tx.run(sql.ADD_MEMBERSHIP, object=number, collection=collection)
+
+
+def _publish(tx: Transaction, recording: Recording, who: str) -> None:
+    """The version is READY in the ledger: pipelines go on from here."""
+    if tx.one(ledger_statements.READ_DATASET, name=recording.collection) is None:
+        define_dataset(tx, Dataset(recording.collection))
+    mending.publish(tx, recording.collection, [recording.dataid], who)
+
+
+# ---------------------------------------------------------------- names
+
+
+def _claim(tx: Transaction, owner: int, ids: Sequence[str], ark: str) -> str:
+    """The object that an owner's local ids are of: the given one, unless somebody was first."""
+    if not ids:
+        return ark
+    wanted = sorted(set(ids))
+    found = {str(local): str(of) for local, of in tx.all(sql.LOCK_LOCAL_IDS, owner=owner, ids=wanted)}
+    if len(set(found.values())) > 1:
+        said = ", ".join(f"{local} is {of}" for local, of in sorted(found.items()))
+        raise ObjectRefused(ark, f"its local ids are of different objects: {said}")
+    chosen = next(iter(found.values()), ark)
+    for local in wanted:
+        if local not in found:
+            tx.run(sql.ADD_LOCAL_ID, owner=owner, local_id=local, ark=chosen)
+    return chosen
+
+
+def _owner(tx: Transaction, name: str) -> int:
+    return _number(tx, sql.FIND_OWNER, sql.ADD_OWNER, name)
+
+
+def _number(tx: Transaction, find: Statement, add: Statement, name: str) -> int:
+    """A name's number. When two add it at once, one of them begins again and finds it."""
+    row = tx.one(find, name=name)
+    if row is None:
+        tx.run(add, name=name)
+        row = tx.one(find, name=name)
+    return int(row[0])
+
+
+# ---------------------------------------------------------------- intakes and outbox
+
+
+def _keep_intake(tx: Transaction, intake: Intake) -> Intake:
+    """Whoever was first decides what the batch started with."""
+    found = _intake(tx, intake.batch)
+    if found is not None:
+        return found
+    profile = json.dumps(dict(intake.profile), ensure_ascii=False)
+    tx.run(sql.ADD_INTAKE, batch=intake.batch, profile=profile, problem=intake.problem)
+    return intake
+
+
+def _intake(tx: Transaction, batch: str) -> Intake | None:
+    row = tx.one(sql.READ_INTAKE, batch=batch)
+    return None if row is None else Intake(batch, json.loads(row[0]), str(row[1]))
+
+
+def _post(tx: Transaction, message: Message) -> bool:
+    if tx.one(sql.FIND_MESSAGE, id=message.id) is not None:
+        return False
+    at = tx.one(ledger_statements.READ_WALL)[0]
+    tx.run(
+        sql.ADD_MESSAGE, id=message.id, kind=message.kind.value, item=message.item, occasion=message.occasion,
+        recipient=message.to, body=message.body, at=at,
+    )  # fmt: skip
+    return True
+
+
+def _read_message(row: Row) -> Message:
+    number, kind, item, body, recipient, occasion, state, tries, problem = row
+    return Message(
+        str(number), Kind(kind), str(item), str(body), str(recipient), str(occasion), Delivery(state), int(tries),
+        str(problem),
+    )  # fmt: skip

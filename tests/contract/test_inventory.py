@@ -1,0 +1,139 @@
+"""The inventory, on every SQL store: one version is one step, and a repeat of it changes nothing."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+import headgate
+from headgate.core.errors import ClaimRefused, ObjectRefused, UnknownName
+from headgate.core.inventory import Delivery, Intake, InventoryFile, Kind, Message, Recording
+
+ARK = "ark:/99999/fk4abc"
+FILES = (
+    InventoryFile("producer/a.txt", 3, "a" * 64, 1),
+    InventoryFile("system/mrt-erc.txt", 5, "b" * 64, 1),
+)
+VERSION = Recording(
+    ARK, "library", "maps", 1, "ark_99999_fk4abc.v1", datetime(2026, 11, 15, tzinfo=UTC), FILES, "Ann", "A map", "1900",
+    ("ark:/99999/fk4col",), ("map-1",), "jid0000000001", "bid0000000001", "demo", "me", "https://example.org/x", "file",
+)  # fmt: skip
+CALLBACK = Message("jid0000000001.callback", Kind.CALLBACK, "jid0000000001", "{}", "https://example.org/hook")
+
+
+@pytest.fixture
+def gate(sql_url: str) -> Iterator[headgate.Gate]:
+    with headgate.connect(sql_url) as found:
+        yield found
+
+
+def test_a_recorded_version_is_found_with_all_that_belongs_to_it(gate: headgate.Gate) -> None:
+    assert gate.inventory.record(VERSION, [CALLBACK])
+    (found,) = gate.inventory.objects()
+    assert (found.ark, found.owner, found.version, found.what) == (ARK, "library", 1, "A map")
+    assert (found.collections, found.local) == (("ark:/99999/fk4col", "maps"), ("map-1",))
+    assert tuple(gate.inventory.files(ARK, 1)) == FILES
+    (version,) = gate.inventory.versions(ARK)
+    assert (version.size, version.files, version.job) == (8, 2, "jid0000000001")
+    assert gate.inventory.message(CALLBACK.id) == CALLBACK
+    assert [(row.dataid, row.status) for row in gate.ledger.status(dataset="maps")] == [
+        ("ark_99999_fk4abc.v1", "READY")
+    ]
+
+
+def test_recording_the_same_again_changes_nothing(gate: headgate.Gate) -> None:
+    gate.inventory.record(VERSION, [CALLBACK])
+    gate.inventory.delivered(CALLBACK)
+    assert not gate.inventory.record(VERSION, [CALLBACK])
+    assert len(gate.inventory.versions(ARK)) == 1
+    told = gate.inventory.message(CALLBACK.id)
+    assert told is not None
+    assert told.state is Delivery.DELIVERED
+
+
+def test_the_newest_version_describes_the_object_also_when_an_older_one_is_recorded_late(gate: headgate.Gate) -> None:
+    newer = replace(VERSION, version=2, what="A better map", job="jid0000000002", dataid="ark_99999_fk4abc.v2")
+    gate.inventory.record(newer)
+    gate.inventory.record(VERSION)
+    assert [(each.version, each.what) for each in gate.inventory.objects()] == [(2, "A better map")]
+    assert [each.number for each in gate.inventory.versions(ARK)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"owner": "museum", "job": "jid0000000002", "version": 2}, "another owner"),
+        ({"job": "jid0000000002"}, "is recorded as the work of jid0000000001"),
+        ({"version": 2}, "is recorded as ark:/99999/fk4abc v1"),
+    ],
+)
+def test_what_contradicts_is_refused_and_nothing_is_written(
+    gate: headgate.Gate, change: dict[str, object], why: str
+) -> None:
+    gate.inventory.record(VERSION)
+    with pytest.raises(ObjectRefused, match=why):
+        gate.inventory.record(replace(VERSION, **change), [replace(CALLBACK, id="other")])  # type: ignore[arg-type]
+    assert gate.inventory.message("other") is None
+    assert len(gate.inventory.versions(ARK)) == 1
+
+
+def test_a_collection_that_a_job_makes_takes_no_objects_and_nothing_is_recorded(gate: headgate.Gate) -> None:
+    gate.ledger.define_dataset("maps")
+    gate.ledger.define_job("draw", outputs=["maps"])
+    gate.ledger.claim("draw", VERSION.dataid)
+    with pytest.raises(ClaimRefused):
+        gate.inventory.record(VERSION)
+    assert gate.inventory.objects() == []
+    with pytest.raises(UnknownName):
+        gate.inventory.versions(ARK)
+
+
+def test_one_local_id_claimed_by_many_at_once_is_one_object(gate: headgate.Gate) -> None:
+    start, found = threading.Barrier(6), []
+
+    def claim(number: int) -> None:
+        start.wait()
+        found.append(gate.inventory.claim_local_ids("library", ["x", "y"], f"ark:/99999/fk4{number}"))
+
+    threads = [threading.Thread(target=claim, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    assert len(set(found)) == 1
+    assert gate.inventory.known_local_ids("library", ["x", "y", "z"]) == {"x": found[0], "y": found[0]}
+    assert gate.inventory.known_local_ids("museum", ["x"]) == {}
+
+
+def test_local_ids_of_different_objects_are_refused(gate: headgate.Gate) -> None:
+    gate.inventory.claim_local_ids("library", ["x"], "ark:/99999/fk41")
+    gate.inventory.claim_local_ids("library", ["y"], "ark:/99999/fk42")
+    with pytest.raises(ObjectRefused, match="different objects: x is ark:/99999/fk41, y is ark:/99999/fk42"):
+        gate.inventory.claim_local_ids("library", ["x", "y"], "ark:/99999/fk43")
+
+
+def test_the_first_intake_of_a_batch_counts(gate: headgate.Gate) -> None:
+    first = Intake("bid0000000001", {"name": "demo", "limits": {"tries": 4}})
+    assert gate.inventory.keep_intake(first) == first
+    assert gate.inventory.keep_intake(Intake("bid0000000001", {"name": "other"})) == first
+    gate.inventory.set_problem("bid0000000001", "no end marker")
+    assert gate.inventory.intake("bid0000000001") == replace(first, problem="no end marker")
+    gate.inventory.forget("bid0000000001")
+    assert gate.inventory.intake("bid0000000001") is None
+
+
+def test_a_message_waits_is_put_off_and_ends(gate: headgate.Gate) -> None:
+    mail = Message("bid0000000001.report-1", Kind.MAIL, "bid0000000001", "From: …")
+    assert gate.inventory.post(mail)
+    assert not gate.inventory.post(replace(mail, body="another"))
+    gate.inventory.post(CALLBACK)
+    assert list(gate.inventory.due([Kind.MAIL])) == [mail]
+    gate.inventory.undelivered(mail, "no answer")
+    assert list(gate.inventory.due([Kind.MAIL])) == []
+    assert [(each.tries, each.problem) for each in gate.inventory.messages("bid0000000001")] == [(1, "no answer")]
+    gate.inventory.delivered(mail)
+    gate.inventory.undelivered(mail, "late", for_good=True)
+    assert [each.state for each in gate.inventory.messages("bid0000000001")] == [Delivery.DELIVERED]

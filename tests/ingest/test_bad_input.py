@@ -1,0 +1,164 @@
+"""What depositors and servers do wrong: each ends in a defined state, in words, and nothing of it is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.core.queue import Batch
+from headgate.wiring import Gate
+from tests.cli.commands import until
+from tests.ingest import origin as acts
+from tests.ingest.site import Site, checkm, ended, running
+
+GOOD = hashlib.sha256(b"good").hexdigest()
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is handed in, and what becomes of it."""
+
+    payload: bytes
+    #: The step after which a resume would go on; None: submit it again. Of a batch without jobs: "no job".
+    after: str | None
+    #: A part of what the depositor is told.
+    told: str
+    type: str = "object-manifest"
+    name: str = "payload"
+    how: dict[str, Any] = field(default_factory=dict)
+
+
+def rows(*lines: str) -> bytes:
+    return checkm("mrt-ingest-manifest", list(lines))
+
+
+def batch_of(*lines: str) -> bytes:
+    return checkm("mrt-batch-manifest", list(lines))
+
+
+def packed(**members: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/").replace("_", "."), content)
+    return out.getvalue()
+
+
+def link() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        info = zipfile.ZipInfo("link")
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, "/etc/passwd")
+    return out.getvalue()
+
+
+def cases(url: Callable[[str], str]) -> dict[str, Case]:
+    """Every mistake, by a short name; `url` gives the address of a path of the origin."""
+    good = url("/good")
+    container: dict[str, Any] = {"type": "container", "name": "payload.zip"}
+    batch: dict[str, Any] = {"type": "batch-manifest"}
+    row = f"{good} | sha-256 | {GOOD} | 4 |  | a.txt"
+    erc = f"{url('/latin1')} |  |  |  |  | mrt-erc.txt"
+    return {
+        "batch without an end": Case(batch_of(good).removesuffix(b"#%eof"), "no job", "#%eof", **batch),
+        "batch without rows": Case(batch_of(), "no job", "it has no entries", **batch),
+        "batch of another kind": Case(rows(row), "no job", "its profile is", **batch),
+        "batch in another encoding": Case(batch_of(good).replace(b"good", b"g\xff"), "no job", "UTF-8", **batch),
+        "batch with another digest": Case(
+            batch_of(good), "no job", "its md5 is", how={"digest_type": "md5", "digest_value": "0" * 32}, **batch
+        ),
+        "batch of files from elsewhere": Case(
+            batch_of("https://elsewhere.example.org/x"), "no job", "https is not among the profile's schemes", **batch
+        ),
+        "no end": Case(rows(row).removesuffix(b"#%eof"), None, "#%eof"),
+        "path trick": Case(rows(row.replace("a.txt", "../a.txt")), None, "line 3: "),
+        "absolute path": Case(rows(row.replace("a.txt", "/etc/passwd")), None, "line 3: "),
+        "look-alike": Case(rows(row.replace("a.txt", "a\u2215b")), None, "line 3: "),
+        "twice": Case(rows(row, row), None, "line 4: "),
+        "unknown digest": Case(rows(row.replace("sha-256", "sha-257")), None, "sha257"),
+        "file of the machine": Case(rows("file:///etc/passwd |  |  |  |  | a.txt"), None, "file is not among"),
+        "wrong bytes": Case(rows(row.replace(GOOD, "0" * 64)), "provisioning", "a.txt: its sha256 is"),
+        "wrong size": Case(rows(row.replace("| 4 |", "| 5 |")), "provisioning", "it has 4 bytes, not 5"),
+        "not there": Case(rows(f"{url('/none')} |  |  |  |  | a.txt"), "provisioning", "the server answers 404"),
+        "server broken": Case(rows(f"{url('/500')} |  |  |  |  | a.txt"), "provisioning", "answers 500"),
+        "reset": Case(rows(f"{url('/reset')} |  |  |  |  | a.txt"), "provisioning", "a.txt: "),
+        "redirect": Case(rows(f"{url('/moved')} |  |  |  |  | a.txt"), "provisioning", "none are followed"),
+        "zip slip": Case(packed(**{"..__..__evil": b"x"}), "provisioning", "payload.zip: ", **container),
+        "zip link": Case(link(), "provisioning", "is a link or a device", **container),
+        "zip bomb": Case(packed(zeros=bytes(9_000_000)), "provisioning", "unpacks to more than", **container),
+        "zip cut off": Case(packed(a_txt=b"x")[:-9], "provisioning", "damaged or no zip", **container),
+        "no container": Case(b"x", None, "no container that can be unpacked", type="container", name="payload.rar"),
+        "erc of another encoding": Case(rows(row, erc), "downloading", "is no UTF-8"),
+        "entities in XML": Case(
+            rows(row, f"{url('/xxe')} |  |  |  |  | mrt-dc.xml"), "downloading", "<!DOCTYPE"
+        ),
+        "embargo": Case(rows(row, f"{good} |  |  |  |  | mrt-embargo.txt"), "downloading", "embargo"),
+        "update of nothing": Case(rows(row), "downloading", "nothing to update", how={"mode": "update"}),
+    }  # fmt: skip
+
+
+def test_each_mistake_ends_in_a_defined_state_in_words_and_nothing_is_stored(there: Site) -> None:
+    there.profile(limits__tries=1, limits__object_size=5_000_000, callback_for_failed=False)
+    serve_badly(there)
+    wanted = cases(there.origin.url)
+    with there.gate() as gate, running(gate, workers=4):
+        handed_in = {name: submit(there, gate, case, number) for number, (name, case) in enumerate(wanted.items())}
+        found = {name: told(gate, ended(gate, batch)) for name, batch in handed_in.items()}
+        assert {name: (state, after) for name, (state, after, _) in found.items()} == {
+            name: ("failed", case.after) for name, case in wanted.items()
+        }
+        unclear = {name: message for name, (_, _, message) in found.items() if wanted[name].told not in message}
+        assert unclear == {}
+        assert list(there.storage(gate).objects()) == []
+        assert gate.inventory.objects() == []
+        assert list((there.folder / "storage.staging").iterdir()) == []
+        assert there.callbacks() == []
+
+
+def serve_badly(there: Site) -> None:
+    there.origin.add("/good", b"good")
+    there.origin.add("/latin1", b"erc:\nwho: J\xfcrgen\n")
+    there.origin.add("/xxe", b'<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><x>&e;</x>')
+    there.origin.always |= {
+        "/500": acts.status(500), "/reset": acts.reset, "/moved": acts.redirect("http://127.0.0.1:1/"),
+    }  # fmt: skip
+
+
+def submit(there: Site, gate: Gate, case: Case, number: int) -> Batch:
+    url = there.origin.add(f"/{number}/{case.name}", case.payload)
+    return gate.queue.submit("demo", "ann", url, type=case.type, **case.how)
+
+
+def told(gate: Gate, batch: Batch) -> tuple[str, str | None, str]:
+    jobs = gate.queue.jobs(batch=batch.id)
+    if not jobs:
+        return batch.state, "no job", batch.message
+    (job,) = jobs
+    return batch.state, job.last_successful, job.message
+
+
+def test_an_unknown_profile_is_told(there: Site) -> None:
+    there.profile()
+    with there.gate() as gate, running(gate):
+        batch = ended(gate, gate.queue.submit("dmeo", "ann", there.origin.url("/x")))
+        assert (batch.state, batch.jobs.failed) == ("failed", 0)
+        assert "there is no profile dmeo" in batch.message
+
+
+def test_a_manifest_that_cannot_be_had_now_is_asked_for_again(there: Site) -> None:
+    there.profile(limits__tries=1)
+    url = there.object_manifest("/1.checkm", {"a.txt": b"a"})
+    there.origin.always["/1.checkm"] = acts.status(503)
+    with there.gate() as gate, running(gate):
+        batch = ended(gate, gate.queue.submit("demo", "ann", url))
+        (job,) = gate.queue.jobs(batch=batch.id)
+        assert (job.state, job.last_successful) == ("failed", "provisioning")
+        del there.origin.always["/1.checkm"]
+        gate.queue.resume(job.id)
+        until(lambda: gate.queue.job(job.id).state == "completed", "the job completes")

@@ -1,0 +1,273 @@
+"""Containers of strangers: what is in them comes out, and nothing else happens."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate.core.errors import BadPayload, BadValue, WorkStopped
+from headgate.ingest.container import KINDS, Limits, Member, kind_of, unpack
+
+FILES = {"a.txt": b"a", "deep/er/b.bin": bytes(range(256)) * 20, "empty": b"", "ünï cödé.txt": b"u"}
+
+
+def zip_of(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w", method) as packed:
+        for name, content in files.items():
+            packed.writestr(name, content)
+    return raw.getvalue()
+
+
+def tar_of(files: dict[str, bytes], *more: tarfile.TarInfo) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as packed:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            packed.addfile(info, io.BytesIO(content))
+        for info in more:
+            packed.addfile(info)
+    return raw.getvalue()
+
+
+PACK: dict[str, Callable[[dict[str, bytes]], bytes]] = {
+    "zip": zip_of,
+    "tar": tar_of,
+    "tar.gz": lambda files: gzip.compress(tar_of(files)),
+    "tar.bz2": lambda files: bz2.compress(tar_of(files)),
+}
+
+
+class Case:
+    """A container in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.target = folder / "out"
+
+    def unpack(self, raw: bytes, kind: str, limits: Limits | None = None) -> list[Member]:
+        archive = self.folder / f"given.{kind}"
+        archive.write_bytes(raw)
+        return unpack(archive, kind, self.target, limits=limits or Limits())
+
+    def refused(self, raw: bytes, kind: str, why: str, limits: Limits | None = None) -> None:
+        with pytest.raises(BadPayload, match=why) as caught:
+            self.unpack(raw, kind, limits)
+        assert caught.value.what == f"given.{kind}"
+        assert [each.name for each in self.folder.iterdir()] == [f"given.{kind}"]
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    (tmp_path / "box").mkdir()
+    return Case(tmp_path / "box")
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_every_file_comes_out_with_its_digest(case: Case, kind: str) -> None:
+    members = case.unpack(PACK[kind](FILES), kind)
+    assert {each.name: each.digests["sha256"] for each in members} == {
+        name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()
+    }
+    for name, content in FILES.items():
+        assert (case.target / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_the_other_ways_to_squeeze_a_zip_are_known(case: Case, method: int) -> None:
+    assert len(case.unpack(zip_of(FILES, method), "zip")) == len(FILES)
+
+
+def test_kinds_go_by_the_ending() -> None:
+    assert {kind_of(f"A{ending.upper()}") for ending in KINDS} == set(KINDS.values())
+    assert kind_of("a.7z") == kind_of("zip") == ""
+    with pytest.raises(BadValue, match="known are"):
+        unpack(Path("a.7z"), "7z", Path("out"))
+
+
+@pytest.mark.parametrize("kind", PACK)
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "C:evil", "a\\..\\evil", "a//b", "nul", "x\x01"])
+def test_no_name_leads_out_of_the_folder(case: Case, kind: str, name: str) -> None:
+    case.refused(PACK[kind]({"good": b"", name: b"x"}), kind, "file name")
+    assert not (case.folder.parent / "evil").exists()
+
+
+@pytest.mark.parametrize("kind", PACK)
+@pytest.mark.parametrize("names", [("a", "A"), ("a", "a/b"), ("a/b", "a"), ("\u00e9", "e\u0301")])
+def test_names_that_cannot_both_be_files_are_refused(case: Case, kind: str, names: tuple[str, str]) -> None:
+    case.refused(PACK[kind](dict.fromkeys(names, b"x")), kind, "differs|at once|file and a folder")
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_one_container_within_another_stays_packed(case: Case, kind: str) -> None:
+    inner = PACK[kind](FILES)
+    case.unpack(PACK[kind]({"inner." + kind: inner}), kind)
+    assert (case.target / f"inner.{kind}").read_bytes() == inner
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_a_container_that_is_cut_off_anywhere_gives_nothing(case: Case, kind: str) -> None:
+    whole = PACK[kind]({"a": b"a" * 600, "b": bytes(range(256)) * 9})
+    if kind == "tar":
+        whole = whole[: 512 + 1024 + 512 + 2560]  # without the padding, which nobody misses
+    for size in {*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}:
+        case.refused(whole[:size], kind, "damaged|cut off")
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_a_flipped_byte_of_content_is_seen_or_was_never_checked(case: Case, kind: str) -> None:
+    """A plain tar has no checksum of its content; all others do."""
+    content = b"the content that is flipped"
+    if kind in ("zip", "tar"):
+        raw = zip_of({"a": content}, zipfile.ZIP_STORED) if kind == "zip" else tar_of({"a": content})
+        raw = raw.replace(content, content.replace(b"that", b"tha7"))
+    else:
+        raw = PACK[kind]({"a": content})
+        middle = len(raw) // 2
+        raw = raw[:middle] + bytes([raw[middle] ^ 0x10]) + raw[middle + 1 :]
+    if kind == "tar":
+        assert len(case.unpack(raw, kind)) == 1
+    else:
+        case.refused(raw, kind, "damaged|cut off")
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_noise_is_no_container(case: Case, kind: str) -> None:
+    case.refused(b"\x1f\x8b\x08BZh9PK\x05\x06" * 300, kind, "damaged")
+
+
+# ---------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_too_many_files_are_refused(case: Case, kind: str) -> None:
+    files = {f"{n}": b"" for n in range(11)}
+    case.refused(PACK[kind](files), kind, "more than 10 files", Limits(files=10))
+
+
+def test_folders_count_too(case: Case) -> None:
+    folders = [tarfile.TarInfo(f"{n}") for n in range(20)]
+    for each in folders:
+        each.type = tarfile.DIRTYPE
+    case.refused(tar_of({}, *folders), "tar", "more than 10 files", Limits(files=10))
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_too_many_bytes_are_refused(case: Case, kind: str) -> None:
+    case.refused(PACK[kind](FILES), kind, "unpacks to more than 100 bytes", Limits(total_bytes=100))
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.bz2"])
+def test_what_grows_too_much_is_refused(case: Case, kind: str) -> None:
+    case.refused(PACK[kind]({"zeros": bytes(30 << 20)}), kind, "100 times its size")
+
+
+def test_a_zip_that_lies_about_its_sizes_is_stopped_while_it_is_read(case: Case) -> None:
+    raw = zip_of({"zeros": bytes(30 << 20)})
+    lying = raw.replace(struct.pack("<L", 30 << 20), struct.pack("<L", 1000))
+    assert lying != raw
+    case.refused(lying, "zip", "damaged|times its size|bytes, not")
+
+
+def test_members_that_overlap_are_refused(case: Case) -> None:
+    """Every entry of the list points to the same bytes, as in the bombs of that kind."""
+    one = zip_of({"a": bytes(100_000)})
+    place = one.index(b"PK\1\2")
+    entry = one[place : one.index(b"PK\5\6")]
+    entries = b"".join(entry[:46] + bytes([97 + n]) + entry[47:] for n in range(20))
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 20, 20, len(entries), place, 0)
+    case.refused(one[:place] + entries + end, "zip", "overlap")
+
+
+def test_a_list_of_members_that_would_fill_the_memory_is_not_read(case: Case) -> None:
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 5, 5, 3 << 30, 0, 0)
+    case.refused(bytes(100) + end, "zip", "lists more than")
+    large = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, 1 << 40, 1 << 40, 1 << 50, 0)
+    place = struct.pack("<4sLQL", b"PK\6\7", 0, 100, 1)
+    last = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    case.refused(bytes(100) + large + place + last, "zip", "lists more than")
+
+
+def test_a_header_that_would_fill_the_memory_is_not_read(case: Case) -> None:
+    """tarfile reads the notes of a member at once, however long they say they are."""
+    notes = tarfile.TarInfo("notes")
+    notes.type = tarfile.XHDTYPE
+    notes.size = 1 << 33
+    raw = notes.tobuf(tarfile.GNU_FORMAT) + bytes(4096)
+    case.refused(gzip.compress(raw), "tar.gz", "header of a member")
+
+
+# ---------------------------------------------------------------- not regular files
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE],
+)
+def test_a_tar_with_anything_but_files_and_folders_is_refused(case: Case, kind: bytes) -> None:
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = kind, "/etc"
+    case.refused(tar_of({}, link), "tar", "only regular files|damaged")
+
+
+def test_a_link_and_a_file_through_it_write_nothing_outside(case: Case) -> None:
+    """The shape of CVE-2025-4517: folders of long names, links through them, and a file at their end."""
+    deep = "/".join(["d" * 240] * 3)
+    links = [tarfile.TarInfo(f"{deep}/l{n}") for n in range(3)]
+    for each in links:
+        each.type, each.linkname = tarfile.SYMTYPE, "../" * 20
+    case.refused(tar_of({f"{deep}/ok": b""}, *links, tarfile.TarInfo(f"{deep}/l0/evil")), "tar", "only regular files")
+
+
+def test_a_zip_with_a_link_is_refused(case: Case) -> None:
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as packed:
+        info = zipfile.ZipInfo("link")
+        info.create_system, info.external_attr = 3, 0o120777 << 16
+        packed.writestr(info, "/etc/passwd")
+    case.refused(raw.getvalue(), "zip", "only regular files")
+
+
+def test_an_encrypted_zip_is_refused(case: Case) -> None:
+    raw = bytearray(zip_of({"a": b"secret"}))
+    raw[raw.index(b"PK\1\2") + 8] |= 1
+    case.refused(bytes(raw), "zip", "encrypted")
+
+
+# ---------------------------------------------------------------- names, stops
+
+
+@pytest.mark.parametrize(("written", "name"), [("é.txt".encode(), "é.txt"), ("é.txt".encode("latin-1"), "é.txt")])
+def test_names_in_a_zip_without_the_mark_for_utf8_are_read_as_they_are_written(
+    case: Case, written: bytes, name: str
+) -> None:
+    stand_in = b"~" * len(written)
+    raw = zip_of({stand_in.decode(): b"x"}).replace(stand_in, written)
+    assert [each.name for each in case.unpack(raw, "zip")] == [name]
+
+
+def test_unpacking_stops_when_it_is_told(case: Case) -> None:
+    archive = case.folder / "given.zip"
+    archive.write_bytes(zip_of(FILES))
+    with pytest.raises(WorkStopped):
+        unpack(archive, "zip", case.target, stop=lambda: True)
+    assert not case.target.exists()
+
+
+def test_what_an_earlier_try_left_is_removed(case: Case) -> None:
+    left = case.folder / "out.unpacking"
+    left.mkdir()
+    (left / "half").write_bytes(b"half")
+    case.unpack(zip_of(FILES), "zip")
+    assert not left.exists()
+    assert not (case.target / "half").exists()

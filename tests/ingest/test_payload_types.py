@@ -1,0 +1,89 @@
+"""One job an object, whatever the submission is."""
+
+import pytest
+
+from headgate import BadValue
+from headgate.core.queue import Identifiers, NewJob, Submission
+from headgate.ingest import manifest
+from headgate.ingest.payload_types import BATCHES, SINGLE, jobs_of, submission_type
+from headgate.service.queue import PAYLOAD_TYPES, TYPES
+
+SAID = {
+    "erc_who": "Everybody", "note": "n", "digest_type": "md5", "digest_value": "0" * 32, "filename": "x.checkm",
+    "primary_id": "ark:13030/m5-abc", "local_id": ["l1; l2", "l1"], "notification": "a@b.org",
+}  # fmt: skip
+ROWS = b"""http://h/1 | md5 | 0123456789abcdef0123456789abcdef | 7 |  | one | ark:/13030/m51 | a;b | Ann | One | 1999
+http://h/2
+#%eof"""
+
+
+def test_every_type_of_the_service_is_known() -> None:
+    assert {*BATCHES, *SINGLE} == set(TYPES)
+    assert set(SINGLE.values()) == set(PAYLOAD_TYPES)
+    assert {layout.payload for layouts in BATCHES.values() for layout in layouts} == set(PAYLOAD_TYPES)
+
+
+@pytest.mark.parametrize("type_", SINGLE)
+def test_a_payload_that_is_one_object_gives_one_job(type_: str) -> None:
+    submission = Submission("p", "ann", "http://h/x", type_, metadata=SAID)
+    assert jobs_of(submission, None, 7) == [
+        NewJob(
+            "http://h/x",
+            SINGLE[type_],
+            Identifiers("ark:/13030/m5abc", ("l1", "l2")),
+            7,
+            {
+                "erc_who": "Everybody",
+                "note": "n",
+                "digest_type": "md5",
+                "digest_value": "0" * 32,
+                "filename": "x.checkm",
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize("type_", BATCHES)
+@pytest.mark.parametrize("layout", [manifest.BATCH, manifest.CONTAINERS, manifest.SINGLE_FILES])
+def test_a_batch_gives_a_job_for_each_row_and_its_head_says_what_they_are(type_: str, layout: manifest.Layout) -> None:
+    submission = Submission("p", "ann", "http://h/x", type_, metadata=SAID)
+    data = f"#%profile | {layout.profile}\n".encode() + ROWS
+    first, second = jobs_of(submission, manifest.parse(data, BATCHES[type_]))
+    assert first == NewJob(
+        "http://h/1",
+        layout.payload,
+        Identifiers("ark:/13030/m51", ("a", "b")),
+        5,
+        {
+            "erc_who": "Ann", "erc_what": "One", "erc_when": "1999", "note": "n", "filename": "one", "size": 7,
+            "digest_type": "md5", "digest_value": "0123456789abcdef0123456789abcdef",
+        },
+    )  # fmt: skip
+    # What was said of the batch's own payload is not said of an object's.
+    assert second.settings == {"erc_who": "Everybody", "note": "n", "filename": "2"}
+    assert second.identifiers == Identifiers()
+
+
+@pytest.mark.parametrize("type_", BATCHES)
+def test_without_a_head_the_type_of_the_submission_counts(type_: str) -> None:
+    expected = {"batch-manifest": "object_manifest", "container-batch-manifest": "container"}.get(type_, "file")
+    jobs = jobs_of(Submission("p", "ann", "http://h/x", type_), manifest.parse(ROWS, BATCHES[type_]))
+    assert {job.payload_type for job in jobs} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        *((each, each) for each in TYPES),
+        ("manifest", "object-manifest"), ("batchManifest", "batch-manifest"),
+        ("batchManifestFile", "single-file-batch-manifest"), ("batchManifestContainer", "container-batch-manifest"),
+        ("my-single-file-batch-manifest", "single-file-batch-manifest"), ("xbatch-manifest", "batch-manifest"),
+    ],
+)  # fmt: skip
+def test_the_words_of_forms(word: str, expected: str) -> None:
+    assert submission_type(word) == expected
+
+
+def test_a_word_that_is_no_type() -> None:
+    with pytest.raises(BadValue, match="is none of file, container"):
+        submission_type("folder")
