@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 )
 def test_an_example_ends_well(noun: str, shown: list[str], tmp_path: Path) -> None:
     environment = {**os.environ, "HEADGATE": str(PROGRAM), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    command = ["sh", EXAMPLES / noun / "run.sh"]
+    command = ["sh", str(EXAMPLES / noun / "run.sh")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("\nall well\n")
