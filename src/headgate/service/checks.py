@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from headgate.core.errors import BadValue
-from headgate.core.names import check_name
+from headgate.core.names import NOTE_LENGTH, check_name
 
 #: No lease and no lock-delay is longer: a hundred years of seconds.
 LONGEST = 100 * 365.25 * 86_400
@@ -83,3 +83,9 @@ def check_texts(what: str, values: object) -> dict[str, str]:
         if not isinstance(value, str) or len(value) > TEXT_LENGTH or "\0" in value:
             raise BadValue(f"{what} {name}", value, f"is not a text of at most {TEXT_LENGTH} characters")
     return dict(values)
+
+
+def printable(value: object) -> str:
+    """What a worker says of its work: made printable and short rather than refused, since the outcome must be kept."""
+    text = "" if value is None else str(value)
+    return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:NOTE_LENGTH]

@@ -6,6 +6,10 @@ import base64
 import os
 from collections.abc import Mapping
 
+from headgate.core.names import check_name, check_request_id
+from headgate.service.checks import check_positive_lease
+from headgate.stores.base import Asker
+
 _owners: dict[int, str] = {}
 
 
@@ -30,3 +34,18 @@ def describe_process(pid: int, mark: str, environment: Mapping[str, str]) -> str
 def new_request_id() -> str:
     """A fresh id for one request."""
     return base64.urlsafe_b64encode(os.urandom(12)).decode()
+
+
+def asker_for(worker: str | None, lease: object, request_id: str | None) -> Asker:
+    """Who asks for work: this process unless it names a worker; a repeat unless the id is made now."""
+    return Asker(
+        owner() if worker is None else check_name("worker", worker),
+        check_positive_lease(lease),
+        new_request_id() if request_id is None else check_request_id(request_id),
+        fresh=request_id is None,
+    )
+
+
+def actor(by: str | None) -> str:
+    """Who acts: this process unless somebody is named."""
+    return owner() if by is None else check_name("by", by)

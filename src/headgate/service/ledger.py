@@ -13,7 +13,6 @@ from headgate.core.history import Entry
 from headgate.core.ledger import (
     EXTERNAL,
     MASKED,
-    MESSAGE_LENGTH,
     RUNNING,
     Change,
     Claim,
@@ -24,16 +23,24 @@ from headgate.core.ledger import (
     parse_kind,
     parse_status,
 )
-from headgate.core.names import check_name, check_note, check_reason, check_request_id
+from headgate.core.names import check_name, check_note, check_reason
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure
 from headgate.core.queue import Fault
-from headgate.service.checks import check_limit, check_names, check_positive_lease, check_span, check_texts, check_token
+from headgate.service.checks import (
+    check_limit,
+    check_names,
+    check_positive_lease,
+    check_span,
+    check_texts,
+    check_token,
+    printable,
+)
 from headgate.service.clock import steady
-from headgate.service.identity import new_request_id, owner
+from headgate.service.identity import actor, asker_for, owner
 from headgate.service.renewal import ClaimHold
 from headgate.service.secrets import Opened, Secrets, check_secrets
-from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, LedgerStore, Plan, RowFilter
+from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, Plan, RowFilter
 from headgate.telemetry import event
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
@@ -137,7 +144,7 @@ class Ledger:
 
         Many at once go in batches: when it is interrupted, run it again.
         """
-        name, who = check_name("dataset", dataset), _who(by)
+        name, who = check_name("dataset", dataset), actor(by)
         given = [dataids] if isinstance(dataids, str) else list(dataids)
         checked = list(dict.fromkeys(check_name("dataid", each) for each in given))
         if not checked:
@@ -161,7 +168,7 @@ class Ledger:
         `key`: the job's, which opens its secrets; None: that of the settings; empty: they stay masked. With a wrong
         one nothing is claimed.
         """
-        asker = _asker(worker, lease, request_id)
+        asker = asker_for(worker, lease, request_id)
         opened = self._open(check_name("job", job), key)
         claim = self._store.find_next(job, asker)
         return None if claim is None else self._handed(claim, opened, key)
@@ -177,7 +184,7 @@ class Ledger:
         request_id: str | None = None,
     ) -> Claim:
         """That very chunk, claimed; ClaimRefused with every reason when it may not be."""
-        asker = _asker(worker, lease, request_id)
+        asker = asker_for(worker, lease, request_id)
         job, dataid = check_name("job", job), check_name("dataid", dataid)
         opened = self._open(job, key)
         return self._handed(self._store.claim(job, dataid, asker), opened, key)
@@ -195,7 +202,7 @@ class Ledger:
     ) -> Claim:
         """Support's act: that very chunk, claimed whatever the rules say. `steal`: from a living worker, too."""
         job, dataid, reason = check_name("job", job), check_name("dataid", dataid), check_reason(reason)
-        asker = _asker(worker, lease, None)
+        asker = asker_for(worker, lease, None)
         opened = self._open(job, key)
         return self._handed(self._store.force(job, dataid, asker, reason, steal=bool(steal)), opened, key)
 
@@ -212,7 +219,7 @@ class Ledger:
 
         Secrets of the claim that stand in the message are masked: it is kept for all to see.
         """
-        why = _message(_without_secrets(claim, message))
+        why = printable(_without_secrets(claim, message))
         job, dataid, token = _reference(claim, dataid, token)
         self._store.fail(job, dataid, token, why, owner())
         event("chunk.failed", logging.WARNING, job=job, dataid=dataid, token=token)
@@ -440,19 +447,6 @@ class Ledger:
             self.fail(claim, "the loop over the chunks was left before this one was done")
 
 
-def _asker(worker: str | None, lease: object, request_id: str | None) -> Asker:
-    return Asker(
-        owner() if worker is None else check_name("worker", worker),
-        check_positive_lease(lease),
-        new_request_id() if request_id is None else check_request_id(request_id),
-        fresh=request_id is None,
-    )
-
-
-def _who(by: str | None) -> str:
-    return owner() if by is None else check_name("by", by)
-
-
 def _reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, str, int]:
     """What names a claim: job, data id and token."""
     if isinstance(claim, ClaimHold):
@@ -475,12 +469,6 @@ def _without_secrets(claim: ClaimLike | str, message: object) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASKED)
     return text
-
-
-def _message(value: object) -> str:
-    """What a failed worker says: made printable and short rather than refused, since the failure must be kept."""
-    text = "" if value is None else str(value)
-    return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:MESSAGE_LENGTH]
 
 
 def _check_uri(value: object) -> str:

@@ -17,7 +17,6 @@ from headgate.core.machine import By, Machine
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.core.queue import (
     ALL,
-    MESSAGE_LENGTH,
     Batch,
     Changes,
     Fault,
@@ -35,11 +34,11 @@ from headgate.core.queue import (
     check_priority,
     work_states,
 )
-from headgate.service.checks import check_limit, check_positive_lease, check_span, check_token
+from headgate.service.checks import check_limit, check_positive_lease, check_span, check_token, printable
 from headgate.service.clock import steady
-from headgate.service.identity import new_request_id, owner
+from headgate.service.identity import actor, asker_for, new_request_id, owner
 from headgate.service.renewal import ItemHold
-from headgate.stores.base import Asker, BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
+from headgate.stores.base import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
 from headgate.telemetry import event
 
 #: Short enough that a dead consumer is noticed, long enough for a slow store.
@@ -118,7 +117,7 @@ class Queue:
         """
         state = check_state(self._store.batch_table, state)
         behind = after.id if isinstance(after, Batch) else after
-        return self._store.take_batch(state, _asker(worker, lease, request_id), behind and check_item_id(behind))
+        return self._store.take_batch(state, asker_for(worker, lease, request_id), behind and check_item_id(behind))
 
     def acquire_job(
         self,
@@ -135,7 +134,7 @@ class Queue:
         """
         state = check_state(self._store.job_table, state)
         place = after.place if isinstance(after, IngestJob) else after
-        return self._store.take_job(state, _asker(worker, lease, request_id), place)
+        return self._store.take_job(state, asker_for(worker, lease, request_id), place)
 
     def renew(self, item: Item | Taken, *, lease: float | None = None) -> float:
         """The consumer lives: its lease begins anew. Gives its seconds; ItemLost when it has run out."""
@@ -238,18 +237,18 @@ class Queue:
     def set_priority(self, job: str, priority: int, *, reason: str = "", by: str | None = None) -> IngestJob:
         """Another place in the order: 0 is first, 99 last."""
         return self._store.set_priority(
-            check_item_id(job), check_priority(priority), check_note("reason", reason), _who(by)
+            check_item_id(job), check_priority(priority), check_note("reason", reason), actor(by)
         )
 
     def set_hold(self, profile: str = ALL, *, reason: str, by: str | None = None) -> Hold:
         """A collection waits: its pending batches and jobs go to held. ALL: nobody gets anything new to do."""
-        hold = Hold(check_name("profile", profile), check_reason(reason), _who(by))
+        hold = Hold(check_name("profile", profile), check_reason(reason), actor(by))
         event("queue.hold", logging.WARNING, profile=hold.profile, reason=hold.reason, who=hold.who)
         return self._store.set_hold(hold)
 
     def clear_hold(self, profile: str = ALL, *, by: str | None = None) -> bool:
         """The hold is gone; what is held stays so until it is released. False: there was none."""
-        return self._store.clear_hold(check_name("profile", profile), _who(by))
+        return self._store.clear_hold(check_name("profile", profile), actor(by))
 
     def holds(self) -> Sequence[Hold]:
         """All holds: who, why, since."""
@@ -350,7 +349,7 @@ class Queue:
 
     def repair(self, fault: Fault, *, by: str | None = None) -> bool:
         """Mend a fault as it says, if it is still there. False: it is not, or a person must look."""
-        mended = self._store.repair(fault, _who(by))
+        mended = self._store.repair(fault, actor(by))
         event("queue.repair", logging.WARNING, kind=fault.kind, item=fault.item, mended=mended)
         return mended
 
@@ -359,7 +358,7 @@ class Queue:
         return self._store.history(which)
 
     def _act(self, item: str, event_name: str, reason: str, by: str | None) -> Item:
-        who, why = _who(by), check_note("reason", reason)
+        who, why = actor(by), check_note("reason", reason)
         acted = self._store.act(check_item_id(item), event_name, By.OPERATOR, why, who)
         event(f"queue.{event_name}", item=item, state=acted.state, reason=why, who=who)
         return acted
@@ -475,22 +474,3 @@ def check_changes(
         configuration=None if configuration is None else check_document("configuration", configuration),
         report=report,
     )
-
-
-def printable(value: object) -> str:
-    """What a consumer says: made printable and short rather than refused, since the outcome must be kept."""
-    text = "" if value is None else str(value)
-    return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:MESSAGE_LENGTH]
-
-
-def _asker(worker: str | None, lease: object, request_id: str | None) -> Asker:
-    return Asker(
-        owner() if worker is None else check_name("worker", worker),
-        check_positive_lease(lease),
-        new_request_id() if request_id is None else check_request_id(request_id),
-        fresh=request_id is None,
-    )
-
-
-def _who(by: str | None) -> str:
-    return owner() if by is None else check_name("by", by)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.core.errors import HeadgateError, ItemLost, StoreUnavailable
 from headgate.core.queue import ALL, MESSAGE_LENGTH, Batch, IngestJob, Item, Place, Taken, is_batch
 from headgate.stores.base import Asker
-from headgate.stores.zookeeper.asking import look, read
+from headgate.stores.zookeeper.asking import catch_up, look, read
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.queue_commits import Commits, Plan
 from headgate.stores.zookeeper.queue_lists import JobList, Lists, PauseWatch, Wakes
@@ -22,6 +22,8 @@ from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, 
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
 from headgate.stores.zookeeper.transitions import new_mark
 from headgate.telemetry import event
+
+T = TypeVar("T")
 
 #: Items that are looked at together, where others are after them too.
 SAMPLE = 4
@@ -73,11 +75,22 @@ class Taking:
 
     def take_batch(self, state: str, asker: Asker, after: str | None) -> Batch | None:
         """The oldest batch in that state, behind that one if it is named, that nobody has."""
-        wakes = self.lists.board.wakes
         if (again := self._repeated(asker)) is not None:
             return again.batch
-        changes = wakes.changes
+        return self._caught_up(asker, lambda session: self._find_batch(session, state, asker, after))
+
+    def _caught_up(self, asker: Asker, find: Callable[[Session], T | None]) -> T | None:
+        """What it finds; if nothing, once more when the session's server has all that was listed by another's."""
         session = self._sessions.leasing(asker.lease)
+        found = find(session)
+        if found is None:
+            session.ask(catch_up(self._tree.batches))
+            found = find(session)
+        return found
+
+    def _find_batch(self, session: Session, state: str, asker: Asker, after: str | None) -> Batch | None:
+        wakes = self.lists.board.wakes
+        changes = wakes.changes
         found = [each for each in self.lists.board.batches(state) if after is None or each > after]
         if state != "pending":  # Merritt's own consumers set it before the last job has ended.
             found = self._questions.without_running(found)
@@ -99,11 +112,13 @@ class Taking:
 
     def take_job(self, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
         """The first job in that state, behind that place, that nobody has."""
-        jobs = self.lists.jobs(state)
         if (again := self._repeated(asker)) is not None:
             return again.job
+        return self._caught_up(asker, lambda session: self._find_job(session, state, asker, after))
+
+    def _find_job(self, session: Session, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
+        jobs = self.lists.jobs(state)
         changes = jobs.wakes.changes
-        session = self._sessions.leasing(asker.lease)
         behind = f"{after.priority:02d}-{after.id}" if after else ""
         blockers: list[str] = []
         for names in self._samples(jobs, behind):
@@ -224,7 +239,7 @@ class Taking:
 
     def _repeated(self, asker: Asker) -> Record | None:
         """What this very request has taken already, and still has."""
-        if asker.fresh:
+        if asker.fresh or self._pid != os.getpid():  # After a fork, what was taken is the parent's.
             return None
         for item_id, kept in list(self._kept.items()):
             if kept.request_id == asker.request_id:
