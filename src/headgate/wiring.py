@@ -29,6 +29,7 @@ from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore
 if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds
     from headgate.service.queue import Queue
+    from headgate.service.tokens import Tokens, TokenStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 GUARDS = {"file": FileGuard}
@@ -56,6 +57,21 @@ class Gate:
                 "url", self._store.name, "keeps no ledger; name a SQL store in `url`, ZooKeeper in coordination_url"
             )
         return self._ledger
+
+    @property
+    def store(self) -> LockStore:
+        """The port behind it, for who speaks for callers elsewhere."""
+        return self._store
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Who may ask a service on this store for what."""
+        from headgate.service.tokens import Tokens
+
+        tokens: TokenStore | None = getattr(self._store, "tokens", None)
+        if tokens is None:
+            raise BadValue("url", self._store.name, "keeps no API tokens; name a SQL store in `url`")
+        return Tokens(tokens)
 
     @property
     def secrets(self) -> Secrets:

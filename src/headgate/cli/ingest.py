@@ -11,10 +11,11 @@ import click
 from headgate.cli import ingest_acts, items, watching
 from headgate.cli.items import ItemId
 from headgate.cli.locks import InOrder
-from headgate.cli.output import ago, plain, table
+from headgate.cli.output import ago, table
 from headgate.cli.session import Session, common
 from headgate.core.errors import BadValue
 from headgate.core.queue import ALL, Folder
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.core.queue import Batch, Hold, IngestJob

@@ -9,8 +9,9 @@ import click
 
 from headgate.cli.job_run import NOTHING_TO_DO, run
 from headgate.cli.locks import InOrder
-from headgate.cli.output import pairs, plain, table
+from headgate.cli.output import pairs, table
 from headgate.cli.session import DURATION, Session, common
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.core.claims import Verdict

@@ -104,10 +104,10 @@ def root() -> None:
       0   done
       2   wrong usage
       3   nothing to do
-      69  the store cannot be reached
+      69  the store or service cannot be reached
       75  refused: somebody else has it, try later
       76  lost: the lease is over, or the token is an old one
-      77  not allowed: a wrong key
+      77  not allowed: a wrong key, or an API token that does not reach that far
     """
 
 

@@ -193,14 +193,22 @@ class Ledger:
         opened = self._open(job, key)
         return self._handed(self._store.force(job, dataid, asker, reason, steal=bool(steal)), opened, key)
 
-    def success(self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None) -> None:
+    def success(
+        self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None, *, by: str | None = None
+    ) -> None:
         """The chunk is done. Saying so twice does no harm; ClaimLost, and nothing changes, when it is not yours."""
         job, dataid, token = _reference(claim, dataid, token)
-        self._store.success(job, dataid, token, owner())
+        self._store.success(job, dataid, token, _who(by))
         event("chunk.success", job=job, dataid=dataid, token=token)
 
     def fail(
-        self, claim: ClaimLike | str, message: str = "", dataid: str | None = None, token: int | None = None
+        self,
+        claim: ClaimLike | str,
+        message: str = "",
+        dataid: str | None = None,
+        token: int | None = None,
+        *,
+        by: str | None = None,
     ) -> None:
         """The chunk could not be done, and why. ClaimLost, and nothing changes, when it is not yours.
 
@@ -208,7 +216,7 @@ class Ledger:
         """
         why = _message(_without_secrets(claim, message))
         job, dataid, token = _reference(claim, dataid, token)
-        self._store.fail(job, dataid, token, why, owner())
+        self._store.fail(job, dataid, token, why, _who(by))
         event("chunk.failed", logging.WARNING, job=job, dataid=dataid, token=token)
 
     def heartbeat(
@@ -261,50 +269,55 @@ class Ledger:
         downstream: bool = False,
         steal: bool = False,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> Sequence[Change]:
         """Make it again, first; with `downstream` all that was made from it too. Gives what changed, or would."""
         given = [dataid] if isinstance(dataid, str) else list(dataid)
         dataids = list(dict.fromkeys(check_name("dataid", each) for each in given))
         changes = self._store.resubmit(
-            check_name("job", job), dataids, check_reason(reason), owner(),
+            check_name("job", job), dataids, check_reason(reason), _who(by),
             downstream=bool(downstream), steal=bool(steal), dry_run=bool(dry_run),
         )  # fmt: skip
         if not dry_run:
             event("chunk.resubmitted", job=job, count=len(changes), reason=reason)
         return changes
 
-    def hold(self, job: str, dataid: str, *, reason: str) -> Sequence[Change]:
+    def hold(self, job: str, dataid: str, *, reason: str, by: str | None = None) -> Sequence[Change]:
         """Nobody makes or reads it until it is let go. ClaimRefused while a worker is on it."""
         names = check_name("job", job), check_name("dataid", dataid)
-        return self._store.hold(*names, check_reason(reason), owner())
+        return self._store.hold(*names, check_reason(reason), _who(by))
 
-    def unhold(self, job: str, dataid: str, *, reason: str = "") -> Sequence[Change]:
+    def unhold(self, job: str, dataid: str, *, reason: str = "", by: str | None = None) -> Sequence[Change]:
         """As it was before it was held."""
         names = check_name("job", job), check_name("dataid", dataid)
-        return self._store.unhold(*names, check_note("reason", reason), owner())
+        return self._store.unhold(*names, check_note("reason", reason), _who(by))
 
-    def forget(self, job: str, dataid: str, *, reason: str, steal: bool = False) -> Sequence[Change]:
+    def forget(
+        self, job: str, dataid: str, *, reason: str, steal: bool = False, by: str | None = None
+    ) -> Sequence[Change]:
         """As if it never was: the job's rows go, never those of what it reads."""
         names = check_name("job", job), check_name("dataid", dataid)
-        return self._store.forget(*names, check_reason(reason), owner(), steal=bool(steal))
+        return self._store.forget(*names, check_reason(reason), _who(by), steal=bool(steal))
 
-    def set_status(self, dataset: str, dataid: str, job: str, kind: str, status: str, *, reason: str) -> Change:
+    def set_status(
+        self, dataset: str, dataid: str, job: str, kind: str, status: str, *, reason: str, by: str | None = None
+    ) -> Change:
         """Support's hand: that row has that status. A word that nobody knows is kept, and blocks."""
         row = Row(
             check_name("dataset", dataset), check_name("dataid", dataid), check_name("job", job), parse_kind(kind),
             parse_status(status),
         )  # fmt: skip
-        change = self._store.set_status(row, check_reason(reason), owner())
+        change = self._store.set_status(row, check_reason(reason), _who(by))
         event("chunk.set", logging.WARNING, job=job, dataset=dataset, dataid=dataid, status=row.status, reason=reason)
         return change
 
-    def pause(self, job: str, *, reason: str) -> Job:
+    def pause(self, job: str, *, reason: str, by: str | None = None) -> Job:
         """The job gets no more chunks; what runs ends normally."""
-        return self._store.pause(check_name("job", job), check_reason(reason), owner())
+        return self._store.pause(check_name("job", job), check_reason(reason), _who(by))
 
-    def unpause(self, job: str) -> Job:
+    def unpause(self, job: str, *, by: str | None = None) -> Job:
         """The job gets chunks again."""
-        return self._store.pause(check_name("job", job), "", owner())
+        return self._store.pause(check_name("job", job), "", _who(by))
 
     def reap(self) -> int:
         """Turn the claims of dead workers into errors. Whoever needs such a chunk does so anyway."""

@@ -27,6 +27,8 @@ class RoutedLocks:
         self._stores = (ledger_side, coordination)
         #: The ledger beside which the locks on its chunks are kept.
         self.ledger = getattr(ledger_side, "ledger", None)
+        #: Who may ask the service for what.
+        self.tokens = getattr(ledger_side, "tokens", None)
 
     @property
     def queue(self) -> QueueStore:
@@ -44,6 +46,12 @@ class RoutedLocks:
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         return self._for_request(ticket.request).take_turn(ticket)
+
+    def keep_places(self, tickets: Sequence[Ticket]) -> None:
+        for store in self._stores:
+            own = [ticket for ticket in tickets if self._for_request(ticket.request) is store]
+            if own:
+                store.keep_places(own)
 
     def give_up(self, ticket: Ticket) -> Grant:
         return self._for_request(ticket.request).give_up(ticket)

@@ -103,6 +103,9 @@ class LockStore(Protocol):
     def take_turn(self, ticket: Ticket) -> Grant | None:
         """Waiting: held if it is the ticket's turn, else None. Tells the store that the waiter lives."""
 
+    def keep_places(self, tickets: Sequence[Ticket]) -> None:
+        """Tell the store that these waiters live, when nobody sleeps at their places."""
+
     def give_up(self, ticket: Ticket) -> Grant:
         """The time is over: held if it is the ticket's turn after all, else out of the queue and LockRefused."""
 

@@ -22,6 +22,7 @@ from headgate.stores.sql.moments import moment
 from headgate.stores.sql.queue import SqlQueue
 from headgate.stores.sql.queueing import Queueing
 from headgate.stores.sql.scene import Scene, heads, read_lock, read_places
+from headgate.stores.sql.tokens import SqlTokens
 from headgate.stores.sql.waiting import Wakeups
 
 T = TypeVar("T")
@@ -40,6 +41,8 @@ class SqlLocks:
         self.ledger = SqlLedger(database, self.tag)
         #: The queue in the same database.
         self.queue: QueueStore = SqlQueue(database, self.tag)
+        #: Who may ask the service for what.
+        self.tokens = SqlTokens(database)
 
     def acquire(self, request: Request) -> Grant:
         quick = grant_quickly(self._database, self.tag, request)
@@ -55,6 +58,9 @@ class SqlLocks:
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         return self._queueing.take_turn(ticket)
+
+    def keep_places(self, tickets: Sequence[Ticket]) -> None:
+        self._queueing.keep_places([ticket.number for ticket in tickets])
 
     def give_up(self, ticket: Ticket) -> Grant:
         return _granted(self._wake(self._queueing.give_up(ticket)))

@@ -464,3 +464,20 @@ queue_history = Table(
     Index("hg_queue_history_job", "job_id", "id"),
     **MYSQL,
 )
+
+# ---------------------------------------------------------------- the service
+
+# Who may ask the service for what.
+api_token = Table(
+    "hg_api_token",
+    metadata,
+    Column("id", text(12), primary_key=True, comment="its public part"),
+    Column("name", text(255), nullable=False),
+    Column("scopes", Text, nullable=False, comment="JSON"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("last_used_at", BigInteger),
+    Column("revoked", Boolean, nullable=False),
+    Column("digest", text(64), nullable=False, comment="HMAC-SHA-256 of the whole token"),
+    **MYSQL,
+)
