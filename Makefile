@@ -16,7 +16,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs bench bench-locks torture lock clean
+.PHONY: help run venv servers test check format docs transitions bench bench-locks bench-ledger bench-queue torture lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ format: venv ## Format the code and mend what the linter can mend
 docs: venv ## Write the generated pages of the docs
 	$(BIN)/python tools/generate_docs.py
 
+transitions: venv servers ## Take every row of the queue's tables on every store, and note it for the docs
+	HEADGATE_TRANSITIONS=docs/reference/transitions.json $(BIN)/pytest tests/contract/test_queue_table.py -n $(WORKERS)
+
 servers: ## Install the database servers that the tests need (as root, on Debian)
 	$(PYTHON) tools/install_servers.py
 
@@ -51,6 +54,12 @@ bench: venv servers ## Run every benchmark
 
 bench-locks: venv servers ## Run the benchmark of the locks
 	$(BIN)/python -m benchmarks.locks
+
+bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
+	$(BIN)/python -m benchmarks.ledger
+
+bench-queue: venv servers ## Run the benchmark of the queue
+	$(BIN)/python -m benchmarks.queue
 
 torture: venv servers ## Run the fault tests with full numbers; takes long
 	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults -n0

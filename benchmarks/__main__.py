@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks import locks
+from benchmarks import ledger, locks, queue
 
 locks.main([])
+ledger.main([])
+queue.main([])

@@ -58,3 +58,8 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
     return str(value)
+
+
+def verdict(ratio: float, target: float) -> str:
+    """Whether a figure meets its target."""
+    return "ok" if ratio >= target else "MISSED"

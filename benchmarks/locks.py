@@ -11,17 +11,15 @@ import secrets
 import sqlite3
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import headgate
-from benchmarks.harness import Step, compare, table
-from tests.servers import MariaDB, PostgreSQL, ZooKeeper
+from benchmarks.harness import Step, compare, table, verdict
+from benchmarks.places import Places, places
 
 CLIENTS = 8
 CONTEST_SECONDS = 6.0
@@ -192,14 +190,19 @@ def hold_many(url: str) -> None:
             gate.locks.acquire_all("holder", {f"held:{start + i}": "exclusive" for i in range(BATCH)})
 
 
+def hosts_of(url: str) -> str:
+    """The servers of a ZooKeeper URL."""
+    return url.removeprefix("zookeeper://").partition("/")[0]
+
+
 def against_raw(places: Places) -> str:
     """One client, one existing resource, against the ceiling of the store."""
     contestants: dict[str, tuple[Step, Step]] = {
         "SQLite TRUNCATE": (our_pair(places.sqlite("truncate")), raw_sqlite(places.file(), "truncate")),
         "SQLite WAL": (our_pair(places.sqlite("wal")), raw_sqlite(places.file(), "wal")),
-        "PostgreSQL": (our_pair(places.postgresql), raw_postgresql(places.postgresql)),
-        "MariaDB": (our_pair(places.mariadb), raw_mariadb(places.mariadb)),
-        "ZooKeeper": (our_pair(places.zookeeper), raw_zookeeper(places.hosts)),
+        "PostgreSQL": (our_pair(places.postgresql()), raw_postgresql(places.postgresql())),
+        "MariaDB": (our_pair(places.mariadb()), raw_mariadb(places.mariadb())),
+        "ZooKeeper": (our_pair(places.zookeeper()), raw_zookeeper(hosts_of(places.zookeeper()))),
     }
     rows: list[Sequence[object]] = []
     for name, (ours, raw) in contestants.items():
@@ -216,8 +219,8 @@ def against_raw(places: Places) -> str:
 def against_peers(places: Places) -> str:
     """The same pair, by the libraries that people use today."""
     contestants = {
-        "tooz on PostgreSQL": (our_pair(places.postgresql), tooz_pair(places.postgresql)),
-        "kazoo's Lock": (our_pair(places.zookeeper), kazoo_pair(places.hosts)),
+        "tooz on PostgreSQL": (our_pair(places.postgresql()), tooz_pair(places.postgresql())),
+        "kazoo's Lock": (our_pair(places.zookeeper()), kazoo_pair(hosts_of(places.zookeeper()))),
     }
     rows: list[Sequence[object]] = []
     for name, (ours, peer) in contestants.items():
@@ -232,14 +235,14 @@ def in_contention(places: Places) -> str:
     """Eight processes on one resource: the rate together, and how the slowest does."""
     rows: list[Sequence[object]] = []
     peers = {
-        "PostgreSQL": ("tooz", tooz_pair, (places.postgresql,)),
-        "ZooKeeper": ("kazoo", kazoo_pair, (places.hosts,)),
+        "PostgreSQL": ("tooz", tooz_pair, (places.postgresql(),)),
+        "ZooKeeper": ("kazoo", kazoo_pair, (hosts_of(places.zookeeper()),)),
     }
     urls = {
         "SQLite": places.sqlite("truncate"),
-        "PostgreSQL": places.postgresql,
-        "MariaDB": places.mariadb,
-        "ZooKeeper": places.zookeeper,
+        "PostgreSQL": places.postgresql(),
+        "MariaDB": places.mariadb(),
+        "ZooKeeper": places.zookeeper(),
     }
     for name, url in urls.items():
         ours, theirs = _contest_in_turns(url, peers.get(name))
@@ -281,7 +284,12 @@ def _contest_in_turns(url: str, peer: Any) -> tuple[list[int], list[int]]:
 def with_many_held(places: Places) -> str:
     """The same pair in a store that holds a hundred thousand locks, against an empty one."""
     rows: list[Sequence[object]] = []
-    for name, empty, full in places.pairs():
+    kinds: dict[str, Callable[[], str]] = {
+        "SQLite": lambda: places.sqlite("truncate"), "PostgreSQL": places.postgresql, "MariaDB": places.mariadb,
+        "ZooKeeper": places.zookeeper,
+    }  # fmt: skip
+    for name, new_store in kinds.items():
+        empty, full = new_store(), new_store()
         hold_many(full)
         found = compare({"empty": our_pair(empty), "full": our_pair(full)})
         times = found["empty"].ratio_to(found["full"])
@@ -290,48 +298,7 @@ def with_many_held(places: Places) -> str:
     return table(f"With {HELD:,} locks held, pairs per second", header, rows)
 
 
-def verdict(ratio: float, target: float) -> str:
-    """Whether a figure meets its target."""
-    return "ok" if ratio >= target else "MISSED"
-
-
-class Places:
-    """Private servers and files for one run."""
-
-    def __init__(self, folder: Path, servers: Sequence[Any]) -> None:
-        self._folder = folder
-        self._servers = servers
-        self.postgresql, self.mariadb, self.zookeeper = (server.fresh() for server in servers)
-        self.hosts = self.zookeeper.removeprefix("zookeeper://").partition("/")[0]
-
-    def file(self) -> Path:
-        """A new file name."""
-        return self._folder / f"{secrets.token_hex(4)}.db"
-
-    def sqlite(self, mode: str) -> str:
-        """A new SQLite store."""
-        return f"sqlite:///{self.file()}?journal_mode={mode}"
-
-    def pairs(self) -> Iterator[tuple[str, str, str]]:
-        """Two new stores of each kind."""
-        yield "SQLite", self.sqlite("truncate"), self.sqlite("truncate")
-        for name, server in zip(("PostgreSQL", "MariaDB", "ZooKeeper"), self._servers, strict=True):
-            yield name, server.fresh(), server.fresh()
-
-
 PARTS = {"raw": against_raw, "peers": against_peers, "contention": in_contention, "held": with_many_held}
-
-
-@contextmanager
-def places() -> Iterator[Places]:
-    """Servers that are gone afterwards."""
-    with ExitStack() as stack:
-        servers = [kind() for kind in (PostgreSQL, MariaDB, ZooKeeper)]
-        for server in servers:
-            stack.callback(server.discard)
-            server.start()
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        yield Places(Path(folder), servers)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,5 +1,7 @@
 """Fixtures for every test: real servers, and a fresh empty store on each."""
 
+import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -117,6 +119,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     show_figures(terminalreporter)
+    note_transitions(terminalreporter)
     reasons = skip_reasons(config)
     if reasons:
         consequence = "the run FAILS, for CI is set" if in_ci() else "with CI set the run would fail"
@@ -134,6 +137,26 @@ def show_figures(reporter: Any) -> None:
         for node, figures in told:
             test = node.rpartition("::")[2].partition("[")[0].removeprefix("test_")
             reporter.line(f"{test}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))
+
+
+def note_transitions(reporter: Any) -> None:
+    """Which rows of the tables the run took, and on which stores: shown, and written down where that is asked for."""
+    taken: dict[str, dict[str, list[str]]] = {}
+    for report in reporter.stats.get("passed", []):
+        for name, row in report.user_properties:
+            if name == "transition":
+                machine, _, words = row.partition(": ")
+                store = next(store for store in STORES if f"[{store}" in report.nodeid)
+                taken.setdefault(machine, {}).setdefault(words, []).append(store)
+    if not taken:
+        return
+    reporter.section("transitions taken")
+    for machine, rows in sorted(taken.items()):
+        counts = [f"{store} {sum(store in found for found in rows.values())}" for store in STORES]
+        reporter.line(f"{machine}: {', '.join(counts)}")
+    if path := os.environ.get("HEADGATE_TRANSITIONS"):
+        noted = {machine: {row: sorted(found) for row, found in rows.items()} for machine, rows in taken.items()}
+        Path(path).write_text(json.dumps(noted, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def skip_reasons(config: pytest.Config) -> dict[str, int]:

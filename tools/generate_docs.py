@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,10 +15,13 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from headgate import settings
 from headgate.cli.tree import root
 from headgate.core import describe, errors
+from headgate.core.machine import Machine
 from headgate.core.states import MACHINES
 from headgate.stores.sql import schema
 
 ROOT = Path(__file__).parent.parent
+#: The rows that the contract suite took, noted by `make transitions`.
+TRANSITIONS = "docs/reference/transitions.json"
 NOTICE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
 
 
@@ -25,11 +29,21 @@ def states_page() -> str:
     """Every state table, with its diagram."""
     parts = ["# States\n", NOTICE, "Rules are tables. These are the tables that the code obeys.\n"]
     parts += ["## Who may hold a resource beside whom\n", describe.compatibility_table() + "\n"]
+    noted = json.loads((ROOT / TRANSITIONS).read_text(encoding="utf-8"))
     for machine in MACHINES:
-        parts += [f"## {machine.name.capitalize()}\n", "```mermaid", describe.machine_diagram(machine), "```\n"]
+        taken = noted.get(machine.name)
+        parts += [f"## {machine.name.capitalize()}\n", "```mermaid", describe.machine_diagram(machine, taken), "```\n"]
+        parts += [] if taken is None else [_coverage(machine, taken) + "\n"]
         parts += [describe.machine_table(machine) + "\n"]
         parts += [f"The history tells of: {', '.join(machine.told)}.\n"]
     return "\n".join(parts)
+
+
+def _coverage(machine: Machine, taken: dict[str, list[str]]) -> str:
+    """Which rows the contract suite took, and where."""
+    stores = sorted({store for found in taken.values() for store in found})
+    counts = [f"{store} {sum(store in taken.get(row.name, ()) for row in machine.rows)}" for store in stores]
+    return f"Rows that the contract suite takes (✓), of {len(machine.rows)}: {', '.join(counts)}."
 
 
 def errors_page() -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +126,10 @@ def _read_file(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
+    # Loaded where there is a file: the command starts faster without.
+    import difflib
+    import tomllib
+
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

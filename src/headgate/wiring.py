@@ -18,21 +18,19 @@ from headgate.core.names import check_name, check_resource
 from headgate.core.queue import IngestJob, Item, check_item_id
 from headgate.core.states import MACHINES
 from headgate.service.checks import check_limit, check_span
-from headgate.service.guards import FileGuard, GuardKeeper
 from headgate.service.ledger import Ledger
-from headgate.service.locks import Locks
-from headgate.service.routing import RoutedLocks
 from headgate.service.secrets import Secrets
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore, QueueHistoryFilter
 
 if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds
+    from headgate.service.locks import Locks
     from headgate.service.queue import Queue
     from headgate.service.tokens import Tokens, TokenStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
-GUARDS = {"file": FileGuard}
+GUARDS = ("file",)
 #: No more than so many batches, and as many jobs, are named as running in the status.
 MOST_RUNNING = 1000
 
@@ -41,13 +39,21 @@ class Gate:
     """Everything that may be asked, on one store."""
 
     def __init__(self, settings: Settings) -> None:
-        guards, lock_delay = _guards(settings["guards"]), check_span("lock_delay", settings.number("lock_delay"))
+        self._guards = _guards(settings["guards"])
+        self._lock_delay = check_span("lock_delay", settings.number("lock_delay"))
         self._store = open_lock_stores(settings["url"], settings["coordination_url"])
         self._ledger = _ledger_beside(self._store, settings)
         #: What this gate was made of.
         self.settings = settings
-        #: Shared and exclusive locks.
-        self.locks = Locks(self._store, guards, lock_delay)
+
+    @cached_property
+    def locks(self) -> Locks:
+        """Shared and exclusive locks."""
+        # Loaded when they are asked for: who works with the ledger starts faster without.
+        from headgate.service.guards import FileGuard, GuardKeeper
+        from headgate.service.locks import Locks
+
+        return Locks(self._store, GuardKeeper({name: FileGuard() for name in self._guards}), self._lock_delay)
 
     @property
     def ledger(self) -> Ledger:
@@ -86,15 +92,18 @@ class Gate:
         return Queue(self._store.queue, str(Path(self.settings["work_folder"]).absolute()))
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
-        """What runs, what is locked, what failed, in seed 003's form."""
+        """What runs, what is locked, what failed, in seed 003's form; the rich one adds holders, waiters, the queue."""
         status = self.locks.status(rich=rich)
         if self._ledger is not None:
             status["failures"] = [_failure(row) for row in self._ledger.failures()]
         taken: list[Item] = [*self.queue.batches(taken=True, limit=MOST_RUNNING)]
         taken += self.queue.jobs(taken=True, limit=MOST_RUNNING)
         status["opsQueue"] = [_operation(item) for item in taken]
-        status["queue"] = {"counts": self.queue.counts(), "holds": [asdict(hold) for hold in self.queue.holds()]}
-        return status
+        return {**status, "queue": self.queue_summary()} if rich else status
+
+    def queue_summary(self) -> dict[str, Any]:
+        """How many batches and ingest jobs are in each state, and what is held."""
+        return {"counts": self.queue.counts(), "holds": [asdict(hold) for hold in self.queue.holds()]}
 
     def history(  # noqa: PLR0913 - each is a filter by its name
         self,
@@ -215,6 +224,8 @@ def open_lock_stores(url: str, coordination_url: str) -> LockStore:
     """One store, or two that act as one when locks are coordinated elsewhere."""
     if not coordination_url or coordination_url == url:
         return open_lock_store(url)
+    from headgate.service.routing import RoutedLocks
+
     beside_ledger = open_lock_store(url)
     try:
         return RoutedLocks(beside_ledger, open_lock_store(coordination_url))
@@ -276,9 +287,9 @@ def _check_entry_id(value: object) -> int | None:
     raise BadValue("before", value, "is not the id of an entry")
 
 
-def _guards(names: str) -> GuardKeeper:
+def _guards(names: str) -> list[str]:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     for name in wanted:
         if name not in GUARDS:
             raise BadValue("guard", name, f"is unknown; there are: {', '.join(GUARDS)}")
-    return GuardKeeper({name: GUARDS[name]() for name in wanted})
+    return wanted

@@ -257,7 +257,7 @@ def test_status_and_history_tell_of_the_queue(headgate: Headgate, gate: Gate) ->
     fill(gate)
     job = gate.queue.acquire_job("pending")
     assert job is not None
-    status = headgate("status", "--json").json
+    status = headgate("status", "--json", "--rich").json
     assert status["queue"]["counts"]["ingest job"] == {"pending": 1}
     (running,) = status["opsQueue"]
     assert (running["request"], running["data"]) == ("pending", f"{BATCH}/{JOB} (demo)")

@@ -1,7 +1,8 @@
 """What the queue's cases are made of: items in every state, every row taken, and a look at all that is kept."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from headgate import Batch, Gate, IngestJob, UnknownName
 from headgate.core.history import Entry
@@ -10,7 +11,9 @@ from headgate.core.queue import Folder, Hold, Item, Taken, forward_event, is_bat
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.service.queue import Queue
 from headgate.stores.base import QueueHistoryFilter, QueueStore
-from tests.contract.steps import LONG, PATIENCE, wait_until
+from tests.contract.steps import LONG, wait_until
+
+T = TypeVar("T")
 
 WHY = "the test wants it so"
 WHO = "the operator"
@@ -163,8 +166,8 @@ def fire_row(gate: Gate, row: Transition, item: Item) -> Item:
 
 
 def row_name(machine: Machine, row: Transition) -> str:
-    """A row in one line."""
-    return f"{machine.name}: {row.source} {row.event} {row.target}" + (f" ({row.when})" if row.when else "")
+    """A row of one of the tables."""
+    return f"{machine.name}: {row.name}"
 
 
 # ---------------------------------------------------------------- looking
@@ -224,16 +227,16 @@ def untaken(item: Item) -> Item:
     return replace(item, worker="", token=0, lease=None)
 
 
-def retaken(queue: Queue, state: str) -> IngestJob:
+def retaken(acquire: Callable[[], T | None]) -> T:
     """What a dead consumer had, once it is free again."""
-    found: list[IngestJob] = []
+    found: list[T] = []
 
     def look() -> bool:
-        job = queue.acquire_job(state, lease=LONG)
-        found.extend([job] if job else [])
+        item = acquire()
+        found.extend([] if item is None else [item])
         return bool(found)
 
-    wait_until(look, f"a job of a dead consumer in {state}", PATIENCE)
+    wait_until(look, "what a dead consumer had")
     return found[0]
 
 

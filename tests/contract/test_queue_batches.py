@@ -20,12 +20,13 @@ from tests.contract.queue_steps import (
     job_in,
     new_batch,
     port,
+    retaken,
     rows_for,
     taken_batch,
     taken_job,
     told,
 )
-from tests.contract.steps import SHORT, Gates, wait_until
+from tests.contract.steps import SHORT, Gates
 
 
 def test_a_request_to_submit_that_is_repeated_gives_the_same_batch(gate: Gate) -> None:
@@ -75,10 +76,7 @@ def test_making_that_was_cut_off_is_taken_up_and_no_job_is_made_twice(gates: Gat
     assert dead
     assert doomed.queue.create_jobs(dead, rows[:4]) == 4
     doomed.close()
-    taken = []
-    wait_until(lambda: taken.append(gate.queue.acquire_batch("pending")) or taken[-1], "the batch of the dead")
-    batch = taken[-1]
-    assert batch
+    batch = retaken(lambda: gate.queue.acquire_batch("pending"))
     assert (batch.id, batch.made, batch.jobs.processing) == (dead.id, 4, 4)
     with pytest.raises(ItemLost):
         gate.queue.create_jobs(as_taken(dead), rows)

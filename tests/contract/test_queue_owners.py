@@ -11,6 +11,7 @@ from headgate.service.queue import Queue
 from tests.contract.queue_steps import (
     STEPS,
     WHY,
+    advance,
     as_job,
     as_taken,
     batch_with_jobs,
@@ -20,7 +21,6 @@ from tests.contract.queue_steps import (
     retaken,
     taken_batch,
     taken_job,
-    told,
 )
 from tests.contract.steps import LONG, LONGER, SHORT, Gates, in_thread, wait_until
 
@@ -101,19 +101,20 @@ def test_a_request_that_is_repeated_gives_the_same_item(gate: Gate) -> None:
     assert (repeated.id, repeated.token) == (batch.id, batch.token)
 
 
-@pytest.mark.parametrize("state", STEPS)
-def test_what_a_dead_consumer_had_is_taken_again_in_the_same_state(gates: Gates, state: str) -> None:
+def test_what_a_dead_consumer_had_is_taken_again_in_the_same_state(gates: Gates) -> None:
+    """A job in each state, all with one consumer that dies."""
     gate, doomed = gates.open(), gates.open()
-    job = job_in(gate.queue, state)
-    dead = doomed.queue.acquire_job(state, lease=SHORT)
-    assert dead
-    assert dead.id == job.id
+    batch_with_jobs(gate.queue, len(STEPS))
+    for job, state in zip(gate.queue.jobs(), reversed(STEPS), strict=True):
+        advance(gate.queue, job, state)
+    dead = {state: doomed.queue.acquire_job(state, lease=SHORT) for state in STEPS}
     doomed.close()
-    again = retaken(gate.queue, state)
-    assert (again.id, again.state, again.retry_count) == (job.id, state, 0)
-    assert again.token != dead.token
-    refused_events(gate, as_taken(dead))
-    assert [entry.event for entry in told(gate, job.id)].count("fail") == 0
+    again = {state: retaken(lambda: gate.queue.acquire_job(state, lease=LONG)) for state in STEPS}  # noqa: B023
+    for state, lost in dead.items():
+        assert lost
+        assert (again[state].id, again[state].retry_count) == (lost.id, 0)
+        assert again[state].token != lost.token
+        refused_events(gate, as_taken(lost))
 
 
 def refused_events(gate: Gate, taken: Taken) -> None:
@@ -131,7 +132,7 @@ def test_a_dead_owner_of_a_batch_is_followed_by_another(gates: Gates) -> None:
     dead = doomed.queue.acquire_batch("pending", lease=SHORT)
     assert dead
     doomed.close()
-    wait_until(lambda: gate.queue.acquire_batch("pending", lease=LONG), "the batch of a dead consumer")
+    assert retaken(lambda: gate.queue.acquire_batch("pending", lease=LONG)).id == dead.id
     refused_batch = as_taken(dead)
     for event in ("hold", "start"):
         with pytest.raises(ItemLost):
@@ -220,16 +221,39 @@ def test_there_is_nothing_to_do_while_the_queue_is_paused(gates: Gates) -> None:
     assert gate.queue.acquire_job("pending") is None
     gate.queue.clear_hold()
     gate.queue.await_work([], ["pending"], 20)
-    assert taken_job(gate.queue)
+    assert taken_job(gate.queue).worker
 
 
 def test_the_dead_are_freed_for_all_to_see(gates: Gates) -> None:
     gate, doomed = gates.open(), gates.open()
     job = job_in(gate.queue, "pending")
-    assert doomed.queue.acquire_job("pending", lease=SHORT)
+    dead = doomed.queue.acquire_job("pending", lease=SHORT)
+    assert dead
     doomed.close()
     wait_until(lambda: not gate.queue.job(job.id).worker, "the job to be nobody's")
+    refused(gate, as_taken(dead))
     gate.queue.reap()
     assert gate.queue.reap() == 0
     assert gate.queue.faults() == []
     assert taken_job(gate.queue).id == job.id
+
+
+def test_a_batch_can_be_taken_behind_another_one(gate: Gate) -> None:
+    """So that one that cannot be done yet keeps nobody waiting."""
+    first, second = (gate.queue.submit("demo", "me", f"http://example.org/{each}").id for each in range(2))
+    behind = gate.queue.acquire_batch("pending", after=first)
+    assert behind is not None
+    assert behind.id == second
+    assert gate.queue.acquire_batch("pending", after=first) is None
+    assert [each.id for each in gate.queue.batches(taken=True)] == [second]
+    found = gate.queue.acquire_batch("pending")
+    assert found is not None
+    assert found.id == first
+
+
+def test_jobs_that_somebody_has_are_listed_by_themselves(gate: Gate) -> None:
+    batch_with_jobs(gate.queue, 2)
+    job = taken_job(gate.queue)
+    assert [each.id for each in gate.queue.jobs(taken=True)] == [job.id]
+    gate.queue.give_back(job)
+    assert gate.queue.jobs(taken=True) == []

@@ -11,6 +11,7 @@ from headgate.core.machine import Also, By, Machine, Transition
 from headgate.core.queue import Folder, Item, Taken, folder_of, work_states
 from headgate.core.states import BATCH, INGEST_JOB
 from tests.contract.queue_steps import (
+    FOLDERS,
     PROFILE,
     ROWS,
     STEPS,
@@ -63,9 +64,10 @@ def test_a_row_has_exactly_its_effects(
     item = prepared_for(gate.queue, machine, row)
     before = everything(gate)
     moved = fire_row(gate, row, item)
+    after = everything(gate)
     check_item(gate, item, row, moved)
-    check_places(gate, item, row, before)
-    check_history(gate, item, row, before)
+    check_places(item, row, before, after)
+    check_history(item, row, before, after)
     record_property("transition", row_name(machine, row))
 
 
@@ -88,24 +90,23 @@ def check_item(gate: Gate, old: Item, row: Transition, moved: Item) -> None:
         assert [getattr(job, name) for name in kept] == [getattr(was, name) for name in kept]
 
 
-def check_places(gate: Gate, old: Item, row: Transition, before: Everything) -> None:
+def check_places(old: Item, row: Transition, before: Everything, after: Everything) -> None:
     """One entry in the queue, one in the batch, and none elsewhere."""
-    queue, after = gate.queue, everything(gate)
     noun = BATCH.name if isinstance(old, Batch) else INGEST_JOB.name
     gone = Also.DROP_ALL in row.also
     counts = {**before.counts[noun]}
     counts[row.source] -= 1
     counts[row.target] = counts.get(row.target, 0) + (not gone)
     assert after.counts[noun] == {state: n for state, n in counts.items() if n}
-    if noun == INGEST_JOB.name:
-        batch = queue.batch(as_job(old).batch)
-        expected: dict[str, list[str]] = {folder: [] for folder in folders(queue, batch.id)}
+    if isinstance(old, IngestJob):
+        batch = after.batches[0]
+        expected: dict[str, list[str]] = {folder.value: [] for folder in FOLDERS}
         if not gone:
             expected[folder_of(row.target).value] = [old.id]
-        assert folders(queue, batch.id) == expected
+        assert after.folders[batch.id] == expected
         numbers = (batch.jobs.processing, batch.jobs.failed, batch.jobs.completed)
         assert numbers == tuple(len(found) for found in expected.values())
-        assert untaken(batch) == untaken(as_batch_of(before, batch.id, batch.jobs))
+        assert [untaken(batch)] == [untaken(replace(each, jobs=batch.jobs)) for each in before.batches]
     elif gone:
         assert (after.batches, after.jobs) == ([], [])
     else:
@@ -113,16 +114,10 @@ def check_places(gate: Gate, old: Item, row: Transition, before: Everything) -> 
         assert after.jobs == before.jobs
 
 
-def as_batch_of(before: Everything, batch_id: str, jobs: Any) -> Item:
-    """The batch as it was, but for its counts, which the job's move changes."""
-    return replace(next(batch for batch in before.batches if batch.id == batch_id), jobs=jobs)
-
-
-def check_history(gate: Gate, old: Item, row: Transition, before: Everything) -> None:
+def check_history(old: Item, row: Transition, before: Everything, after: Everything) -> None:
     """One entry more, which says all of it."""
-    after = everything(gate).history
-    assert after[1:] == before.history
-    entry = after[0]
+    assert after.history[1:] == before.history
+    entry = after.history[0]
     assert (entry.event, entry.before, entry.after, entry.reason) == (row.event, row.source, row.target, WHY)
     assert (entry.noun, entry.job) == (BATCH.name if isinstance(old, Batch) else INGEST_JOB.name, old.id)
     assert entry.spent is not None

@@ -37,6 +37,7 @@ def state_of(gate: Gate, item: str = JOB) -> str:
     return gate.queue.job(item).state
 
 
+@pytest.mark.parametrize("headgate", ["sqlite", "postgresql", "mariadb", "zookeeper"], indirect=True)
 def test_a_batch_goes_all_the_way(headgate: Headgate, script: Script) -> None:
     """Submitted, split, every step, reported: by commands alone; what a command prints is written down."""
     rows = json.dumps({"jobs": [{"payload_url": f"http://example.org/{each}"} for each in range(3)]})

@@ -6,14 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.stores.sql import lock_statements
-from headgate.stores.sql.dialects import dialect_for, mysql, postgresql, sqlite
-from headgate.stores.sql.statement import Statement, for_many, spread, to_pyformat
+from headgate.stores.sql import ledger_statements, lock_statements
+from headgate.stores.sql.dialects import (
+    dialect_for,
+    mysql,
+    mysql_ledger,
+    postgresql,
+    postgresql_ledger,
+    sqlite,
+    sqlite_ledger,
+)
+from headgate.stores.sql.statement import Statement, for_many, from_arrays, positional, spread, to_pyformat
 
 URLS = ["sqlite://", "postgresql://host/db", "mysql://me@host/db"]
 STATEMENTS = [
     pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}")
-    for module in (lock_statements, sqlite, postgresql, mysql)
+    for module in (
+        lock_statements,
+        ledger_statements,
+        sqlite,
+        sqlite_ledger,
+        postgresql,
+        postgresql_ledger,
+        mysql,
+        mysql_ledger,
+    )
     for name, value in inspect.getmembers(module)
     if isinstance(value, Statement)
 ]
@@ -46,15 +63,31 @@ def test_a_parameter_that_is_missing_is_an_error() -> None:
         spread("in (:keys*)", {})
 
 
-@pytest.mark.parametrize("url", URLS)
-def test_a_statement_is_prepared_once_for_each_number_of_values(url: str) -> None:
-    dialect = dialect_for(url)
+def test_a_list_is_written_out_where_it_cannot_be_one_parameter() -> None:
+    dialect = dialect_for("mysql://me@host/db")
     statement = Statement("Some.", "select {now} from t where k in (:keys*)")
     for size in (1, 3, 1):
         text, params = dialect.prepare(statement, {"keys": list(range(size))})
         assert params == {f"keys_{n}": n for n in range(size)}
         assert text.count("keys_") == size
         assert "{" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "listed"),
+    [("sqlite://", "in (select value from json_each(:keys))"), ("postgresql://host/db", "= any(%(keys)b)")],
+)
+def test_a_statement_is_the_same_for_any_number_of_values(url: str, listed: str) -> None:
+    dialect = dialect_for(url)
+    statement = Statement("Some.", "select {now} from t where k in (:keys*)")
+    texts = {dialect.prepare(statement, {"keys": [f"{n}" for n in range(size)]})[0] for size in (1, 3)}
+    assert [text.partition("where k ")[2] for text in texts] == [listed]
+
+
+def test_bytes_are_written_out_on_sqlite() -> None:
+    text, params = dialect_for("sqlite://").prepare(Statement("Some.", "k in (:keys*)"), {"keys": [b"a", b"b"]})
+    assert text == "k in (:keys_0, :keys_1)"
+    assert params == {"keys_0": b"a", "keys_1": b"b"}
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
@@ -77,7 +110,12 @@ def test_no_value_is_ever_written_into_a_statement() -> None:
 
 def test_an_insert_of_one_row_becomes_one_of_several() -> None:
     one = Statement("Write it.", "insert into t (a, b) values (:a, coalesce(:b, now())) on conflict do nothing")
-    assert for_many(one, 2).text == (
-        "insert into t (a, b) values (:a_0, coalesce(:b_0, now())), (:a_1, coalesce(:b_1, now())) "
-        "on conflict do nothing"
+    assert for_many(one, 2, ("b",)).text == (
+        "insert into t (a, b) values (:a, coalesce(:b_0, now())), (:a, coalesce(:b_1, now())) on conflict do nothing"
     )
+    assert from_arrays(one, (("b", "text[]"),)).text == (
+        "insert into t (a, b) select :a, coalesce(r.b, now()) from unnest(%(b)b::text[]) as r(b) on conflict do nothing"
+    )
+    listed, names = positional(one)
+    assert listed.text == "insert into t (a, b) values (?, coalesce(?, now())) on conflict do nothing"
+    assert names == ("a", "b")

@@ -20,13 +20,19 @@ class Proxy:
         self._guard = threading.Lock()
         self._open = True
         self._lose: int | None = None
+        self._skip = 0
         self.lost = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lose_answer_to(self, kind: int) -> None:
-        """The next request of that kind reaches the server; its answer, and the connection, are lost."""
+    def lose_answer_to(self, kind: int, skip: int = 0) -> None:
+        """The next request of that kind, after so many, reaches the server; its answer and connection are lost."""
         self.lost.clear()
+        self._skip = skip
         self._lose = kind
+
+    def lose_nothing(self) -> None:
+        """All goes well again."""
+        self._lose = None
 
     def cut(self) -> None:
         """Nobody gets through, until `mend`."""
@@ -77,8 +83,10 @@ class Proxy:
                 frame = read_frame(client)
                 number, kind = struct.unpack_from("!ii", frame, 4)
                 if kind == self._lose:
-                    self._lose = None
-                    doomed.append(number)
+                    self._skip -= 1
+                    if self._skip < 0:
+                        self._lose = None
+                        doomed.append(number)
                 server.sendall(frame)
         self._drop(link)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate import BadValue, ForeignStore, Mode
 from headgate.core.locks import Request, Want
 from headgate.stores.base import HistoryFilter, LockFilter
-from headgate.stores.zookeeper import history, refusals
+from headgate.stores.zookeeper import history_folders, refusals
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.records import (
     Holder,
@@ -146,7 +146,7 @@ def test_all_of_a_collection_or_none(store: ZookeeperLocks, raw: Any) -> None:
 def test_the_history_goes_on_in_a_new_folder_when_one_is_full(
     store: ZookeeperLocks, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "FOLDER_SIZE", 5)
+    monkeypatch.setattr(history_folders, "FOLDER_SIZE", 5)
     for number in range(20):
         (lock,) = store.acquire(request_for(f"c{number}", ("r", EXCLUSIVE)))
         store.release(lock.id, lock.token)
@@ -167,7 +167,7 @@ def test_the_history_goes_on_in_a_new_folder_when_one_is_full(
 def test_a_process_that_slept_goes_on_in_the_newest_folder(
     store: ZookeeperLocks, open_store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "FOLDER_SIZE", 5)
+    monkeypatch.setattr(history_folders, "FOLDER_SIZE", 5)
     sleeper = open_store()
     sleeper.acquire(request_for("early", ("s", SHARED)))
     for _ in range(10):

@@ -44,7 +44,7 @@ class Since(click.ParamType[datetime]):
 
 
 @click.command("status")
-@click.option("--rich", is_flag=True, help="With --json: add every holder and every waiter.")
+@click.option("--rich", is_flag=True, help="With --json: add every holder, every waiter, and the queue.")
 @common
 @click.pass_obj
 def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes by name
@@ -58,7 +58,8 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
     with session.gate() as gate:
         found = gate.status(rich=rich)
         waiting = 0 if session.as_json else len(gate.locks.waiters())
-    session.answer(found, lambda: _status_text(found, waiting))
+        queue = {} if session.as_json else gate.queue_summary()
+    session.answer(found, lambda: _status_text(found, waiting, queue))
 
 
 @click.command("history")
@@ -144,7 +145,7 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
     session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
 
 
-def _status_text(found: dict[str, Any], waiting: int) -> str:
+def _status_text(found: dict[str, Any], waiting: int, queue: dict[str, Any]) -> str:
     rows = [(each["type"].lower(), each["count"], each["id"]) for each in found["locks"]]
     numbers = [
         ["locked resources", str(found["lockCount"])],
@@ -152,7 +153,7 @@ def _status_text(found: dict[str, Any], waiting: int) -> str:
         ["waiting", str(waiting)],
         ["running", str(len(found["opsQueue"]))],
         ["failures", str(len(found["failures"]))],
-        *_queue_lines(found["queue"]),
+        *_queue_lines(queue),
     ]
     return aligned(numbers) + ("\n\n" + table(("MODE", "LOCKS", "RESOURCE"), rows) if rows else "")
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from headgate.cli.locks import InOrder
 from headgate.cli.output import ago, aligned, span, table
-from headgate.cli.session import Session, common
+from headgate.cli.session import InOrder, Session, common
 from headgate.core.errors import BadValue
 from headgate.core.wire import plain
 

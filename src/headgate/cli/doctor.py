@@ -25,8 +25,9 @@ FAULTS_REMAIN = 1
 def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passes by name
     """Find what should not be in the store, say what it means, and mend it with --repair.
 
-    Looks at batches and ingest jobs (in two places or none, counted wrongly, taken by the dead, entries without a
-    job), at locks and at failed chunks. Nothing is changed without --repair. It is safe while others work.
+    Looks at batches and ingest jobs: in two places or none, counted wrongly, taken by the dead, entries without a job.
+    Of locks it only says how many there are: their store mends them by itself, and the daemon `reaper` sooner.
+    Nothing is changed without --repair. It is safe while others work.
 
     Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
 

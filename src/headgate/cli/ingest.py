@@ -10,9 +10,8 @@ import click
 
 from headgate.cli import ingest_acts, items, watching
 from headgate.cli.items import ItemId
-from headgate.cli.locks import InOrder
 from headgate.cli.output import ago, table
-from headgate.cli.session import Session, common
+from headgate.cli.session import InOrder, Session, common
 from headgate.core.errors import BadValue
 from headgate.core.queue import ALL, Folder
 from headgate.core.wire import plain

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -224,6 +223,8 @@ def variable_name(name: str) -> str:
 @contextmanager
 def private_folder(session: Session) -> Iterator[Path]:
     """A folder that only its user can look into, gone afterwards; in memory where the system has such a place."""
+    import tempfile
+
     from headgate.cli.failures import complain
     from headgate.cli.guardian import remove
 
@@ -242,6 +243,8 @@ def private_folder(session: Session) -> Iterator[Path]:
 @contextmanager
 def claim_file(claim: Claim, folder: Path) -> Iterator[Path]:
     """The whole claim in a file that only its user can read, gone afterwards."""
+    import tempfile
+
     descriptor, name = tempfile.mkstemp(prefix="claim-", suffix=".json", dir=folder)
     path = Path(name)
     try:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from headgate.cli.locks import InOrder
-from headgate.cli.session import Session, common
+from headgate.cli.session import InOrder, Session, common
 from headgate.core.errors import BadValue, WrongKey
 
 if TYPE_CHECKING:

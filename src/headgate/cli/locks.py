@@ -9,7 +9,7 @@ import click
 
 from headgate.cli.lock_run import run
 from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, span, table
-from headgate.cli.session import DURATION, Session, common
+from headgate.cli.session import DURATION, InOrder, Session, common
 from headgate.core.errors import StoreUnavailable
 from headgate.core.wire import plain, rfc3339
 
@@ -25,14 +25,6 @@ def grant(function: F) -> F:
     """The two words that name a grant."""
     token = click.option("--token", type=int, required=True, metavar="N", help="The token that the grant carries.")
     return click.argument("lock_id", metavar="ID")(token(function))
-
-
-class InOrder(click.Group):
-    """A group whose commands are listed in the order of use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(self.commands)
 
 
 @click.group("lock", cls=InOrder)

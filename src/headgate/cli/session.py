@@ -171,6 +171,14 @@ def _add_common(function: F, *, hidden: bool) -> F:
     return function
 
 
+class InOrder(click.Group):
+    """A group whose commands are listed in the order of use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+
 class Duration(click.ParamType[float]):
     """A length of time: 30, 30s, 10m, 2h, 1d. Gives seconds."""
 

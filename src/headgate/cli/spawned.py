@@ -35,12 +35,13 @@ class Spawned:
         #: Called when the command has ended.
         self.on_end: Callable[[], None] = lambda: None
 
-    def start(self, environment: Mapping[str, str]) -> None:
-        """Run it, with these variables beside our own."""
+    def start(self, environment: Mapping[str, str | None]) -> None:
+        """Run it, with these variables beside our own; without those that are None."""
+        variables = {**os.environ, **environment}
         # Popen, since a fork of a Python with threads is not safe.
         self._popen = subprocess.Popen(  # noqa: S603 - the operator's own command
             [*LAUNCHER, *self._command],
-            env={**os.environ, **environment},
+            env={name: value for name, value in variables.items() if value is not None},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from headgate.core.locks import COMPATIBLE, MODE_WORDS, Mode
 from headgate.core.machine import Machine
@@ -24,12 +24,13 @@ def machine_table(machine: Machine) -> str:
     return table(("from", "event", "to", "who may", "also, in the same write", "meaning"), rows)
 
 
-def machine_diagram(machine: Machine) -> str:
-    """A state diagram, as Mermaid text that code hosts draw."""
+def machine_diagram(machine: Machine, taken: Collection[str] | None = None) -> str:
+    """A state diagram, as Mermaid text that code hosts draw. `taken`: names of rows that tests took, to be marked."""
     lines = ["stateDiagram-v2", f"    [*] --> {machine.start}"]
     arrows: dict[tuple[str, str], list[str]] = {}
     for row in machine.rows:
-        arrows.setdefault((row.source, row.target), []).append(row.event)
+        mark = "" if taken is None else " ✓" if row.name in taken else " (not taken)"
+        arrows.setdefault((row.source, row.target), []).append(row.event + mark)
     lines += [
         f"    {source} --> {target} : {', '.join(dict.fromkeys(events))}" for (source, target), events in arrows.items()
     ]

@@ -72,6 +72,11 @@ class Transition:
     #: The only spelling of the tree that has this row; empty: every one.
     only: str = ""
 
+    @property
+    def name(self) -> str:
+        """The row in a few words, as tests and docs tell of it."""
+        return f"{self.source} {self.event} {self.target}" + (f" ({self.when})" if self.when else "")
+
 
 @dataclass(frozen=True)
 class Machine:

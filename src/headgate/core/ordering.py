@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 from headgate.core.errors import BadValue
 
@@ -24,6 +25,7 @@ def parse_order(value: object) -> Order:
     raise BadValue("order", value, "is neither natural nor text")
 
 
+@lru_cache(maxsize=10_000)
 def order_key(dataid: str, order: Order) -> bytes:
     """A key for one data id. Two ids never share one, and keys compare as the ids should.
 

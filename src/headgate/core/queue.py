@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from headgate.core.errors import BadValue, QueueRefused, TransitionRefused
-from headgate.core.machine import By, Machine, Transition
+from headgate.core.machine import Also, By, Machine, Transition
 
 #: The hold of the whole queue.
 ALL = "*"
@@ -291,6 +291,37 @@ def choose(machine: Machine, item: str, state: str, event: str, facts: Facts) ->
     if row.needs and not CONDITIONS[row.needs](facts):
         raise QueueRefused(item, event, _unmet(row.needs, facts))
     return row
+
+
+def moved_by(row: Transition, item: Item, message: str, at: datetime) -> Item:
+    """The item after a row of its table, by itself: nobody's, for that reason, since that time."""
+    text = message[:MESSAGE_LENGTH]
+    if isinstance(item, Batch):
+        return replace(item, state=row.target, message=text, since=at, worker="", lease=None)
+    return replace(
+        item,
+        state=row.target,
+        last_successful=row.source if Also.MARK_STEP in row.also else item.last_successful,
+        retry_count=item.retry_count + (Also.COUNT_RETRY in row.also),
+        message=text,
+        since=at,
+        worker="",
+        lease=None,
+    )
+
+
+def changed_by(changes: Changes, item: Item, at: datetime) -> Item:
+    """The item with what its owner writes down."""
+    if isinstance(item, Batch):
+        report = changes.report
+        return item if report is None else replace(item, report=replace(report, at=report.at or at))
+    return replace(
+        item,
+        priority=item.priority if changes.priority is None else changes.priority,
+        space_needed=item.space_needed if changes.space_needed is None else changes.space_needed,
+        identifiers=changes.identifiers or item.identifiers,
+        configuration={**item.configuration, **(changes.configuration or {})},
+    )
 
 
 def forward_event(machine: Machine, state: str) -> str:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
 
 from headgate.core.errors import StorageGuardFailed
 from headgate.core.locks import Lock, Mode
@@ -111,6 +110,8 @@ def busy_or_broken(path: str, error: OSError) -> Exception:
 
 def file_path(resource: str) -> str:
     """The path that a `file:` resource names on this machine."""
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(resource)
     if parts.netloc not in ("", "localhost"):
         raise StorageGuardFailed(resource, f"it names another machine ({parts.netloc})")

@@ -76,7 +76,7 @@ class Tokens:
         text = f"hg_{public}_{secrets.token_urlsafe(32)}"
         seconds = None if expires is None else check_span("expires", expires)
         self._store.add_token(public, name, chosen, seconds, self._digest(text))
-        event("token.made", id=public, name=name, scopes=chosen)
+        event("token.made", id=public, whose=name, scopes=chosen)
         return NewToken(public, name, chosen, text)
 
     def list(self) -> Sequence[ApiToken]:

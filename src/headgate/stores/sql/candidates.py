@@ -17,7 +17,7 @@ from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.engine import Transaction
 
 #: Data ids that are handled with one statement.
-BATCH = 500
+BATCH = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +67,15 @@ def clear_missing(tx: Transaction, consumer: Consumer, datasets: Sequence[int], 
     if others:
         for dataset, dataid in tx.all(sql.READ_READY, datasets=others, dataids=dataids):
             ready.setdefault(str(dataid), set()).add(int(dataset))
+    alone = consumer.missing(datasets)
     tx.many(
         sql.CLEAR_MISSING,
-        [
-            {
-                "job": consumer.id, "dataid": dataid, "order_key": order_key(dataid, consumer.order), "place": 1,
-                "missing": consumer.missing({*datasets, *ready.get(dataid, ())}), "not_before": 0,
-            }
-            for dataid in dataids
-        ],
+        {
+            "dataid": dataids,
+            "order_key": [order_key(each, consumer.order) for each in dataids],
+            "missing": [consumer.missing({*datasets, *ready[each]}) if each in ready else alone for each in dataids],
+        },
+        job=consumer.id, place=1, not_before=0,
     )  # fmt: skip
 
 

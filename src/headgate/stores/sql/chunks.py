@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,6 @@ from headgate.core.ledger import (
     STATUS_WORDS,
     Claim,
     Kind,
-    Port,
     Row,
 )
 from headgate.core.locks import Lock, resource_digest
@@ -41,7 +40,7 @@ from headgate.stores.sql.engine import Duplicate, Transaction
 from headgate.stores.sql.moments import MICROSECONDS, moment, to_micro, to_seconds
 from headgate.stores.sql.running import ENDLESS
 from headgate.stores.sql.scene import read_lock
-from headgate.stores.sql.shapes import Shape
+from headgate.stores.sql.shapes import Claimed, Shape
 from headgate.stores.sql.statement import Row as SqlRow
 
 #: A lease that was set by hand: it ends in seventy thousand years.
@@ -83,14 +82,17 @@ def job_names(tx: Transaction) -> dict[int, str]:
 class Chunk:
     """The rows that decide about one job and one data id, and what becomes of them."""
 
-    def __init__(self, tx: Transaction, shape: Shape, dataid: str, *, look: bool = False) -> None:
+    def __init__(
+        self, tx: Transaction, shape: Shape, dataid: str, *, look: bool = False, found: Sequence[SqlRow] | None = None
+    ) -> None:
         self._tx = tx
         self.shape = shape
         self.job = shape.job
         self.dataid = dataid
-        if not look:
+        if found is None and not look:
             tx.one(sql.LOCK_CANDIDATE, job=shape.id, dataid=dataid)
-        found = tx.all(sql.READ_ROWS if look else sql.LOCK_ROWS, datasets=self._numbers(), dataid=dataid)
+        if found is None:
+            found = tx.all(sql.READ_ROWS if look else sql.LOCK_ROWS, datasets=shape.numbers, dataid=dataid)
         self._found = {(int(row[0]), int(row[2]), str(row[3])): row for row in found}
         datasets = {number: name for name, number in shape.ids.items()}
         jobs = self._job_names()
@@ -134,7 +136,7 @@ class Chunk:
         for kind, names in ((Kind.OUTPUT, self.job.outputs), (Kind.INPUT, self.job.inputs)):
             for name in names:
                 self.put(replace(running, dataset=name, kind=kind), request_id=asker.request_id, starts=True)
-        self._tx.run(sql.DROP_CANDIDATE, job=self.shape.id, dataid=self.dataid)
+        self._tx.run(sql.DROP_CANDIDATES, job=self.shape.id, dataids=[self.dataid])
         self.tell(event, asker.worker, token, before, RUNNING, reason)
         became_unready(self._tx, was_ready, [self.dataid])
         return self.as_claim()
@@ -143,12 +145,10 @@ class Chunk:
         """The running rows as the worker gets them; secrets are still sealed."""
         row = self.view.owned()[0]
         lease = row.lease or 0.0
-        return Claim(
-            self.job.name, self.dataid, row.attempt, row.token, row.worker, lease, row.expires_in or lease,
-            {name: self._port(name) for name in self.job.inputs},
-            {name: self._port(name) for name in self.job.outputs},
-            self.job.environment, row.forced,
+        claimed = Claimed(
+            self.dataid, row.attempt, row.token, row.worker, lease, row.expires_in or lease, row.forced
         )  # fmt: skip
+        return self.shape.claim(claimed)
 
     def verify(self, token: int, reported: tuple[str, ...]) -> bool:
         """Whether the token's claim runs: False when it was reported so already. ClaimLost when it is another's."""
@@ -172,7 +172,7 @@ class Chunk:
             self.put(_ended(row, status))
         token = self.view.owned()[0].token
         self.tell("success", who, token, RUNNING, READY if self.job.outputs else DONE, "")
-        self._tx.run(sql.DROP_CANDIDATE, job=self.shape.id, dataid=self.dataid)
+        self._tx.run(sql.DROP_CANDIDATES, job=self.shape.id, dataids=[self.dataid])
         became_ready(self._tx, [self.shape.ids[name] for name in self.job.outputs], [self.dataid])
 
     def end(self, outcome: Outcome, event: str, who: str, message: str) -> None:
@@ -232,19 +232,32 @@ class Chunk:
         del self._found[number, self.shape.id, row.kind.value]
         self._replace(row, None)
 
-    def refresh_candidate(self) -> None:
-        """Bring the chunk's place among what may be claimable into line with its rows."""
+    def imagine(self, wanted: Iterable[tuple[Kind, str, Row | None]]) -> None:
+        """See the rows as if they were what is wanted. Nothing is written."""
+        for kind, name, new in wanted:
+            self._replace(self.view.own(kind, name), new)
+
+    def candidate(self) -> tuple[int, int, int] | None:
+        """The chunk's place among what may be claimable, what is missing, and the delay; None: it is not among it."""
         missing = missing_inputs(self.view)
         answer = own_answer(self.view)
         unknown = self.status == ABSENT and missing == (1 << len(self.job.inputs)) - 1
         if answer is Answer.NO or unknown:
-            self._tx.run(sql.DROP_CANDIDATE, job=self.shape.id, dataid=self.dataid)
-            return
+            return None
         delays = [row.retry_in or 0.0 for row in self.view.owned()]
         first = any(row is not None and row.status == RESUBMIT for row in self.view.counted())
+        return 0 if first else 1, missing, round(max([0.0, *delays]) * MICROSECONDS)
+
+    def refresh_candidate(self) -> None:
+        """Bring the chunk's place among what may be claimable into line with its rows."""
+        found = self.candidate()
+        if found is None:
+            self._tx.run(sql.DROP_CANDIDATES, job=self.shape.id, dataids=[self.dataid])
+            return
+        place, missing, delay = found
         self._tx.run(
             sql.PUT_CANDIDATE, job=self.shape.id, dataid=self.dataid, order_key=self.shape.order_key(self.dataid),
-            place=0 if first else 1, missing=missing, delay=round(max([0.0, *delays]) * MICROSECONDS),
+            place=place, missing=missing, delay=delay,
         )  # fmt: skip
 
     def settle(self, ready_before: Iterable[int]) -> None:
@@ -261,17 +274,13 @@ class Chunk:
 
     def tell(self, event: str, who: str, token: int, before: str, after: str, reason: str) -> None:
         """Into the history, with the change that it tells of."""
-        name = (self.job.outputs or self.job.inputs)[0]
         self._tx.run(
-            sql.TELL, event=event, job=self.shape.id, dataset=self.shape.ids[name], dataid=self.dataid, who=who,
+            sql.TELL, event=event, job=self.shape.id, dataset=self.shape.told, dataid=self.dataid, who=who,
             token=token, before=before, after=after, reason=reason[:MESSAGE_LENGTH],
         )  # fmt: skip
 
     def _running(self) -> list[Row]:
         return [row for row in self.view.owned() if row.status == RUNNING]
-
-    def _numbers(self) -> list[int]:
-        return sorted(self.shape.ids.values())
 
     def _job_names(self) -> dict[int, str]:
         known = {0: "external", self.shape.id: self.job.name}
@@ -282,10 +291,6 @@ class Chunk:
         keys = [resource_digest(resource) for resource in claim_modes(self.job, self.dataid)]
         rows = self._tx.all(lock_statements.READ_LOCKS, keys=keys)
         return tuple(read_lock(row) for row in rows if row[12] is None or int(row[12]) > 0)
-
-    def _port(self, name: str) -> Port:
-        dataset = self.shape.datasets[name]
-        return Port(name, self.dataid, dataset.uri, dataset.settings, dataset.secrets)
 
     def _replace(self, old: Row | None, new: Row | None) -> None:
         rows = [row for row in self.view.rows if row is not old]

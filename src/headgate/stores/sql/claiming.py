@@ -103,8 +103,7 @@ def fail(tx: Transaction, job: str, dataid: str, token: int, message: str, who: 
 def heartbeat(tx: Transaction, job: str, dataid: str, token: int, lease: float) -> float:
     """The worker lives."""
     shape = shape_of(tx, job, share=False)
-    numbers = sorted(shape.ids.values())
-    if tx.count(sql.BEAT, datasets=numbers, dataid=dataid, job=shape.id, token=token, lease=to_micro(lease)):
+    if tx.count(sql.BEAT, datasets=shape.numbers, dataid=dataid, job=shape.id, token=token, lease=to_micro(lease)):
         return lease
     Chunk(tx, shape, dataid).verify(token, ())
     raise ClaimLost(job, dataid, token, "its lease has run out")

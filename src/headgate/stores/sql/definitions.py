@@ -87,7 +87,7 @@ def _refuse_running(tx: Transaction, number: int, name: str) -> None:
 
 def rebuild(tx: Transaction, shape: Shape) -> None:
     """Work out from the chunks what may be claimable by one job. The job's datasets are held still meanwhile."""
-    tx.run(sql.DROP_CANDIDATES, job=shape.id)
+    tx.run(sql.DROP_ALL_CANDIDATES, job=shape.id)
     inputs = tuple(shape.ids[name] for name in shape.job.inputs)
     if inputs:
         consumer = Consumer(shape.id, inputs, shape.datasets[shape.job.inputs[0]].order)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
-from headgate.stores.sql.dialects.base import Connection, Dialect, Trouble
-from headgate.stores.sql.statement import Row, Statement, for_many
+from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
+from headgate.stores.sql.statement import Row, Statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -63,13 +62,10 @@ class Transaction:
         """Just do it."""
         self._execute(statement, params)
 
-    def many(self, statement: Statement, rows: Sequence[dict[str, object]]) -> None:
-        """Insert each of these, in as few trips as the database can."""
-        most = self._dialect.rows_at_once
-        for start in range(0, len(rows), most):
-            part = rows[start : start + most]
-            flat = {f"{name}_{number}": value for number, row in enumerate(part) for name, value in row.items()}
-            self._execute(for_many(statement, len(part)), flat)
+    def many(self, statement: Statement, columns: Columns, **fixed: object) -> None:
+        """Insert many rows, given by their columns, in as few trips as may be; `fixed` is the same in all rows."""
+        if any(columns.values()):
+            self._dialect.insert_many(self._cursor, statement, columns, fixed)
 
     def count(self, statement: Statement, **params: object) -> int:
         """Do it, and tell how many rows it changed."""
@@ -157,14 +153,14 @@ class Database:
         """
         return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
 
-    def write_through(self, work: Callable[[Transaction], T]) -> T:
+    def write_through(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """The same; begun again when somebody else wrote the same row first."""
         for _ in range(MOST_TRIES - 1):
             try:
-                return self.write(work)
+                return self.write(work, again=again)
             except Duplicate:
                 continue
-        return self.write(work)
+        return self.write(work, again=again)
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run it in one transaction that only reads."""
@@ -225,7 +221,7 @@ class Database:
                 if not (lost_first_time or passing):
                     raise self.translate(error) from error
                 again = again or lost_first_time
-                time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, keeps no secret
+                _pause()
             except HeadgateError:
                 self._pool.give(connection)
                 raise
@@ -284,6 +280,12 @@ class Database:
             except self.dialect.errors() as error:
                 if self.dialect.classify(error) is not Trouble.BUSY or time.monotonic() > deadline:
                     raise
-                time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, keeps no secret
+                _pause()
             else:
                 return
+
+
+def _pause() -> None:
+    import random
+
+    time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, keeps no secret

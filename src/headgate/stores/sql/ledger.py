@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from headgate.core.claims import Verdict, may_claim
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
+from headgate.core.errors import StoreUnavailable
 from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Row
 from headgate.core.locks import Lock
 from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter
-from headgate.stores.sql import claiming, credentials, definitions, mending
+from headgate.stores.sql import claiming, credentials, definitions, mending, quick_claims
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.resubmitting import Wish, resubmit
 from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
 
@@ -53,16 +55,16 @@ class SqlLedger:
         return self._database.read(lambda tx: credentials.job_custody(tx, job))
 
     def change_custody(self, known: Custody, change: CustodyChange) -> bool:
-        return self._write(lambda tx: credentials.change_custody(tx, known, change))
+        return self._database.write_through(lambda tx: credentials.change_custody(tx, known, change))
 
     def master_wraps(self, before: int, limit: int) -> Sequence[MasterWrap]:
         return self._database.read(lambda tx: credentials.master_wraps(tx, before, limit))
 
     def rewrap(self, pairs: Sequence[tuple[MasterWrap, MasterWrap]]) -> int:
-        return self._write(lambda tx: credentials.rewrap(tx, pairs))
+        return self._database.write_through(lambda tx: credentials.rewrap(tx, pairs))
 
     def refuse_masters(self, before: int) -> None:
-        self._write(lambda tx: credentials.refuse_masters(tx, before))
+        self._database.write_through(lambda tx: credentials.refuse_masters(tx, before))
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
         count = self._database.write_through(lambda tx: mending.publish(tx, dataset, dataids, who))
@@ -72,9 +74,17 @@ class SqlLedger:
         return count
 
     def find_next(self, job: str, asker: Asker) -> Claim | None:
-        after: claiming.Place | None = None
+        cut_off, after = False, None
+        try:
+            if quick := quick_claims.claim_next(self._database, job, asker):
+                return quick
+        except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
+            cut_off = True
         while True:
-            found = self._database.write_through(lambda tx: claiming.find_next(tx, job, asker, after))  # noqa: B023 - run at once
+            found = self._database.write_through(
+                lambda tx: claiming.find_next(tx, job, asker, after),  # noqa: B023 - run at once
+                again=cut_off,
+            )
             if not isinstance(found, claiming.Place):
                 return found
             after = found
@@ -86,6 +96,11 @@ class SqlLedger:
         return self._database.write_through(lambda tx: claiming.force(tx, job, dataid, asker, reason, steal=steal))
 
     def success(self, job: str, dataid: str, token: int, who: str) -> None:
+        try:
+            if quick_claims.succeed(self._database, job, dataid, token, who):
+                return
+        except StoreUnavailable:  # The answer may have been lost; saying it again does no harm.
+            pass
         self._database.write_through(lambda tx: claiming.success(tx, job, dataid, token, who))
 
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
@@ -97,11 +112,8 @@ class SqlLedger:
     def resubmit(
         self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool
     ) -> Sequence[Change]:
-        return self._database.write_through(
-            lambda tx: mending.resubmit(
-                tx, job, dataids, reason, who, downstream=downstream, steal=steal, dry_run=dry_run
-            )
-        )
+        wish = Wish(reason, who, downstream, steal, dry_run)
+        return self._database.write_through(lambda tx: resubmit(tx, job, dataids, wish))
 
     def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
         return self._database.write_through(lambda tx: mending.hold(tx, job, dataid, reason, who))

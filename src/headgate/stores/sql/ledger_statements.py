@@ -7,16 +7,19 @@ from headgate.stores.sql.statement import Statement
 ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c.attempt, c.failures, c.crashes,
                  c.token, c.worker, c.lease, c.lease_until - {now}, c.forced, c.retry_after - {now}, c.since,
                  c.started, c.message"""
-_JOB_COLUMNS = """id, name, environment, max_attempts, max_crashes, retry_delay, on_failure, paused, key_check"""
+_JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.retry_delay, j.on_failure, j.paused,
+                  j.key_check"""
 _DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets"
+#: All that a claim needs to know of its job `j` and, a row each, of the datasets `d` that it has as `k`.
+SHAPE_COLUMNS = f"{_JOB_COLUMNS}, k.kind, k.position, {_DATASET_COLUMNS}"
 _SHAPE = """from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id
             where k.job_id = :job order by d.id"""
 
 # ---------------------------------------------------------------- definitions
 
-READ_JOB = Statement("One job, by its name.", f"select {_JOB_COLUMNS} from hg_job where name = :name")
-LOCK_JOB = Statement("One job, held still.", f"select {_JOB_COLUMNS} from hg_job where name = :name {{for_update}}")
-READ_JOBS = Statement("All jobs.", f"select {_JOB_COLUMNS} from hg_job order by name")
+READ_JOB = Statement("One job, by its name.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name")
+LOCK_JOB = Statement("One job, held still.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name {{for_update}}")
+READ_JOBS = Statement("All jobs.", f"select {_JOB_COLUMNS} from hg_job j order by j.name")
 READ_JOB_NAMES = Statement("The names of all jobs.", "select id, name from hg_job")
 READ_LINKS = Statement(
     "What every job reads and makes.",
@@ -104,6 +107,27 @@ LOCK_MADE = Statement(
     f"""select {ROW_COLUMNS} from hg_chunk c
         where c.dataset_id = :dataset and c.dataid in (:dataids*) and c.kind = 'OUTPUT' {{for_update}}""",
 )
+LOCK_MANY_ROWS = Statement(
+    "Every row of these data ids in these datasets, held still.",
+    f"""select {ROW_COLUMNS} from hg_chunk c
+        where c.dataset_id in (:datasets*) and c.dataid in (:dataids*) {{for_update}}""",
+)
+READ_MANY_ROWS = Statement(
+    "Every row of these data ids in these datasets.",
+    f"""select {ROW_COLUMNS} from hg_chunk c
+        where c.dataset_id in (:datasets*) and c.dataid in (:dataids*)""",
+)
+RESUBMIT_ROWS = Statement(
+    "These chunks shall be made again: a status, and all counts from the beginning.",
+    """update hg_chunk set status = :status, former = :former, failures = 0, crashes = 0, request_id = '', lease = null,
+              lease_until = null, retry_after = null, since = {wall}, message = :message
+       where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind""",
+)
+DROP_ROWS = Statement(
+    "Rows go.",
+    """delete from hg_chunk
+       where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind""",
+)
 ADD_ROW = Statement(
     "A chunk's first row of its kind for a job.",
     """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
@@ -184,6 +208,10 @@ LOCK_CANDIDATE = Statement(
     "The place of a chunk among what may be claimable, held still.",
     "select place, missing, not_before from hg_candidate where job_id = :job and dataid = :dataid {for_update}",
 )
+LOCK_CANDIDATES = Statement(
+    "The places of these chunks among what may be claimable, held still.",
+    "select place from hg_candidate where job_id = :job and dataid in (:dataids*) {for_update}",
+)
 TAKE_HEAD = Statement(
     "The next chunk that may be claimable and that nobody else looks at.",
     """select dataid, place, order_key from hg_candidate
@@ -232,10 +260,10 @@ SET_MISSING = Statement(
     "An input of these chunks is no longer READY.",
     "update hg_candidate set missing = missing | :bit where job_id = :job and dataid in (:dataids*)",
 )
-DROP_CANDIDATE = Statement(
-    "A chunk is not claimable.", "delete from hg_candidate where job_id = :job and dataid = :dataid"
+DROP_CANDIDATES = Statement(
+    "These chunks are not claimable.", "delete from hg_candidate where job_id = :job and dataid in (:dataids*)"
 )
-DROP_CANDIDATES = Statement("Nothing of a job is claimable.", "delete from hg_candidate where job_id = :job")
+DROP_ALL_CANDIDATES = Statement("Nothing of a job is claimable.", "delete from hg_candidate where job_id = :job")
 READ_CHUNKS_OF = Statement(
     "READY chunks of a dataset after one, and their place in the order.",
     """select dataid from hg_chunk

@@ -1,4 +1,4 @@
-"""Support's operations on chunks: resubmit, hold, forget, publish, and a status by hand."""
+"""Support's operations on chunks: hold, forget, publish, and a status by hand."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from headgate.core.claims import ABSENT, worst_row
 from headgate.core.errors import BadValue, ClaimRefused, UnknownName
-from headgate.core.ledger import EXTERNAL, HOLD, READY, RESUBMIT, RUNNING, Change, Kind, Row
+from headgate.core.ledger import EXTERNAL, HOLD, READY, RUNNING, Change, Kind, Row
 from headgate.core.ordering import order_key
 from headgate.core.states import CHUNK
 from headgate.stores.sql import ledger_statements as sql
-from headgate.stores.sql.candidates import batches, became_ready, consumers_of
+from headgate.stores.sql.candidates import batches, became_ready
 from headgate.stores.sql.chunks import Chunk, job_names
 from headgate.stores.sql.claiming import refuse_alive
 from headgate.stores.sql.engine import Transaction
@@ -33,38 +33,18 @@ def publish(tx: Transaction, dataset: str, dataids: Sequence[str], who: str) -> 
             raise _conflict(tx, dataset, foreign, there)
         new = [dataid for dataid in batch if dataid not in known]
         at = tx.one(sql.READ_WALL)[0]
-        fixed = {"dataset": number, "forced": False, "at": at}
-        tx.many(sql.PUBLISH_ROW, [{**fixed, "dataid": each, "order_key": order_key(each, order)} for each in new])
-        tx.many(sql.TELL, [_published(number, dataid, who) for dataid in new])
+        keys = [order_key(each, order) for each in new]
+        tx.many(sql.PUBLISH_ROW, {"dataid": new, "order_key": keys}, dataset=number, forced=False, at=at)
+        tx.many(
+            sql.TELL, {"dataid": new}, event="publish", job=0, dataset=number, who=who, token=0,
+            before=ABSENT, after=READY, reason="",
+        )  # fmt: skip
         became_ready(tx, [number], new)
         again = [dataid for (dataid, _), row in there.items() if row[4] != READY]
         for dataid in again:
             _publish_again(tx, shape, dataid, who)
         count += len(new) + len(again)
     return count
-
-
-def resubmit(
-    tx: Transaction, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool,
-    dry_run: bool,
-) -> Changes:  # fmt: skip
-    """Make these again, first, and with `downstream` all that was made from them. Gives what changed, or would."""
-    shape = shape_of(tx, job, share=True)
-    shapes: dict[int, Shape] = {shape.id: shape}
-    changes: Changes = []
-    for dataid in dataids:
-        chunk = Chunk(tx, shape, dataid)
-        if not any(chunk.view.counted()):
-            raise UnknownName("chunk", f"{job}/{dataid}", "There is nothing to make again; see: headgate data list")
-        chunks = [chunk, *(_made_from(tx, shape, dataid, shapes) if downstream else ())]
-        for each in chunks:
-            refuse_alive(each, steal=steal)
-        # What happened already, though the answer was lost, is not told twice.
-        chunks = [each for each in chunks if not (tx.again and _is_resubmitted(each, reason))]
-        # What was made last goes first, so that whatever it waits for is known to be missing afterwards.
-        done = [_resubmit_one(each, reason, who, keep_hold=each is not chunk, dry_run=dry_run) for each in chunks[::-1]]
-        changes += [change for each in done[::-1] for change in each]
-    return changes
 
 
 def hold(tx: Transaction, job: str, dataid: str, reason: str, who: str) -> Changes:
@@ -148,67 +128,12 @@ def _write(chunk: Chunk, kind: Kind, name: str, new: Row | None) -> Change:
     return Change(chunk.job.name, name, chunk.dataid, kind, before, after)
 
 
-def _is_resubmitted(chunk: Chunk, reason: str) -> bool:
-    """Whether to resubmit it for that reason would change nothing but the history."""
-    return chunk.status == RESUBMIT and all(row.message == reason for row in chunk.view.owned())
-
-
-def _resubmit_one(chunk: Chunk, reason: str, who: str, *, keep_hold: bool, dry_run: bool) -> Changes:
-    wanted: list[tuple[Kind, str, Row | None]] = []
-    for row in chunk.view.owned():
-        again = replace(
-            row, status=RESUBMIT, former="", failures=0, crashes=0, lease=None, expires_in=None, retry_in=None,
-            message=reason,
-        )  # fmt: skip
-        if keep_hold and row.status == HOLD:
-            former = RESUBMIT if row.kind is Kind.OUTPUT else ""
-            wanted.append((row.kind, row.dataset, replace(again, status=HOLD, former=former, message=row.message)))
-        else:
-            wanted.append((row.kind, row.dataset, again if row.kind is Kind.OUTPUT else None))
-    if not dry_run:
-        return _change(chunk, "resubmit", who, reason, wanted)
-    old = {(row.kind, row.dataset): row.status for row in chunk.view.owned()}
-    return [
-        Change(chunk.job.name, name, chunk.dataid, kind, old[kind, name], ABSENT if new is None else new.status)
-        for kind, name, new in wanted
-    ]
-
-
-def _made_from(tx: Transaction, shape: Shape, dataid: str, shapes: dict[int, Shape]) -> Sequence[Chunk]:
-    """Every chunk that was made from this one, by whatever way, each once."""
-    names: dict[int, str] = {}
-    found: dict[int, Chunk] = {}
-    seen, pending = {shape.id}, [shape]
-    while pending:
-        maker = pending.pop(0)
-        outputs = [maker.ids[name] for name in maker.job.outputs]
-        for consumer in consumers_of(tx, outputs) if outputs else ():
-            if consumer.id in seen:
-                continue
-            seen.add(consumer.id)
-            if consumer.id not in shapes:
-                names = names or job_names(tx)
-                shapes[consumer.id] = shape_of(tx, names[consumer.id], share=True)
-            chunk = Chunk(tx, shapes[consumer.id], dataid)
-            if chunk.view.owned():
-                found[consumer.id] = chunk
-                pending.append(shapes[consumer.id])
-    return list(found.values())
-
-
 def _publish_again(tx: Transaction, shape: Shape, dataid: str, who: str) -> None:
     chunk = Chunk(tx, shape, dataid)
     CHUNK.find(chunk.state, "publish")
     (row,) = chunk.view.owned()
     new = replace(row, status=READY, former="", failures=0, crashes=0, message="")
     _change(chunk, "publish", who, "", [(row.kind, row.dataset, new)])
-
-
-def _published(number: int, dataid: str, who: str) -> dict[str, object]:
-    return {
-        "event": "publish", "job": 0, "dataset": number, "dataid": dataid, "who": who, "token": 0, "before": ABSENT,
-        "after": READY, "reason": "",
-    }  # fmt: skip
 
 
 def _conflict(tx: Transaction, dataset: str, dataid: str, there: Iterable[tuple[str, int]]) -> ClaimRefused:

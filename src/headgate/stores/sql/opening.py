@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headgate.core.ensembl import COLUMNS
 from headgate.core.errors import ForeignStore, SchemaMismatch
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database
@@ -46,6 +45,7 @@ def table_names(database: Database) -> set[str]:
 
 def holds_ensembl(database: Database, tables: set[str]) -> bool:
     """Whether the tables of Ensembl's resource locks are there, by their names and columns."""
+    from headgate.core.ensembl import COLUMNS
 
     def fits(table: str) -> bool:
         found = database.read(lambda tx: tx.all(database.dialect.list_columns, table=table))

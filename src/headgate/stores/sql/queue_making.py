@@ -10,7 +10,7 @@ from headgate.core.queue import Batch, Hold, NewJob, Submission, Taken, job_conf
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
-from headgate.stores.sql.queue_moving import Held, owned, read_collection_hold
+from headgate.stores.sql.queue_moving import owned, read_collection_hold
 from headgate.stores.sql.queue_rows import (
     BATCHES,
     JOBS,
@@ -53,15 +53,11 @@ def create_jobs(tx: Transaction, taken: Taken, position: int, jobs: Sequence[New
     new = jobs[batch.made - position :]
     if not new:
         return batch.made
-    first = _numbers(tx, JOBS, len(new))
-    rows = [_job_row(held, batch, first + index, batch.made + index, job, work_folder) for index, job in enumerate(new)]
-    tx.many(sql.ADD_JOB, rows)
-    number = number_of(batch.id)
-    tx.many(
-        sql.TELL,
-        [_told(CREATE.event, CREATE.target, batch.worker, held.at, batch=number, job=row["id"], before=CREATE.source)
-         for row in rows],
-    )  # fmt: skip
+    first, number = _numbers(tx, JOBS, len(new)), number_of(batch.id)
+    columns = _job_columns(batch, first, new, work_folder)
+    tx.many(sql.ADD_JOB, columns, batch=number, state=CREATE.target, profile=batch.profile, at=held.at)
+    told = _told(CREATE.event, CREATE.target, batch.worker, held.at, batch=number, before=CREATE.source)
+    tx.many(sql.TELL, {"job": columns["id"]}, **{name: value for name, value in told.items() if name != "job"})
     tx.run(sql.COUNT_MADE, id=number, count=len(new))
     return batch.made + len(new)
 
@@ -85,13 +81,18 @@ def clear_hold(tx: Transaction, profile: str, who: str) -> bool:
     return True
 
 
-def _job_row(held: Held, batch: Batch, number: int, position: int, job: NewJob, work_folder: str) -> dict[str, object]:
-    configuration = job_configuration(batch, JOBS.id_of(number), job, work_folder)
+def _job_columns(batch: Batch, first: int, new: Sequence[NewJob], work_folder: str) -> dict[str, list[Any]]:
+    numbers = range(first, first + len(new))
     return {
-        "id": number, "batch": number_of(batch.id), "position": position, "state": CREATE.target,
-        "priority": job.priority, "profile": str(configuration["profile_name"]),
-        "identifiers": identifiers_document(job.identifiers), "configuration": document(configuration), "at": held.at,
-    }  # fmt: skip
+        "id": list(numbers),
+        "position": list(range(batch.made, batch.made + len(new))),
+        "priority": [job.priority for job in new],
+        "identifiers": [identifiers_document(job.identifiers) for job in new],
+        "configuration": [
+            document(job_configuration(batch, JOBS.id_of(number), job, work_folder))
+            for number, job in zip(numbers, new, strict=True)
+        ],
+    }
 
 
 def _numbers(tx: Transaction, noun: Noun, count: int) -> int:

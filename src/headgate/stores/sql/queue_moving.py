@@ -22,8 +22,10 @@ from headgate.core.queue import (
     IngestJob,
     Item,
     Taken,
+    changed_by,
     choose,
     folder_of,
+    moved_by,
     refuse_others,
 )
 from headgate.stores.sql import queue_statements as sql
@@ -140,8 +142,7 @@ def read_collection_hold(tx: Transaction, profile: str) -> Hold | None:
 def move(tx: Transaction, held: Held, row: Transition, message: str, who: str, changes: Changes) -> Item:
     """Everything that a row of the table says, at once."""
     item = held.item
-    moved = _moved(item, row, message, held.at)
-    moved = changed(moved, changes, held.at)
+    moved = changed_by(changes, moved_by(row, item, message, moment(held.at)), moment(held.at))
     if Also.DROP_ALL in row.also:
         drop(tx, item)
     else:
@@ -151,20 +152,6 @@ def move(tx: Transaction, held: Held, row: Transition, message: str, who: str, c
         count(tx, item.batch, folder_of(row.source), after)
     tell(tx, held, row.event, who, row.target, message)
     return item if Also.DROP_ALL in row.also else moved
-
-
-def changed(item: Item, changes: Changes, at: int) -> Item:
-    """The item with what its owner writes down."""
-    if isinstance(item, Batch):
-        report = changes.report
-        return item if report is None else replace(item, report=replace(report, at=report.at or moment(at)))
-    return replace(
-        item,
-        priority=item.priority if changes.priority is None else changes.priority,
-        space_needed=item.space_needed if changes.space_needed is None else changes.space_needed,
-        identifiers=changes.identifiers or item.identifiers,
-        configuration={**item.configuration, **(changes.configuration or {})},
-    )
 
 
 def put(tx: Transaction, old: Item, new: Item, *, drop_owner: bool) -> None:
@@ -220,22 +207,6 @@ def count_folders(states: Sequence[str]) -> Counts:
     """What a batch's counters must be, by the states of its jobs."""
     folders = [folder_of(state) for state in states]
     return Counts(*(folders.count(folder) for folder in COUNTERS))
-
-
-def _moved(item: Item, row: Transition, message: str, at: int) -> Item:
-    since, text = moment(at), message[:MESSAGE_LENGTH]
-    if isinstance(item, Batch):
-        return replace(item, state=row.target, message=text, since=since, worker="", lease=None)
-    return replace(
-        item,
-        state=row.target,
-        last_successful=row.source if Also.MARK_STEP in row.also else item.last_successful,
-        retry_count=item.retry_count + (Also.COUNT_RETRY in row.also),
-        message=text,
-        since=since,
-        worker="",
-        lease=None,
-    )
 
 
 def _taken_job(tx: Transaction, noun: Noun, item_id: str, event: str) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 from headgate.core.errors import QueueRefused, UnknownName
 from headgate.core.machine import Also
-from headgate.core.queue import Changes, IngestJob, Item, Place, Taken
+from headgate.core.queue import Changes, IngestJob, Item, Place, Taken, changed_by
 from headgate.core.states import INGEST_JOB
 from headgate.stores.base import Asker
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
-from headgate.stores.sql.moments import to_micro
-from headgate.stores.sql.queue_moving import changed, hold_still, lost, owned, put, told_columns
+from headgate.stores.sql.moments import moment, to_micro
+from headgate.stores.sql.queue_moving import hold_still, lost, owned, put, told_columns
 from headgate.stores.sql.queue_rows import JOBS, Noun, noun_of, number_of
 
 #: States of a job that has left the queue.
@@ -65,7 +65,7 @@ def give_back(tx: Transaction, taken: Taken, message: str) -> None:
 def change(tx: Transaction, taken: Taken, changes: Changes) -> Item:
     """The owner writes something down, and keeps it."""
     held = owned(tx, taken)
-    new = changed(held.item, changes, held.at)
+    new = changed_by(changes, held.item, moment(held.at))
     put(tx, held.item, new, drop_owner=False)
     return new
 

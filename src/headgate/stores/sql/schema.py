@@ -286,6 +286,17 @@ candidate = Table(
     **MYSQL,
 )
 
+# Where find_next begins to look, so that it does not pass again over all that was claimed since the oldest snapshot.
+# Kept on PostgreSQL, where what is gone stays in an index until nobody can see it; empty elsewhere.
+mark = Table(
+    "hg_mark",
+    metadata,
+    Column("job_id", Integer, primary_key=True, autoincrement=False),
+    Column("order_key", OrderKey, nullable=False, comment="nothing that may be claimable comes before it"),
+    Column("lease_until", BigInteger, nullable=False, comment="no claim runs out before it"),
+    **MYSQL,
+)
+
 # Where tokens of claims come from: one row of numbers for the whole store, which only grow.
 token = Table(
     "hg_token",

@@ -5,15 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from functools import lru_cache
+from typing import NamedTuple
 
 from headgate.core.errors import UnknownName
-from headgate.core.ledger import EXTERNAL, Dataset, Job, Kind, OnFailure
+from headgate.core.ledger import EXTERNAL, Claim, Dataset, Job, Kind, OnFailure, Port
 from headgate.core.ordering import Order, order_key
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import to_seconds
 from headgate.stores.sql.statement import Row, Statement
+
+#: How many columns say what a job is.
+JOB_COLUMNS = 9
+
+
+class Claimed(NamedTuple):
+    """What a claim says beside its job and datasets."""
+
+    dataid: str
+    attempt: int
+    token: int
+    worker: str
+    lease: float
+    expires_in: float
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,31 @@ class Shape:
     ids: Mapping[str, int]
     #: Proves the job's key; empty: it has none.
     key_check: str = ""
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its datasets, in the order in which everybody takes them."""
+        return sorted(self.ids.values())
+
+    @property
+    def told(self) -> int:
+        """The dataset that its history tells of: the one that its status is kept on first."""
+        return self.ids[(self.job.outputs or self.job.inputs)[0]]
+
+    def claim(self, row: Claimed) -> Claim:
+        """A claim on one of its chunks, with all that is needed to reach the data; secrets are still sealed."""
+
+        def ports(names: Iterable[str]) -> dict[str, Port]:
+            found = {name: self.datasets[name] for name in names}
+            return {
+                name: Port(name, row.dataid, each.uri, dict(each.settings), dict(each.secrets))
+                for name, each in found.items()
+            }
+
+        return Claim(
+            self.job.name, row.dataid, row.attempt, row.token, row.worker, row.lease, row.expires_in,
+            ports(self.job.inputs), ports(self.job.outputs), dict(self.job.environment), row.forced,
+        )  # fmt: skip
 
     def order_key(self, dataid: str) -> bytes:
         """The place of a data id: the first input's order decides."""
@@ -60,7 +101,19 @@ def shape_of(tx: Transaction, name: str, *, share: bool) -> Shape:
     if row is None:
         raise unknown("job", name, (str(found[1]) for found in tx.all(sql.READ_JOB_NAMES)))
     links = tx.all(sql.SHARE_SHAPE if share else sql.READ_SHAPE, job=row[0])
-    found = {str(link[3]): read_dataset(link[2:8]) for link in links}
+    return build_shape(row, [link[:8] for link in links])
+
+
+@lru_cache(maxsize=100)
+def parse_shape(texts: tuple[str, ...]) -> Shape:
+    """A job out of its columns and those of its datasets, as the one-trip claim gives them: JSON, one text each."""
+    rows = [json.loads(text) for text in texts]
+    return build_shape(rows[0][:JOB_COLUMNS], [row[JOB_COLUMNS:] for row in rows])
+
+
+def build_shape(row: Row, links: Sequence[Row]) -> Shape:
+    """A job out of its columns, and of those of its datasets, each with its kind and position."""
+    found = {str(link[3]): read_dataset(link[2:]) for link in links}
     placed = sorted((int(position), str(kind), str(link_name)) for kind, position, _, link_name, *_ in links)
     inputs = [each for _, kind, each in placed if kind == Kind.INPUT]
     outputs = [each for _, kind, each in placed if kind == Kind.OUTPUT]
@@ -103,6 +156,8 @@ def all_jobs(tx: Transaction) -> dict[int, Job]:
 
 def unknown(what: str, name: str, there: Iterable[str]) -> UnknownName:
     """Nothing of that name, and the nearest one that there is."""
+    from difflib import get_close_matches
+
     names: Sequence[str] = sorted(there)
     near = get_close_matches(name, names, 1)
     if near:

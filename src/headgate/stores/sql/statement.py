@@ -10,6 +10,7 @@ from typing import Any, cast
 
 #: A row as a driver gives it: what its columns are, the statement knows.
 Row = tuple[Any, ...]
+_LIST = re.compile(r"in \(:(\w+)\*\)")
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)(\*?)")
 
 
@@ -41,12 +42,36 @@ def spread(text: str, params: Mapping[str, object]) -> tuple[str, dict[str, obje
 
 
 @lru_cache(maxsize=256)
-def for_many(statement: Statement, count: int) -> Statement:
-    """An insert of one row as an insert of several: the parameters of the third row end in `_2`."""
+def for_many(statement: Statement, count: int, columns: tuple[str, ...]) -> Statement:
+    """An insert of one row as an insert of several: those parameters end in `_2` in the third row."""
     head, word, rest = statement.text.partition("values (")
     row, tail = _closing(rest)
-    rows = (_PARAMETER.sub(rf":\1_{number}", f"({row})") for number in range(count))
+    numbered = re.compile(rf"(?<![:\w]):({'|'.join(columns)})\b")
+    rows = (numbered.sub(rf":\1_{number}", f"({row})") for number in range(count))
     return Statement(statement.sentence, f"{head}{word[:-1]}{', '.join(rows)}{tail}")
+
+
+@lru_cache(maxsize=256)
+def from_arrays(statement: Statement, types: tuple[tuple[str, str], ...]) -> Statement:
+    """An insert of one row as one of several for psycopg: these parameters are each an array of that type, binary."""
+    names = dict(types)
+    head, _, rest = statement.text.partition("values (")
+    row, tail = _closing(rest)
+    picked = _PARAMETER.sub(lambda match: f"r.{match[1]}" if match[1] in names else match[0], row)
+    arrays = ", ".join(f"%({name})b::{kind}" for name, kind in types)
+    return Statement(statement.sentence, f"{head}select {picked} from unnest({arrays}) as r({', '.join(names)}){tail}")
+
+
+@lru_cache(maxsize=256)
+def positional(statement: Statement) -> tuple[Statement, tuple[str, ...]]:
+    """The statement with `?` for each parameter, and the names that they stand for."""
+    names = tuple(match[1] for match in _PARAMETER.finditer(statement.text))
+    return Statement(statement.sentence, _PARAMETER.sub("?", statement.text)), names
+
+
+def with_lists(text: str, form: str) -> str:
+    """`in (:name*)` in the form in which a database takes all values as one parameter."""
+    return _LIST.sub(lambda match: form.format(match[1]), text)
 
 
 def _closing(text: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue
 from headgate.settings import mask
+from headgate.stores.zookeeper.queue_tree import SPELLINGS, QueueTree
 from headgate.stores.zookeeper.tree import Tree
 
 FORM = "write zookeeper://host:port,host:port/folder"
@@ -23,8 +24,10 @@ class Address:
     name: str
     #: Host:port, with commas between.
     hosts: str
-    #: Every node path.
+    #: Every node path of the locks.
     tree: Tree
+    #: Every node path of the queue, in its spelling.
+    queue: QueueTree
     #: Seconds of the session of everything that is not leased.
     session: float = 10.0
     #: Seconds that a request waits for the server before it counts as unavailable.
@@ -48,13 +51,16 @@ def parse(url: str) -> Address:
         raise BadValue("url", shown, f"is no ZooKeeper store; {FORM}")
     user, at, hosts = parts.netloc.rpartition("@")
     name, _, password = user.partition(":")
+    chroot = _chroot(unquote(parts.path), shown)
+    options = _options(parts.query, shown)
     return Address(
         name=shown,
         hosts=",".join(_host(host, shown) for host in hosts.split(",")),
-        tree=Tree(_chroot(unquote(parts.path), shown)),
+        tree=Tree(chroot),
+        queue=SPELLINGS[options.pop("spelling", "design")](chroot),
         auth=[("digest", f"{unquote(name)}:{unquote(password)}")] if at else [],
         acl=_acl(unquote(name), unquote(password)) if at else None,
-        **_options(parts.query, shown),
+        **options,
     )
 
 
@@ -79,10 +85,18 @@ def _chroot(path: str, shown: str) -> str:
 def _options(query: str, shown: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in ("session", "patience"):
-            raise BadValue("url", shown, f"has an option that is unknown: {name}; there are: session, patience")
-        found[name] = _seconds(name, value, shown)
+        if name not in ("session", "patience", "spelling"):
+            raise BadValue(
+                "url", shown, f"has an option that is unknown: {name}; there are: session, patience, spelling"
+            )
+        found[name] = _spelling(value, shown) if name == "spelling" else _seconds(name, value, shown)
     return found
+
+
+def _spelling(value: str, shown: str) -> str:
+    if value not in SPELLINGS:
+        raise BadValue("url", shown, f"has spelling={value}, which is unknown; there are: {', '.join(SPELLINGS)}")
+    return value
 
 
 def _seconds(name: str, value: str, shown: str) -> float:

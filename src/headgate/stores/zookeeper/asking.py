@@ -50,12 +50,12 @@ def look(path: str, watch: Watch | None = None) -> Question:
     return lambda client: send(client, Exists(path, watch))
 
 
-def children(path: str) -> Question:
+def children(path: str, watch: Watch | None = None) -> Question:
     """The names of a node's children."""
-    return lambda client: send(client, GetChildren(path, None))
+    return lambda client: send(client, GetChildren(path, watch))
 
 
-def make(path: str, data: bytes = b"") -> Question:
+def make(path: str, data: bytes | None = b"") -> Question:
     """A node that stays."""
     return lambda client: send(client, Create(path, data, acl_of(client), 0))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import TypeVar
 
 from headgate.core.errors import LockLost, LockRefused, MissingExtra, Refused, UnknownName
@@ -32,6 +33,7 @@ from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.losses import LossWatch
 from headgate.stores.zookeeper.opening import open_tree
 from headgate.stores.zookeeper.questions import Questions
+from headgate.stores.zookeeper.queue import ZookeeperQueue
 from headgate.stores.zookeeper.records import moment
 from headgate.stores.zookeeper.refusals import Refusals
 from headgate.stores.zookeeper.scene import NO_SUCH, RUN_OUT, Held, Scene, Seat, Stale
@@ -68,6 +70,12 @@ class ZookeeperLocks:
         self._refusals = Refusals(sessions, tree, self._history)
         self._questions = Questions(sessions, tree, self._transitions)
         self._queue = Queue(sessions, tree, self._transitions, tag)
+        self._address = address
+
+    @cached_property
+    def queue(self) -> ZookeeperQueue:
+        """Batches and ingest jobs, in the same folder."""
+        return ZookeeperQueue(self._address, self._sessions)
 
     # ------------------------------------------------------------------ asking
 

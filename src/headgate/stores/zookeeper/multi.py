@@ -24,7 +24,7 @@ class Op:
 
     kind: str
     path: str
-    data: bytes = b""
+    data: bytes | None = b""
     version: int = -1
 
 
@@ -46,7 +46,7 @@ def _part(op: Op, acl: Any) -> Any:
 
 def checked_size(ops: Sequence[Op]) -> Sequence[Op]:
     """The same, or BadValue: a larger request makes the server drop the connection without a word."""
-    size = sum(len(op.path) + len(op.data) + OP_BYTES for op in ops)
+    size = sum(len(op.path) + len(op.data or b"") + OP_BYTES for op in ops)
     if size > MOST_BYTES:
         raise BadValue("request", f"of {size} bytes", "is too large for ZooKeeper: fewer resources or holders at once")
     return ops

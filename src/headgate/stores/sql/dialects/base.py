@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from types import MappingProxyType
@@ -14,6 +14,8 @@ from headgate.settings import mask
 from headgate.stores.sql.statement import Row, Statement, spread
 
 Parameters = Mapping[str, object]
+#: Many rows: each parameter with its values, one for each row.
+Columns = Mapping[str, Sequence[object]]
 
 
 class Trouble(Enum):
@@ -109,8 +111,6 @@ class Dialect(ABC):
     read_only: bool = False
     #: Connections that one process may have open.
     connections: int = 20
-    #: Rows that one insert takes.
-    rows_at_once: int = 500
     #: True where a process can be woken by the database.
     listens: bool = False
     #: Behind the place `:priority`, `:after`, by the index.
@@ -149,6 +149,24 @@ class Dialect(ABC):
 
         Where somebody is likely to wait (`contended`), the resource may be handed to the first in the same trip.
         """
+
+    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
+        """The first chunk in order becomes RUNNING, in one trip, if it was never claimed and nobody is near it.
+
+        Gives a row for each dataset of the job: data id, token, and what is known of the two as JSON. Nothing
+        where the careful way must decide.
+        """
+        del runner, params
+        return []
+
+    def succeed(self, runner: Runner, params: Parameters) -> bool:
+        """A claim that runs becomes READY and DONE, in one trip; False where the careful way must decide."""
+        del runner, params
+        return False
+
+    def raise_mark(self, runner: Runner, job: str) -> None:
+        """Let claim_next begin where something may be claimable, where it would pass over what is gone each time."""
+        del runner, job
 
     @abstractmethod
     def next_token(self, tx: Any) -> int:
@@ -231,6 +249,10 @@ class Dialect(ABC):
             "behind": self.behind,
             **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},
         }
+
+    @abstractmethod
+    def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
+        """Insert many rows, given by their columns; `fixed` is the same in all of them."""
 
     @abstractmethod
     def spell(self, text: str) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue, MissingExtra
+from headgate.stores.sql.dialects import mysql_ledger
 from headgate.stores.sql.dialects.base import (
+    Columns,
     Connection,
     Dialect,
     Freed,
@@ -17,13 +19,16 @@ from headgate.stores.sql.dialects.base import (
     Trouble,
     check_server_url,
 )
-from headgate.stores.sql.statement import Statement, to_pyformat
+from headgate.stores.sql.dialects.mysql_ledger import NOW as MICROSECONDS
+from headgate.stores.sql.statement import Row, Statement, for_many, to_pyformat
 
 try:
     import pymysql
 except ImportError as missing:  # pragma: no cover - the extra is installed in tests
     raise MissingExtra("mysql", "MariaDB and MySQL need the library PyMySQL") from missing
 
+#: Rows that one insert takes.
+ROWS_AT_ONCE = 500
 DEADLOCK, LOCK_WAIT_TIMEOUT, DUPLICATE, RECORD_CHANGED = 1213, 1205, 1062, 1020
 #: A statement that the server does not understand.
 SYNTAX = {1054, 1064, 1109}
@@ -55,8 +60,6 @@ GRANT = Statement(
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
 DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
 RELEASE = Statement("A live lock that is held once goes (see the routine).", "call hg_release_1(:id, :token)")
-
-MICROSECONDS = "cast(unix_timestamp(sysdate(6)) * 1000000 as signed)"
 
 #: Stored routines make one trip of it. They are code: migrate installs them, and a change gets a new number.
 ROUTINES = (
@@ -211,6 +214,14 @@ class Mysql(Dialect):
     def spell(self, text: str) -> str:
         return to_pyformat(text)
 
+    def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
+        count = len(next(iter(columns.values())))
+        for start in range(0, count, ROWS_AT_ONCE):
+            parts = {name: values[start : start + ROWS_AT_ONCE] for name, values in columns.items()}
+            flat = {f"{name}_{row}": value for name, part in parts.items() for row, value in enumerate(part)}
+            rows = for_many(statement, min(ROWS_AT_ONCE, count - start), tuple(columns))
+            cursor.execute(*self.prepare(rows, {**fixed, **flat}))
+
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
         row = runner.single(GRANT, **params)[0]
         return None if row[0] is None else Granted(*row)
@@ -220,6 +231,13 @@ class Mysql(Dialect):
             return None
         waiting, rkey = runner.single_once(RELEASE, **params)[0]
         return None if rkey is None else Freed(waiting, rkey, handed=False)
+
+    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
+        rows = runner.single_once(mysql_ledger.CLAIM_NEXT, **params)
+        return [] if rows[0][0] is None else rows
+
+    def succeed(self, runner: Runner, params: Parameters) -> bool:
+        return bool(runner.single_once(mysql_ledger.SUCCEED, **params)[0][0])
 
     def next_token(self, tx: Any) -> int:
         tx.run(NEXT_TOKEN)
@@ -235,5 +253,5 @@ class Mysql(Dialect):
             cursor.execute("select release_lock('headgate-schema')")
 
     def install_routines(self, execute: Any) -> None:
-        for body in ROUTINES:
+        for body in (*ROUTINES, *mysql_ledger.ROUTINES):
             execute(body)

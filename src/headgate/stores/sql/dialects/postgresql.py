@@ -10,7 +10,9 @@ from typing import Any
 
 from headgate.core.errors import BadValue, MissingExtra
 from headgate.stores.sql import queue_statements as queue
+from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.base import (
+    Columns,
     Connection,
     Dialect,
     Freed,
@@ -20,7 +22,8 @@ from headgate.stores.sql.dialects.base import (
     Trouble,
     check_server_url,
 )
-from headgate.stores.sql.statement import Statement, to_pyformat
+from headgate.stores.sql.dialects.postgresql_ledger import DATASET_SPACE
+from headgate.stores.sql.statement import Row, Statement, from_arrays, to_pyformat, with_lists
 
 try:
     import psycopg
@@ -32,9 +35,12 @@ except ImportError as missing:  # pragma: no cover - the extra is installed in t
 #: Errors that psycopg counts as the programmer's and that are the operator's: a missing right, a dropped table.
 NOT_OUR_FAULT = (pg.InsufficientPrivilege, pg.UndefinedTable, pg.InvalidCatalogName, pg.InvalidSchemaName)
 SCHEMA_LOCK = 0x6865616467617465
-#: Datasets are held still by locks of this space, which end with the transaction and are granted in turn: on the
-#: rows themselves, claims that come one after the other would never let a lock on a chunk through.
-DATASET_SPACE = 0x68676461
+#: Every statement here goes by keys and indexes. A plan is kept, so one that was made when the tables were nearly empty
+#: must go by the indexes too (a claim is 4 x slower otherwise), and one plan does for all values (1.2 x). What must be
+#: scanned all the same would count as so costly that it is compiled first.
+OPTIONS = "-c timezone=UTC -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c jit=off"
+#: The arrays that columns of many rows go in.
+ARRAYS: dict[type[object], str] = {str: "text[]", bytes: "bytea[]", int: "bigint[]"}
 #: How often a listening connection looks whether it should stop.
 LISTEN_SECONDS = 0.5
 
@@ -229,8 +235,7 @@ class Postgresql(Dialect):
             autocommit=True,
             connect_timeout=10,
             application_name="headgate",
-            # A plan that was made, and kept, when the tables were nearly empty must go by the indexes too.
-            options="-c timezone=UTC -c enable_seqscan=off",
+            options=OPTIONS,
             tcp_user_timeout=20_000,
         )
         connection.prepare_threshold = 2
@@ -255,6 +260,17 @@ class Postgresql(Dialect):
     def spell(self, text: str) -> str:
         return to_pyformat(text)
 
+    def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
+        """A list goes as one array, and binary: the statement is the same for any number of values."""
+        if statement not in self._plain:
+            text = with_lists(statement.text, "= any(%({})b)")
+            self._plain[statement] = self.spell(text.format(**self.words()))
+        return self._plain[statement], params
+
+    def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
+        types = tuple((name, ARRAYS[type(values[0])]) for name, values in columns.items())
+        cursor.execute(*self.prepare(from_arrays(statement, types), {**fixed, **columns}))
+
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
         row = next(iter(runner.single(GRANT, **params)), None)
         return None if row is None else Granted(*row)
@@ -262,6 +278,15 @@ class Postgresql(Dialect):
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
         row = next(iter(runner.single_once(HAND_OVER if contended else RELEASE, **params)), None)
         return None if row is None else Freed(*row)
+
+    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
+        return runner.single_once(postgresql_ledger.CLAIM_NEXT, **params)
+
+    def succeed(self, runner: Runner, params: Parameters) -> bool:
+        return bool(runner.single_once(postgresql_ledger.SUCCEED, **params)[0][0])
+
+    def raise_mark(self, runner: Runner, job: str) -> None:
+        runner.single(postgresql_ledger.RAISE_MARK, job=job)
 
     def learn_sizes(self, runner: Runner) -> None:
         runner.write(lambda tx: tx.run(ANALYZE))
@@ -274,7 +299,8 @@ class Postgresql(Dialect):
         return None if row is None else int(row[0])
 
     def install_routines(self, execute: Any) -> None:
-        execute(HAND_OVER_ROUTINE)
+        for body in (HAND_OVER_ROUTINE, *postgresql_ledger.ROUTINES):
+            execute(body)
 
     def schema_lock(self, execute: Any) -> None:
         execute(f"select pg_advisory_xact_lock({SCHEMA_LOCK})")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote
 
 from headgate.core.errors import BadValue, StoreUnavailable
-from headgate.stores.sql.dialects.base import Connection, Dialect, Freed, Granted, Parameters, Runner, Trouble
-from headgate.stores.sql.statement import Statement
+from headgate.core.ledger import chunk_resource
+from headgate.core.locks import resource_digest
+from headgate.stores.sql.dialects import sqlite_ledger
+from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Freed, Granted, Parameters, Runner, Trouble
+from headgate.stores.sql.statement import Row, Statement, positional, with_lists
 
 #: Before this version two connections in WAL mode can corrupt the file (sqlite.org/wal.html#walresetbug).
 WAL_IS_SAFE = (3, 51, 3)
@@ -80,8 +84,11 @@ LATEST_LEASE = Statement(
          union all select max(lease_until) from hg_batch
          union all select max(lease_until) from hg_ingest_job)""",
 )
-NEXT_TOKEN = Statement("A new number.", "insert into hg_token default values")
-DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number <= :number")
+NEXT_TOKEN = Statement(
+    "A new number: what SQLite keeps of the numbers that it gave to the rows of a table.",
+    "update sqlite_sequence set seq = seq + 1 where name = 'hg_token' returning seq",
+)
+FIRST_TOKEN = Statement("The first number.", "insert into sqlite_sequence (name, seq) values ('hg_token', 1)")
 
 
 class Sqlite(Dialect):
@@ -94,7 +101,6 @@ class Sqlite(Dialect):
     minute = f"({wall} / 60000000)"
     for_update = ""
     skip_locked = ""
-    rows_at_once = 100
     begin_write = "begin immediate"
     begin_read = "begin"
     list_tables = Statement(
@@ -106,6 +112,7 @@ class Sqlite(Dialect):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._clock_base: int | None = None
+        self._listed: dict[Statement, str] = {}
         self.path, options = _parse(url)
         self.journal_mode = options.pop("journal_mode", _default_journal_mode()).lower()
         if self.journal_mode not in ("wal", "truncate"):
@@ -130,11 +137,14 @@ class Sqlite(Dialect):
         )
         connection.create_function("hg_wall", 0, _wall_microseconds)
         connection.create_function("hg_now", 0, self._lease_clock)
+        connection.create_function("hg_chunk_key", 2, _chunk_key, deterministic=True)
         # A brief busy time-out here only: later on we wait by ourselves, since SQLite's own handler starves.
         connection.execute("pragma busy_timeout = 5000")
         if self.path is not None and not self.read_only:
             self._choose_journal(connection)
         connection.execute("pragma synchronous = full")
+        # A transaction that does not fit is written out half-way, and the journal synchronised once more for it.
+        connection.execute("pragma cache_size = -32000")
         connection.execute("pragma busy_timeout = 0")
         return connection
 
@@ -191,6 +201,22 @@ class Sqlite(Dialect):
     def spell(self, text: str) -> str:
         return text
 
+    def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
+        """A list goes as one JSON text: written out, its names are looked up one after the other, each time."""
+        lists = {name: value for name, value in params.items() if isinstance(value, list)}
+        if not lists or any(isinstance(each, bytes) for value in lists.values() for each in value[:1]):
+            return super().prepare(statement, params)
+        if statement not in self._listed:
+            text = with_lists(statement.text, "in (select value from json_each(:{}))")
+            self._listed[statement] = text.format(**self.words())
+        return self._listed[statement], {**params, **{name: json.dumps(value) for name, value in lists.items()}}
+
+    def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
+        # By place: looking each value up by its name takes longer than the insert.
+        listed, names = positional(statement)
+        values = (columns[name] if name in columns else repeat(fixed[name]) for name in names)
+        cursor.executemany(self.prepare(listed, {})[0], zip(*values, strict=False))
+
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
         def work(tx: Any) -> Granted | None:
             row = tx.one(GRANT_RESOURCE, **params)
@@ -221,10 +247,18 @@ class Sqlite(Dialect):
         return result
 
     def next_token(self, tx: Any) -> int:
-        tx.run(NEXT_TOKEN)
-        number: int = tx.last_id()
-        tx.run(DROP_TOKEN, number=number)
-        return number
+        row = tx.one(NEXT_TOKEN)
+        if row is None:
+            tx.run(FIRST_TOKEN)
+        return 1 if row is None else int(row[0])
+
+    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
+        claimed: list[Row] = runner.write(lambda tx: sqlite_ledger.claim_next(tx, params))
+        return claimed
+
+    def succeed(self, runner: Runner, params: Parameters) -> bool:
+        done: bool = runner.write(lambda tx: sqlite_ledger.succeed(tx, params))
+        return done
 
     def changed(self, connection: Connection) -> object:
         cursor = connection.cursor()
@@ -238,12 +272,22 @@ class Sqlite(Dialect):
 def _parse(url: str) -> tuple[Path | None, dict[str, str]]:
     rest = url.partition("://")[2]
     path, _, query = rest.partition("?")
-    options = dict(parse_qsl(query))
+    if "?" in rest or "%" in rest:
+        from urllib.parse import parse_qsl, unquote
+
+        path, options = unquote(path), dict(parse_qsl(query))
+    else:
+        options = {}
     if path in ("", "/:memory:"):
         return None, options
     if not path.startswith("/"):
         raise BadValue("url", url, "has a host; write sqlite:///file, or sqlite:////absolute/file")
-    return Path(unquote(path[1:])).absolute(), options
+    return Path(path[1:]).absolute(), options
+
+
+def _chunk_key(dataset: str, dataid: str) -> bytes:
+    """The key of the resource that locks on a chunk are taken on."""
+    return resource_digest(chunk_resource(dataset, dataid))
 
 
 def _default_journal_mode() -> str:

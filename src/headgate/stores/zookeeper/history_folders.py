@@ -1,0 +1,98 @@
+"""History nodes in numbered folders, written with the change that they tell of.
+
+A folder that is full is closed (its version moves on, and every writer checks it) before the next one is made, so
+that folder and sequence number together are the order of events. A closed folder never grows again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from headgate.stores.zookeeper.asking import catch_up, children, make, read
+from headgate.stores.zookeeper.multi import Op, multi
+from headgate.stores.zookeeper.session import Session, Sessions, windows
+from headgate.stores.zookeeper.tree import name_of, parent, sequence_of
+
+#: Entries in one folder.
+FOLDER_SIZE = 2000
+#: An entry's id is its folder's number times this, plus its number there.
+FOLDER_STEP = 1_000_000
+
+
+class HistoryFolders:
+    """The folders below one node."""
+
+    def __init__(self, sessions: Sessions, root: str) -> None:
+        self._sessions = sessions
+        self._root = root
+        self._folder: int | None = None
+
+    def guard(self) -> Op:
+        """That the present folder is still open."""
+        if self._folder is None:
+            self._folder = self._newest()
+        return Op("check", folder_path(self._root, self._folder), version=0)
+
+    def turn(self) -> None:
+        """The folder is closed: go on with the newest."""
+        self._folder = None
+
+    def noticed(self, path: str) -> None:
+        """An entry was written there: close the folder when it is full."""
+        if sequence_of(path) < FOLDER_SIZE:
+            return
+        folder = parent(path)
+        following = folder_path(self._root, int(name_of(folder)) + 1)
+        self._folder = None
+        self._sessions.base.ask(multi([Op("set", folder, b"closed", 0), Op("make", following)]))
+
+    def find(self, folder: str, mark: str, session: Session) -> int | None:
+        """When a change that bears this mark happened, in milliseconds; None: it did not."""
+        _, names = session.ask(catch_up(self._root), children(folder))
+        for name in () if isinstance(names, Exception) else names:
+            if name.rpartition(":")[0].endswith(f".{mark}"):
+                answer = session.ask(read(f"{folder}/{name}"))[0]
+                return None if isinstance(answer, Exception) else int(answer[1].ctime)
+        return None
+
+    def catch_up(self) -> None:
+        """What others were answered before this is seen by what is asked after it."""
+        self._sessions.base.send(catch_up(self._root))
+
+    def folders(self) -> list[str]:
+        """Newest first."""
+        names = self._sessions.base.ask(children(self._root))[0]
+        return [] if isinstance(names, Exception) else [f"{self._root}/{name}" for name in sorted(names, reverse=True)]
+
+    def nodes(
+        self, folder: str, fits: Callable[[int, str], bool], window: int = 500
+    ) -> Iterator[tuple[int, str, bytes, Any]]:
+        """The entries of a folder that fit, newest first: number, name, data and times."""
+        names = self._sessions.base.ask(children(folder))[0]
+        ordered = [] if isinstance(names, Exception) else sorted(names, key=sequence_of, reverse=True)
+        base = int(name_of(folder)) * FOLDER_STEP + 1
+        chosen = [(base + sequence_of(name), name) for name in ordered]
+        chosen = [each for each in chosen if fits(*each)]
+        for portion in windows(chosen, window):
+            answers = self._sessions.base.ask(*(read(f"{folder}/{name}") for _, name in portion))
+            for (number, name), answer in zip(portion, answers, strict=True):
+                if not isinstance(answer, Exception):
+                    yield number, name, *answer
+
+    def _newest(self) -> int:
+        folders = self.folders()
+        if not folders:
+            self._sessions.base.ask(make(folder_path(self._root, 0)))
+            return 0
+        return int(name_of(folders[0]))
+
+
+def folder_path(root: str, number: int) -> str:
+    """A folder of history nodes."""
+    return f"{root}/{number:010d}"
+
+
+def parts_of(name: str) -> Sequence[str]:
+    """What an entry's name says, without its number."""
+    return name.rpartition(":")[0].split(".")

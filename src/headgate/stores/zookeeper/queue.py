@@ -1,0 +1,281 @@
+"""The queue in ZooKeeper: the port's methods. Every move is one multi, guarded by the version of the item's status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from headgate.core.errors import ItemLost, QueueRefused, UnknownName
+from headgate.core.history import Entry
+from headgate.core.machine import Also, By, Machine, Transition
+from headgate.core.queue import (
+    Batch,
+    Changes,
+    Facts,
+    Fault,
+    Folder,
+    Hold,
+    IngestJob,
+    Item,
+    NewJob,
+    Place,
+    Submission,
+    Taken,
+    changed_by,
+    choose,
+    folder_of,
+    is_batch,
+    refuse_others,
+)
+from headgate.stores.base import Asker, BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.zookeeper.address import Address
+from headgate.stores.zookeeper.asking import look, make
+from headgate.stores.zookeeper.history_folders import folder_path
+from headgate.stores.zookeeper.multi import Op
+from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_faults import Faults
+from headgate.stores.zookeeper.queue_history import Told
+from headgate.stores.zookeeper.queue_making import Making
+from headgate.stores.zookeeper.queue_moves import Moves
+from headgate.stores.zookeeper.queue_questions import QueueQuestions, ago
+from headgate.stores.zookeeper.queue_records import Record
+from headgate.stores.zookeeper.queue_removing import Removing
+from headgate.stores.zookeeper.queue_taking import Taking
+from headgate.stores.zookeeper.session import Sessions
+
+HELD_CONDITION = "its collection is not held"
+
+
+class ZookeeperQueue:
+    """Batches, ingest jobs, holds and their history in one ZooKeeper ensemble."""
+
+    def __init__(self, address: Address, sessions: Sessions) -> None:
+        self.name = address.name
+        self._sessions = sessions
+        self._tree = tree = address.queue
+        self.batch_table: Machine = tree.batch_table
+        self.job_table: Machine = tree.job_table
+        self._make_tree()
+        self._questions = QueueQuestions(sessions, tree)
+        self._commits = Commits(sessions, tree, address.tree.clock, self.name)
+        self._moves = Moves(tree, self._commits)
+        self._removing = Removing(sessions, tree, self._questions, self._moves)
+        self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves)
+        self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking)
+        self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing)
+
+    def _make_tree(self) -> None:
+        """The nodes that a queue begins with, if they are not there."""
+        last = folder_path(self._tree.history, 0)
+        if self._sessions.base.ask(look(last))[0] is None:
+            self._sessions.base.ask(*(make(path, self._tree.empty) for path in self._tree.made_at_once), make(last))
+
+    # ------------------------------------------------------------------ depositors and consumers
+
+    def submit(self, submission: Submission, who: str) -> Batch:
+        return self._making.submit(submission, who)
+
+    def take_batch(self, state: str, asker: Asker, after: str | None = None) -> Batch | None:
+        return self._taking.take_batch(state, asker, after)
+
+    def take_job(self, state: str, asker: Asker, after: Place | None = None) -> IngestJob | None:
+        return self._taking.take_job(state, asker, after)
+
+    def renew(self, taken: Taken, lease: float) -> float:
+        return self._taking.renew(taken, lease)
+
+    def give_back(self, taken: Taken, message: str) -> None:
+        self._taking.give_back(taken, message)
+
+    def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
+        return self._making.create_jobs(taken, position, jobs, work_folder)
+
+    def fire(self, taken: Taken, event: str, message: str, changes: Changes) -> Item:
+        table = self._questions.table(taken.id)
+        refuse_others(table, taken.state, event, By.OWNER)
+        tries = 0
+
+        def build() -> Plan[Item]:
+            nonlocal tries
+            tries += 1
+            try:
+                record = self._taking.owned(taken, remembered=tries == 1)
+            except ItemLost:
+                if done := self._fired_already(taken, event):
+                    return Plan([], done)
+                raise
+            row = choose(table, taken.id, taken.state, event, self._facts(record, event))
+            new = self._moves.after(record, row, message, changes)
+            ops = self._moves.move(record, new, row)
+            if tries > 1:
+                ops = [*self._missing_folder(new), *ops]
+            told = self._told(record, row, record.item.worker, message)
+            return Plan(ops, new, [told], self._taking.session_of(taken.id))
+
+        moved = self._commits.run(build)
+        self._taking.forget(taken.id)
+        return moved
+
+    def change(self, taken: Taken, changes: Changes) -> Item:
+        def build() -> Plan[Item]:
+            record = self._taking.owned(taken, remembered=False)
+            new = changed_by(changes, record.item, self._commits.now())
+            ops = self._moves.change(record, new) if new != record.item else []
+            return Plan(ops, new, session=self._taking.session_of(taken.id))
+
+        changed = self._commits.run(build)
+        self._taking.distrust(taken.id)
+        return changed
+
+    def await_work(self, states: Sequence[tuple[Machine, str]], seconds: float) -> None:
+        lists = self._taking.lists
+        wakes = [
+            lists.board.wakes if machine.name == self.batch_table.name else lists.jobs(state).wakes
+            for machine, state in states
+        ]
+        lists.sleep(wakes, seconds)
+
+    def _fired_already(self, taken: Taken, event: str) -> Item | None:
+        """The item, if it is where this event of that very token led: its answer was lost."""
+        record = self._questions.find(taken.id)
+        if record is None or record.lock is not None or record.version != taken.token + 1:
+            return None
+        targets = {row.target for row in self._questions.table(taken.id).find(taken.state, event)}
+        return record.item if record.item.state in targets else None
+
+    def _missing_folder(self, new: Item) -> list[Op]:
+        """The batch's folder that a job goes into: Merritt's library makes it for the first job alone."""
+        if isinstance(new, Batch):
+            return []
+        path = self._tree.folder(new.batch, folder_of(new.state))
+        missing = self._sessions.base.ask(look(path))[0] is None
+        return [Op("make", path, self._tree.empty)] if missing else []
+
+    # ------------------------------------------------------------------ people and daemons
+
+    def act(self, item_id: str, event: str, by: By, reason: str, who: str) -> Item:
+        def build() -> Plan[tuple[Item, bool]]:
+            record = self._questions.get(item_id)
+            table = self._questions.table(item_id)
+            refuse_others(table, record.item.state, event, by)
+            if record.lock is not None:
+                raise QueueRefused(item_id, event, f"{record.item.worker} works on it")
+            row = choose(table, item_id, record.item.state, event, self._facts(record, event))
+            return self._act_plan(record, row, reason, who)
+
+        item, marked = self._commits.run(build)
+        if marked:
+            self._removing.drop_batch(item_id)
+        return item
+
+    def _act_plan(self, record: Record, row: Transition, reason: str, who: str) -> Plan[tuple[Item, bool]]:
+        new = self._moves.after(record, row, reason, Changes())
+        told = self._told(record, row, who, reason)
+        ends = row.target in self._questions.table(new.id).ends and Also.DROP_ALL in row.also
+        if ends and isinstance(new, Batch):
+            return Plan(self._removing.mark_batch(record, row, new), (record.item, True), [told])
+        if ends:
+            return Plan(self._removing.job_ops(record), (record.item, False), [told])
+        ops = [*self._missing_folder(new), *self._moves.move(record, new, row)]
+        if row.needs == HELD_CONDITION:
+            ops += self._moves.not_held(new)
+        if row.event == "resume":
+            ops.append(self._batch_unmoved(record.job))
+        return Plan(ops, (new, False), [told])
+
+    def _batch_unmoved(self, job: IngestJob) -> Op:
+        """That the job's batch is still in the state that was looked at."""
+        return Op("check", self._tree.status(job.batch), version=self._questions.get(job.batch).version)
+
+    def _facts(self, record: Record, event: str) -> Facts:
+        """What the conditions of the event's rows look at, and no more."""
+        item = record.item
+        hold = self._questions.hold(item.profile) if event == "release" else None
+        if isinstance(item, IngestJob):
+            batch = self._questions.find(item.batch) if event == "resume" else None
+            return Facts(item.last_successful, batch.item.state if batch else "", hold)
+        if event == "finish":
+            item = self._questions.get(item.id).batch  # A person may have deleted a job since it was taken.
+        taken_job = self._removing.taken_job(item.id) if event == "delete" else ""
+        return Facts(hold=hold, jobs=item.jobs, made=item.made, taken_job=taken_job)
+
+    def _told(self, record: Record, row: Transition, who: str, reason: str) -> Told:
+        item = record.item
+        batch, job = (item.id, "") if isinstance(item, Batch) else (item.batch, item.id)
+        spent = max((self._commits.now() - item.since).total_seconds(), 0.0)
+        return Told(row.event, who, row.source, row.target, reason, batch, job, token=record.version, spent=spent)
+
+    def set_priority(self, job_id: str, priority: int, reason: str, who: str) -> IngestJob:
+        def build() -> Plan[IngestJob]:
+            record = self._questions.get(job_id)
+            job = record.job
+            if job.state not in self._tree.entry_states:
+                raise QueueRefused(job.id, "set-priority", f"it is {job.state}, and no longer in the queue")
+            if job.priority == priority:
+                return Plan([], job)
+            new = replace(job, priority=priority)
+            why = f"priority {job.priority} to {priority}" + (f": {reason}" if reason else "")
+            told = Told("set-priority", who, job.state, job.state, why, job.batch, job.id, token=record.version)
+            return Plan(self._moves.reorder(record, new), new, [told])
+
+        changed = self._commits.run(build)
+        self._taking.distrust(job_id)
+        return changed
+
+    def set_hold(self, hold: Hold) -> Hold:
+        return self._making.set_hold(hold)
+
+    def clear_hold(self, profile: str, who: str) -> bool:
+        return self._making.clear_hold(profile, who)
+
+    def reportable(self, limit: int) -> Sequence[str]:
+        return self._questions.reportable(limit)
+
+    def cleanable(self, machine: Machine, seconds: float, limit: int) -> Sequence[str]:
+        return self._questions.cleanable(machine, ago(self._commits.now(), seconds), limit)
+
+    def expire(self, limit: int) -> int:
+        del limit
+        return 0
+
+    # ------------------------------------------------------------------ questions
+
+    def holds(self) -> Sequence[Hold]:
+        return self._questions.holds()
+
+    def batch(self, batch_id: str) -> Batch:
+        if not is_batch(batch_id):
+            raise UnknownName(self.batch_table.name, batch_id)
+        self._questions.catch_up()
+        return self._questions.get(batch_id).batch
+
+    def job(self, job_id: str) -> IngestJob:
+        if is_batch(job_id):
+            raise UnknownName(self.job_table.name, job_id)
+        self._questions.catch_up()
+        return self._questions.get(job_id).job
+
+    def batches(self, which: BatchFilter) -> Sequence[Batch]:
+        return self._questions.batches(which)
+
+    def jobs(self, which: JobFilter) -> Sequence[IngestJob]:
+        return self._questions.jobs(which)
+
+    def job_ids(self, batch_id: str, folder: Folder) -> Sequence[str]:
+        self.batch(batch_id)
+        return self._questions.refs(batch_id, folder)
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        return self._questions.counts()
+
+    def faults(self) -> Sequence[Fault]:
+        return self._faults.find()
+
+    def repair(self, fault: Fault, who: str) -> bool:
+        return self._faults.repair(fault, who)
+
+    def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
+        return self._commits.history.ask(which)
+
+    def close(self) -> None:
+        """The sessions are closed by whoever opened them."""

@@ -1,0 +1,247 @@
+"""What should not be in the queue's nodes: found, explained, and mended where that is safe.
+
+The status of a job decides where it belongs; its entry in the queue and its batch's reference follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.core.queue import REPAIR_EVENT, Fault, Folder, folder_of, is_batch
+from headgate.stores.zookeeper.asking import look
+from headgate.stores.zookeeper.multi import Op
+from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_history import Told
+from headgate.stores.zookeeper.queue_questions import QueueQuestions
+from headgate.stores.zookeeper.queue_records import Record, ask_batch, ask_job, read_batch, read_job
+from headgate.stores.zookeeper.queue_removing import Removing
+from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, is_item, read_entry
+from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.stores.zookeeper.tree import name_of, parent
+
+#: An id without anything is in the making for so long, in seconds, if its maker's session is shorter.
+MAKING_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class Finding:
+    """A fault, and the multi that mends it."""
+
+    fault: Fault
+    ops: list[Op] = field(default_factory=list)
+    #: A batch that shall be removed to the end.
+    drop: str = ""
+
+
+@dataclass(slots=True)
+class Places:
+    """Where the queue and the batches keep each job, by path."""
+
+    entries: dict[str, list[str]] = field(default_factory=dict)
+    refs: dict[str, list[str]] = field(default_factory=dict)
+    strays: list[str] = field(default_factory=list)
+
+
+class Faults:
+    """Looks over the queue of one store."""
+
+    def __init__(
+        self, sessions: Sessions, tree: QueueTree, questions: QueueQuestions, commits: Commits, removing: Removing
+    ) -> None:
+        self._sessions = sessions
+        self._tree = tree
+        self._questions = questions
+        self._commits = commits
+        self._removing = removing
+
+    def find(self) -> list[Fault]:
+        """Everything that should not be. What only seemed so while it was moving is not told."""
+        first = {(each.fault.kind, each.fault.item) for each in self._scan()}
+        return [each.fault for each in self._scan() if (each.fault.kind, each.fault.item) in first] if first else []
+
+    def repair(self, fault: Fault, who: str) -> bool:
+        """Mend it, if it is still so."""
+
+        def build() -> Plan[Finding | None]:
+            found = next((each for each in self._scan() if each.fault == fault and (each.ops or each.drop)), None)
+            if found is None:
+                return Plan([], None)
+            return Plan(found.ops, found, [self._told(fault, who)] if found.ops else [])
+
+        mended = self._commits.run(build)
+        if mended and mended.drop:
+            self._removing.drop_batch(mended.drop)
+        return mended is not None
+
+    def _told(self, fault: Fault, who: str) -> Told:
+        item = fault.item if is_item(fault.item) else ""
+        batch, job = (item, "") if is_batch(item) else ("", item)
+        return Told(REPAIR_EVENT, who, "", "", f"{fault.what}: {fault.repair}", batch, job)
+
+    # ------------------------------------------------------------------ looking
+
+    def _scan(self) -> Iterator[Finding]:
+        self._questions.catch_up()
+        tree = self._tree
+        batches = self._questions.item_ids(tree.batches)
+        places = self._places(batches)
+        jobs = self._questions.item_ids(tree.jobs)
+        known = set(batches)
+        for portion in windows(batches, 60):
+            yield from (found for each in self._read(portion) for found in self._batch(*each))
+        for portion in windows(jobs, 60):
+            yield from (found for each in self._read(portion) for found in self._job(*each, places, known))
+        yield from self._without_job(places, set(jobs))
+        for path in places.strays:
+            yield Finding(Fault("stray-node", path, "it is no entry of a job", "remove it"), [Op("remove", path)])
+
+    def _places(self, batches: Sequence[str]) -> Places:
+        tree, places = self._tree, Places()
+        for state in self._questions.names(tree.states):
+            for name in self._questions.names(f"{tree.states}/{state}"):
+                path, entry = f"{tree.states}/{state}/{name}", read_entry(name)
+                if entry is None:
+                    places.strays.append(path)
+                else:
+                    places.entries.setdefault(entry[1], []).append(path)
+        for batch in batches:
+            for folder in self._questions.names(f"{tree.item(batch)}/states"):
+                for job in self._questions.names(f"{tree.item(batch)}/states/{folder}"):
+                    places.refs.setdefault(job, []).append(f"{tree.item(batch)}/states/{folder}/{job}")
+        return places
+
+    def _read(self, ids: Sequence[str]) -> list[tuple[str, Record | str | None]]:
+        """Each item: as it is, why it cannot be read, or None where there is no status."""
+        tree = self._tree
+        questions = [ask_batch(tree, each) if is_batch(each) else ask_job(tree, each) for each in ids]
+        answers = iter(self._sessions.base.ask(*(question for some in questions for question in some)))
+        found: list[tuple[str, Record | str | None]] = []
+        for item_id, some in zip(ids, questions, strict=True):
+            parse = read_batch if is_batch(item_id) else read_job
+            mine = [next(answers) for _ in some]
+            try:
+                found.append((item_id, parse(tree, item_id, mine)))
+            except Unreadable as error:
+                found.append((item_id, str(error)))
+        return found
+
+    # ------------------------------------------------------------------ batches
+
+    def _batch(self, batch_id: str, seen: Record | str | None) -> Iterator[Finding]:
+        if seen is None:
+            yield from self._empty_node(batch_id)
+        elif isinstance(seen, str):
+            yield _unreadable(batch_id, seen)
+        elif seen.item.state in self._tree.batch_table.ends:
+            what = f"it was {seen.item.state}, and its removal was cut off"
+            yield Finding(Fault("half-removed", batch_id, what, "remove the rest"), drop=batch_id)
+        else:
+            yield from self._dead_lock(seen)
+            if seen.item.state == "processing" and not seen.has(Folder.PROCESSING.value):
+                path = self._tree.folder(batch_id, Folder.PROCESSING)
+                what = "it is processing, and has no folder of the jobs that are: it would never finish"
+                missing = [node for node in (parent(path), path) if node == path or not seen.has("states")]
+                yield Finding(
+                    Fault("never-finishes", batch_id, what, "make the folder"),
+                    [Op("make", node, self._tree.empty) for node in missing],
+                )
+
+    # ------------------------------------------------------------------ jobs
+
+    def _job(self, job_id: str, seen: Record | str | None, places: Places, batches: set[str]) -> Iterator[Finding]:
+        if seen is None:
+            yield from self._empty_node(job_id)
+            return
+        if isinstance(seen, str):
+            yield _unreadable(job_id, seen)
+            return
+        yield from self._dead_lock(seen)
+        yield from self._entry(seen, places.entries.get(job_id, []))
+        if seen.job.batch in batches:
+            yield from self._ref(seen, places.refs.get(job_id, []))
+        else:
+            what = f"its batch {seen.job.batch or '(none)'} is gone"
+            ops = [Op("remove", path) for path in places.entries.get(job_id, [])]
+            ops += self._whole_job(seen)
+            yield Finding(Fault("no-batch", job_id, what, "remove the job"), ops)
+
+    def _whole_job(self, record: Record) -> list[Op]:
+        status = self._tree.status(record.item.id)
+        nodes = self._removing.nodes(record.item.id)
+        return [Op("remove", path, version=record.version if path == status else -1) for path in nodes]
+
+    def _entry(self, record: Record, found: Sequence[str]) -> Iterator[Finding]:
+        """One entry in the queue, where the status says; a completed job may have left it."""
+        job, tree = record.job, self._tree
+        right = tree.entry(job.state, job.priority, job.id)
+        if list(found) == [right] or (not found and job.state == "completed"):
+            return
+        kind = "two-entries" if len(found) > 1 else "wrong-entry" if found else "lost-entry"
+        shown = ", ".join(_short(path) for path in found) or "none"
+        what = f"it is {job.state} with priority {job.priority}; its entries in the queue: {shown}"
+        yield Finding(Fault(kind, job.id, what, f"keep {_short(right)} alone"), self._only(record, right, found))
+
+    def _ref(self, record: Record, found: Sequence[str]) -> Iterator[Finding]:
+        """One reference in its batch, in the folder of its state."""
+        job = record.job
+        right = f"{self._tree.folder(job.batch, folder_of(job.state))}/{job.id}"
+        if list(found) == [right]:
+            return
+        kind = "two-references" if len(found) > 1 else "wrong-reference" if found else "lost-reference"
+        shown = ", ".join(name_of(parent(path)) for path in found) or "none"
+        what = f"it is {job.state}; its batch has it in: {shown}"
+        folder = parent(right)
+        missing = self._sessions.base.ask(look(folder))[0] is None
+        made = [Op("make", folder, self._tree.empty)] if missing else []
+        yield Finding(
+            Fault(kind, job.id, what, f"keep it in {name_of(folder)} alone"),
+            [*made, *self._only(record, right, found)],
+        )
+
+    def _only(self, record: Record, right: str, found: Sequence[str]) -> list[Op]:
+        """That node alone, while the status stays as it was seen."""
+        ops = [Op("check", self._tree.status(record.item.id), version=record.version)]
+        ops += [Op("remove", path) for path in found if path != right]
+        return [*ops, *([] if right in found else [Op("make", right, self._tree.empty)])]
+
+    def _without_job(self, places: Places, jobs: set[str]) -> Iterator[Finding]:
+        for kind, what, found in (
+            ("entry-without-job", "the queue has an entry of it, and there is no such job", places.entries),
+            ("reference-without-job", "its batch has a reference to it, and there is no such job", places.refs),
+        ):
+            for job in sorted(set(found) - jobs):
+                where = ", ".join(found[job])
+                yield Finding(
+                    Fault(kind, job, f"{what}: {where}", "remove what refers to it"),
+                    [Op("remove", path) for path in found[job]],
+                )
+
+    # ------------------------------------------------------------------ both
+
+    def _empty_node(self, item_id: str) -> Iterator[Finding]:
+        """An id without a status: being made, or left by somebody who died."""
+        path = self._tree.item(item_id)
+        stat: Any = self._sessions.base.ask(look(path))[0]
+        now = self._commits.now().timestamp() * 1000
+        if stat is None or now - stat.ctime < max(self._sessions.base.lease, MAKING_SECONDS) * 1000:
+            return
+        below = [node for node in self._removing.nodes(item_id) if node != path]
+        what = "it has an id and no status: its making was cut off" + (f" after {len(below)} nodes" if below else "")
+        yield Finding(Fault("no-status", item_id, what, "remove it"), [Op("remove", node) for node in (*below, path)])
+
+    def _dead_lock(self, record: Record) -> Iterator[Finding]:
+        """A lock that no session keeps would stay for ever."""
+        if record.lock == 0:
+            what = "its lock belongs to no session, so that nobody can ever take it"
+            path = self._tree.lock(record.item.id)
+            yield Finding(Fault("dead-lock", record.item.id, what, "remove the lock"), [Op("remove", path)])
+
+
+def _unreadable(item_id: str, why: str) -> Finding:
+    return Finding(Fault("unreadable", item_id, why))
+
+
+def _short(path: str) -> str:
+    return f"{name_of(parent(path))}/{name_of(path)}"

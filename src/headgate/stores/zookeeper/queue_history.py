@@ -1,0 +1,88 @@
+"""The history of batches, ingest jobs and holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from headgate.core.history import Entry
+from headgate.core.queue import MESSAGE_LENGTH, is_batch
+from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.zookeeper.history_folders import HistoryFolders, parts_of
+from headgate.stores.zookeeper.multi import Op
+from headgate.stores.zookeeper.records import moment, quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An entry in the making."""
+
+    event: str
+    who: str
+    before: str
+    after: str
+    reason: str = ""
+    #: The batch; and the job, if it happened to one. Both are empty for a hold.
+    batch: str = ""
+    job: str = ""
+    #: Of a hold.
+    profile: str = ""
+    token: int = 0
+    spent: float | None = None
+
+
+class QueueHistory(HistoryFolders):
+    """Writes and reads it. All that is searched for is in the names: batch, job, event, token and mark."""
+
+    def op(self, told: Told, mark: str, folder: str) -> Op:
+        """An entry's node."""
+        name = f"{told.batch}.{told.job}.{told.event}.{told.token}.{quote(told.profile, safe='')}.{mark}:"
+        spent = "" if told.spent is None else f',"spent":{told.spent:.3f}'
+        reason = f',"reason":{quoted(told.reason[:MESSAGE_LENGTH])}' if told.reason else ""
+        data = f'{{"client":{quoted(told.who)},"before":"{told.before}","after":"{told.after}"{spent}{reason}}}'
+        return Op("tell", f"{folder}/{name}", data.encode())
+
+    def ask(self, which: QueueHistoryFilter) -> list[Entry]:
+        """What happened, newest first."""
+        self.catch_up()
+        found: list[Entry] = []
+        for folder in self.folders():
+            for node in self.nodes(folder, _name_filter(which), min(which.limit, 500)):
+                entry = _entry(*node)
+                if entry is None:
+                    continue  # Something that is not ours; it hides nothing else.
+                if which.since is not None and entry.at < which.since:
+                    return found
+                found.append(entry)
+                if len(found) >= which.limit:
+                    return found
+        return found
+
+
+def _name_filter(which: QueueHistoryFilter) -> Callable[[int, str], bool]:
+    column = 0 if which.item is not None and is_batch(which.item) else 1
+
+    def fits(number: int, name: str) -> bool:
+        parts = parts_of(name)
+        if len(parts) != 6 or (which.item is not None and parts[column] != which.item):
+            return False
+        return which.event in (None, parts[2]) and (which.before is None or number < which.before)
+
+    return fits
+
+
+def _entry(number: int, name: str, data: bytes, stat: Any) -> Entry | None:
+    try:
+        content = json.loads(data)
+        batch, job, event, token, profile, _ = parts_of(name)
+        noun = "ingest job" if job else "batch" if batch else "hold"
+        return Entry(
+            number, moment(stat.ctime), noun, event, unquote(profile), content["client"], "", int(token),
+            content["before"], content["after"], content.get("reason", ""), job=job or batch,
+            spent=content.get("spent"),
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,184 @@
+"""Batches and ingest jobs as their nodes have them, with the versions that guard every change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+
+from headgate.core.queue import Batch, Counts, Folder, IngestJob, Item, Report
+from headgate.stores.zookeeper.asking import Question, look, read
+from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode
+
+#: Instead of a version: whichever the node has; and that there is no node.
+ANY, ABSENT = -1, -2
+_JOB_PARTS = ("status", "configuration", "identifiers", "priority", "space_needed")
+_BATCH_PARTS = ("status", "submission", "status-report")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An item, and what a write compares."""
+
+    item: Item
+    #: What the status holds, and its version: the token of the newest taking.
+    status: bytes
+    version: int
+    #: The session of whoever has it; 0: a lock that no session keeps; None: nobody has it.
+    lock: int | None
+    #: There is a node that says who has it, and this is the mark of that taking.
+    owned: bool
+    mark: str
+    #: Versions of the other nodes; ABSENT: there is none.
+    versions: dict[str, int]
+
+    @property
+    def job(self) -> IngestJob:
+        """The job that it is of."""
+        assert isinstance(self.item, IngestJob)  # noqa: S101 - its id says so
+        return self.item
+
+    @property
+    def batch(self) -> Batch:
+        """The batch that it is of."""
+        assert isinstance(self.item, Batch)  # noqa: S101 - its id says so
+        return self.item
+
+    def has(self, node: str) -> bool:
+        """Whether the item has such a node."""
+        return self.versions.get(node, ABSENT) != ABSENT
+
+
+def ask_job(tree: QueueTree, job_id: str) -> list[Question]:
+    """All that a job is made of."""
+    path = tree.item(job_id)
+    parts = (*_JOB_PARTS, tree.batch_node) if tree.batch_node else _JOB_PARTS
+    return [look(f"{path}/lock"), read(tree.owner(job_id)), *(read(f"{path}/{part}") for part in parts)]
+
+
+def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> Record | None:
+    """A job; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
+    lock, owner, status, configuration, identifiers, priority, space, *rest = answers
+    if isinstance(status, Exception):
+        return None
+    content = decode(status[0], "status")
+    settings = decode(_data(configuration), "configuration")
+    batch_id = _text(rest[0]) if rest else str(settings.get("batch_id", ""))
+    worker, lease, mark = _owner(lock, owner)
+    job = IngestJob(
+        job_id, batch_id, _job_state(tree, content.get("status")),
+        tree.good_step(content.get("last_successful_status")), _number(content.get("retry_count", 0), "retry_count"),
+        _number(_text(priority), "priority"), max(_number(_text(space) or 0, "space_needed"), 0),
+        tree.read_identifiers(decode(_data(identifiers) or b"{}", "identifiers")),
+        tree.read_configuration(settings, batch_id), str(content.get("message") or ""), tree.status_time(content),
+        worker, status[1].version, lease,
+    )  # fmt: skip
+    versions = dict(zip(_JOB_PARTS, map(_version, answers[2:]), strict=False))
+    return Record(job, status[0], status[1].version, _session(lock), not isinstance(owner, Exception), mark, versions)
+
+
+def ask_queued(tree: QueueTree, job_id: str) -> list[Question]:
+    """All of a job that its entry in the queue does not tell, to take it: each question costs as much as a write."""
+    path = tree.item(job_id)
+    parts = ("status", "configuration", "identifiers", "space_needed", *([tree.batch_node] if tree.batch_node else []))
+    return [look(f"{path}/lock"), *(read(f"{path}/{part}") for part in parts)]
+
+
+def read_queued(tree: QueueTree, name: str, answers: Sequence[Any]) -> Record | None:
+    """The job behind an entry. Its priority is the entry's: whoever moves it removes just that entry."""
+    lock, status, configuration, identifiers, *rest = answers
+    priority = (name[:2].encode(), None)
+    return read_job(tree, name[3:], [lock, NoNodeError(), status, configuration, identifiers, priority, *rest])
+
+
+def ask_batch(tree: QueueTree, batch_id: str) -> list[Question]:
+    """All that a batch is made of."""
+    path = tree.item(batch_id)
+    return [
+        look(f"{path}/lock"), read(tree.owner(batch_id)), *(read(f"{path}/{part}") for part in _BATCH_PARTS),
+        read(tree.made(batch_id)), look(f"{path}/states"),
+        *(look(tree.folder(batch_id, folder)) for folder in tree.folders),
+    ]  # fmt: skip
+
+
+def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> Record | None:
+    """A batch; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
+    lock, owner, status, submission, report, made, states, *folders = answers
+    if isinstance(status, Exception):
+        return None
+    content = decode(status[0], "status")
+    own = decode(_data(made) or b"{}", "count of jobs")
+    counts = {folder: stat.numChildren if stat else 0 for folder, stat in zip(tree.folders, folders, strict=True)}
+    worker, lease, mark = _owner(lock, owner)
+    batch = Batch(
+        batch_id, tree.state(content.get("status"), tree.batch_table),
+        tree.read_submission(decode(_data(submission), "submission"), str(own.get("request_id", ""))),
+        str(content.get("message") or ""), tree.status_time(content),
+        Counts(counts[Folder.PROCESSING], counts[Folder.FAILED], counts[Folder.COMPLETED]),
+        _number(own.get("made", sum(counts.values())), "count of jobs"), _report(tree, report), worker,
+        status[1].version, lease,
+    )  # fmt: skip
+    versions = dict(zip((*_BATCH_PARTS, "made"), map(_version, answers[2:]), strict=False))
+    present = {folder.value: 0 for folder, stat in zip(tree.folders, folders, strict=True) if stat}
+    versions |= present | ({"states": 0} if states else {})
+    return Record(batch, status[0], status[1].version, _session(lock), not isinstance(owner, Exception), mark, versions)
+
+
+def as_cleaned(record: Record) -> Record:
+    """A completed job that is no longer in the queue."""
+    return replace(record, item=replace(record.job, state="cleaned"))
+
+
+def read_report(tree: QueueTree, content: dict[str, Any]) -> Report:
+    """What a status-report holds."""
+    failed, successful = (tuple(map(str, content.get(key) or ())) for key in ("failed_jobs", "successful_jobs"))
+    return Report(failed, successful, tree.read_time(content.get("last_modified")))
+
+
+def _job_state(tree: QueueTree, word: object) -> str:
+    """A cleaned job's status is that of a completed one; no other end leaves a status behind."""
+    state = tree.state(word, tree.job_table)
+    if state in tree.entry_states:
+        return state
+    raise Unreadable(f"its status is {word!r}, which no job can have")
+
+
+def _report(tree: QueueTree, answer: Any) -> Report | None:
+    return None if isinstance(answer, Exception) else read_report(tree, decode(answer[0], "status-report"))
+
+
+def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str]:
+    """Who has it, for how long, and by which taking."""
+    if lock is None:
+        return "", None, ""
+    if isinstance(owner, Exception):
+        return f"session {lock.ephemeralOwner:#x}", None, ""
+    content = decode(owner[0], "owner")
+    return str(content.get("worker", "")), float(content.get("lease", 0)), str(content.get("mark", ""))
+
+
+def _session(lock: Any) -> int | None:
+    return None if lock is None else int(lock.ephemeralOwner)
+
+
+def _data(answer: Any) -> bytes | None:
+    return None if isinstance(answer, Exception) else answer[0]
+
+
+def _text(answer: Any) -> str:
+    return (_data(answer) or b"").decode(errors="replace").strip()
+
+
+def _version(answer: Any) -> int:
+    if isinstance(answer, Exception) or answer is None:
+        return ABSENT
+    return ANY if answer[1] is None else int(answer[1].version)
+
+
+def _number(value: object, what: str) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise Unreadable(f"its {what} is {value!r}, which is no number") from None

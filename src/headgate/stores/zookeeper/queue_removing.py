@@ -1,0 +1,129 @@
+"""Removing: a job at once, a batch with all its jobs in portions that can be taken up where they stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headgate.core.machine import Transition
+from headgate.core.queue import Item
+from headgate.stores.zookeeper.asking import children, look, read
+from headgate.stores.zookeeper.multi import Op, first_error, multi
+from headgate.stores.zookeeper.queue_moves import Moves
+from headgate.stores.zookeeper.queue_questions import QueueQuestions
+from headgate.stores.zookeeper.queue_records import Record
+from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode
+from headgate.stores.zookeeper.session import Sessions, windows
+
+#: Jobs that are removed in one multi.
+PORTION = 100
+
+
+class Removing:
+    """Removes the items of one queue."""
+
+    def __init__(self, sessions: Sessions, tree: QueueTree, questions: QueueQuestions, moves: Moves) -> None:
+        self._sessions = sessions
+        self._tree = tree
+        self._questions = questions
+        self._moves = moves
+
+    def job_ops(self, record: Record) -> list[Op]:
+        """No trace of a job, in one multi."""
+        return self._moves.drop_job(record, {self._tree.item(record.item.id): self.nodes(record.item.id)})
+
+    def mark_batch(self, record: Record, row: Transition, new: Item) -> list[Op]:
+        """A batch is as good as gone: nobody sees it any more, and whoever finds it goes on removing."""
+        marked = replace(new, state=row.target)
+        return [Op("set", self._tree.status(new.id), self._moves.status(marked), record.version)]
+
+    def drop_batch(self, batch_id: str) -> None:
+        """Remove a batch that is marked, with all its jobs. Can be taken up where it stopped, by anybody."""
+        for folder in self._tree.folders:
+            for portion in windows(self._questions.refs(batch_id, folder), PORTION):
+                refs = [Op("remove", f"{self._tree.folder(batch_id, folder)}/{job}") for job in portion]
+                self._drop(lambda jobs=portion, refs=refs: [*self._job_parts(jobs), *refs])  # type: ignore[misc]
+        self._drop(lambda: self._batch_parts(batch_id))
+
+    def taken_job(self, batch_id: str) -> str:
+        """A job of the batch that somebody has; empty: there is none."""
+        for folder in self._tree.folders:
+            for portion in windows(self._questions.refs(batch_id, folder)):
+                locks = self._sessions.base.ask(*(look(self._tree.lock(job)) for job in portion))
+                for job, stat in zip(portion, locks, strict=True):
+                    if stat is not None:
+                        return str(job)
+        return ""
+
+    def nodes(self, item_id: str) -> list[str]:
+        """An item's node and all below it, the deepest first."""
+        path = self._tree.item(item_id)
+        return [*self._below([path]), path]
+
+    def _below(self, paths: Sequence[str]) -> list[str]:
+        answers = self._sessions.base.ask(*(children(path) for path in paths))
+        found = [
+            f"{path}/{name}"
+            for path, names in zip(paths, answers, strict=True)
+            if not isinstance(names, Exception)
+            for name in names
+        ]
+        return [*(self._below(found) if found else []), *found]
+
+    def _job_parts(self, jobs: Sequence[str]) -> list[Op]:
+        """All of these jobs; each at the version of its status, since its owner may move it meanwhile."""
+        tree = self._tree
+        paths = [tree.item(job) for job in jobs]
+        asked = [question for job in jobs for question in (read(tree.status(job)), read(f"{tree.item(job)}/priority"))]
+        answers = self._sessions.base.ask(*asked)
+        ops: list[Op] = []
+        statuses: dict[str, int] = {}
+        for job, status, priority in zip(jobs, answers[::2], answers[1::2], strict=True):
+            if not isinstance(status, Exception):
+                statuses[tree.status(job)] = status[1].version
+                ops += [Op("remove", path) for path in self._entries(job, status, priority)]
+        ops += [Op("remove", path, version=statuses.get(path, -1)) for path in (*self._below(paths), *paths)]
+        return [*ops, *(Op("remove", tree.owner(job)) for job in jobs)]
+
+    def _entries(self, job: str, status: Any, priority: Any) -> list[str]:
+        """A job's places in the queue: where it says that it is, or, if it cannot be read, wherever it may be."""
+        tree = self._tree
+        try:
+            state = tree.state(decode(status[0], "status").get("status"), tree.job_table)
+            return [tree.entry(state, int(priority[0]), job)]
+        except (Unreadable, ValueError, TypeError):
+            return [
+                tree.entry(state, place, job)
+                for state in tree.entry_states
+                for place, each in self._questions.entries(state)
+                if each == job
+            ]
+
+    def _batch_parts(self, batch_id: str) -> list[Op]:
+        tree, path = self._tree, self._tree.item(batch_id)
+        submission, made = self._sessions.base.ask(read(f"{path}/submission"), read(tree.made(batch_id)))
+        nodes = [each for each in self.nodes(batch_id) if each != tree.status(batch_id)]
+        others = [tree.owner(batch_id), tree.made(batch_id)]
+        other_name = tree.uuid(_content(submission))
+        request = _content(made).get("request_id")
+        others += [other_name] if other_name else []
+        others += [tree.request(request)] if request else []
+        return [Op("remove", each) for each in (*others, *nodes[:-1], tree.status(batch_id), path)]
+
+    def _drop(self, collect: Callable[[], list[Op]]) -> None:
+        """All of it that is there, at once; looked at again while others change it."""
+        while True:
+            ops = collect()
+            stats = [stat for some in windows(ops) for stat in self._sessions.base.ask(*(look(op.path) for op in some))]
+            ops = [op for op, stat in zip(ops, stats, strict=True) if stat is not None]
+            results: Any = self._sessions.base.ask(multi(ops))[0] if ops else []
+            if not isinstance(results, Exception) and first_error(results) is None:
+                return
+
+
+def _content(answer: Any) -> dict[str, Any]:
+    try:
+        return {} if isinstance(answer, Exception) else decode(answer[0], "node")
+    except Unreadable:
+        return {}

@@ -1,0 +1,321 @@
+"""Taking items, keeping them, giving them back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.core.errors import ItemLost
+from headgate.core.queue import ALL, MESSAGE_LENGTH, Batch, IngestJob, Item, Place, Taken, is_batch
+from headgate.stores.base import Asker
+from headgate.stores.zookeeper.asking import look, read
+from headgate.stores.zookeeper.multi import Op, first_error, multi
+from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_lists import JobList, Lists, PauseWatch, Wakes
+from headgate.stores.zookeeper.queue_moves import Moves
+from headgate.stores.zookeeper.queue_questions import QueueQuestions
+from headgate.stores.zookeeper.queue_records import Record, ask_batch, ask_queued, read_batch, read_queued
+from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, encode
+from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
+from headgate.stores.zookeeper.transitions import new_mark
+from headgate.telemetry import event
+
+#: Items that are looked at together, where others are after them too.
+SAMPLE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An item that this process has."""
+
+    #: As it was when it was taken; None: it may have changed since.
+    record: Record | None
+    token: int
+    session: Session
+    #: The session's number: another one means that the item was lost.
+    number: int
+    request_id: str
+
+
+class Taking:
+    """Takes the items of one queue for this process."""
+
+    def __init__(
+        self, sessions: Sessions, tree: QueueTree, questions: QueueQuestions, commits: Commits, moves: Moves
+    ) -> None:
+        self._sessions = sessions
+        self._tree = tree
+        self._questions = questions
+        self._commits = commits
+        self._moves = moves
+        self.lists = Lists(sessions, tree, questions)
+        self._pause = PauseWatch(tree.hold(ALL))
+        self._kept: dict[str, Kept] = {}
+        #: Somebody else was first, the last time.
+        self._crowded = False
+
+    # ------------------------------------------------------------------ taking
+
+    def take_batch(self, state: str, asker: Asker, after: str | None) -> Batch | None:
+        """The oldest batch in that state, behind that one if it is named, that nobody has."""
+        if (again := self._repeated(asker)) is not None:
+            return again.batch
+        wakes = self.lists.board.wakes
+        changes = wakes.changes
+        session = self._sessions.leasing(asker.lease)
+        found = [each for each in self.lists.board.batches(state) if after is None or each > after]
+        if state != "pending":  # Merritt's own consumers set it before the last job has ended.
+            found = self._questions.without_running(found)
+        blockers: list[str] = []
+        while found:
+            some, found = found[:SAMPLE], found[SAMPLE:]
+            paused, records = self._look(session, some)
+            if paused:
+                blockers = [self._tree.hold(ALL)]
+                break
+            free = [record for record in records if record.item.state == state and record.lock is None]
+            blockers += [self._tree.lock(record.item.id) for record in records if record.lock is not None]
+            for record in free:
+                if kept := self._take(session, record, asker):
+                    return kept.batch
+        if after is None:  # What stands before it was not looked at.
+            self._found_nothing(wakes, changes, blockers)
+        return None
+
+    def take_job(self, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
+        """The first job in that state, behind that place, that nobody has."""
+        if (again := self._repeated(asker)) is not None:
+            return again.job
+        jobs = self.lists.jobs(state)
+        changes = jobs.wakes.changes
+        session = self._sessions.leasing(asker.lease)
+        behind = f"{after.priority:02d}-{after.id}" if after else ""
+        blockers: list[str] = []
+        for names in self._samples(jobs, behind):
+            paused, records = self._look(session, names)
+            if paused:
+                jobs.put_back(names)
+                blockers = [self._tree.hold(ALL)]
+                break
+            free = [each for each in records if each.item.state == state and each.lock is None and _name(each) in names]
+            blockers += [self._tree.lock(each.item.id) for each in records if each.lock is not None]
+            record, untried = self._take_one(session, free, asker)
+            jobs.put_back(map(_name, untried))
+            if record:
+                return record.job
+        self._found_nothing(jobs.wakes, changes, blockers)
+        return None
+
+    def _samples(self, jobs: JobList, behind: str) -> Iterator[list[str]]:
+        """A few names at a time, none twice, until even a new list has no other."""
+        tried: set[str] = set()
+        listed = False
+        jobs.refresh()
+        while True:
+            names = jobs.choose(SAMPLE if self._crowded else 1, behind)
+            if not names:
+                if listed:
+                    return
+                listed = True
+                jobs.refresh(all_of_it=True)
+            new = [name for name in names if name not in tried]
+            tried.update(new)
+            if new:
+                yield new
+
+    def _take_one(self, session: Session, free: Sequence[Record], asker: Asker) -> tuple[Record | None, list[Record]]:
+        """The first; when somebody else was quicker, any of the others, so that not all go for the same again.
+
+        Gives it, and those that were not tried.
+        """
+        left, tries = list(free), 0
+        while left:
+            record = left.pop(random.randrange(len(left)) if tries else 0)  # noqa: S311 - spreads tries
+            tries += 1
+            if kept := self._take(session, record, asker):
+                self._crowded = tries > 1
+                return kept, left
+            self._crowded = True
+        return None, left
+
+    def _look(self, session: Session, names: Sequence[str]) -> tuple[bool, list[Record]]:
+        """Whether the queue is paused, and these batches or entries as they are; what cannot be read is passed over."""
+        tree = self._tree
+        questions = [ask_batch(tree, each) if is_batch(each) else ask_queued(tree, each[3:]) for each in names]
+        paused, answers = self._pause.ask(session, [ask for some in questions for ask in some])
+        found: list[Record] = []
+        place = 0
+        for name, some in zip(names, questions, strict=True):
+            parse = read_batch if is_batch(name) else read_queued
+            try:
+                record = parse(tree, name, answers[place : place + len(some)])
+            except Unreadable as error:
+                event("queue.unreadable", item=name, why=str(error))
+                record = None
+            place += len(some)
+            found += [record] if record else []
+        return paused, found
+
+    def _take(self, session: Session, record: Record, asker: Asker) -> Record | None:
+        """One multi: the lock, who it is, and the status as it was, whose new version is the token."""
+        item, mark = record.item, new_mark()
+        owner = encode({"worker": asker.worker, "lease": asker.lease, "mark": mark})
+        ops = [
+            Op("keep", self._tree.lock(item.id), self._tree.empty),
+            Op("keep", self._tree.owner(item.id), owner),
+            Op("set", self._tree.status(item.id), record.status, record.version),
+        ]
+        try:
+            results = session.change(multi(ops))[0]
+        except Interrupted:
+            if not self._is_marked(session, item.id, mark):
+                return None
+        else:
+            if isinstance(results, Exception) or first_error(results) is not None:
+                return None
+            self._commits.learn(results[-1].mtime)
+        taken = replace(item, worker=asker.worker, token=record.version + 1, lease=asker.lease)
+        kept = replace(record, item=taken, version=taken.token, lock=session.id, owned=True, mark=mark)
+        self._kept[item.id] = Kept(kept, taken.token, session, session.id, asker.request_id)
+        return kept
+
+    def _is_marked(self, session: Session, item_id: str, mark: str) -> bool:
+        """Whether a taking whose answer was lost happened, and its session lives."""
+        found: Any = session.ask(read(self._tree.owner(item_id)))[0]
+        return not isinstance(found, Exception) and decode(found[0], "owner").get("mark") == mark
+
+    def _found_nothing(self, wakes: Wakes, changes: int, blockers: Sequence[str]) -> None:
+        wakes.exhaust(changes)
+        self.lists.watch(wakes, blockers)
+
+    def _repeated(self, asker: Asker) -> Record | None:
+        """What this very request has taken already, and still has."""
+        if asker.fresh:
+            return None
+        for item_id, kept in list(self._kept.items()):
+            if kept.request_id == asker.request_id:
+                record = self._questions.find(item_id)
+                if record and record.version == kept.token and record.lock == kept.number:
+                    return record
+        return None
+
+    # ------------------------------------------------------------------ keeping
+
+    def owned(self, taken: Taken, *, remembered: bool = True) -> Record:
+        """The item, if it is taken by that token and in that state; otherwise ItemLost."""
+        kept = self._kept.get(taken.id)
+        if kept and kept.token != taken.token:
+            kept = None
+        if kept and kept.session.id != kept.number:
+            # Remembered for good: another tool's lock, which rewrites nothing, must not pass for ours.
+            raise ItemLost(taken.id, taken.token, "its ZooKeeper session has ended")
+        record = kept.record if kept and kept.record and remembered else self._questions.find(taken.id)
+        if record is None or not is_owner(record, taken) or (kept and record.lock != kept.number):
+            raise lost(taken, record)
+        return record
+
+    def session_of(self, item_id: str) -> Session:
+        """The session that a taken item lives by, if it is this process's; otherwise that of everything else."""
+        kept = self._kept.get(item_id)
+        return kept.session if kept else self._sessions.base
+
+    def distrust(self, item_id: str) -> None:
+        """It may have changed since it was taken."""
+        if kept := self._kept.get(item_id):
+            self._kept[item_id] = replace(kept, record=None)
+
+    def forget(self, item_id: str) -> None:
+        """It is no longer this process's."""
+        self._kept.pop(item_id, None)
+
+    def renew(self, taken: Taken, lease: float) -> float:
+        """The owner lives: heard of through its own session, if that is this process's."""
+        record = self.owned(taken, remembered=False)
+        kept = self._kept.get(taken.id)
+        if kept is None:
+            return record.item.lease or lease
+        session = self._sessions.leasing(lease)
+        if session is not kept.session:
+            self._rehouse(taken, session, lease, kept)
+        elif session.ask(look(self._tree.lock(taken.id)))[0] is None:
+            raise lost(taken, self._questions.find(taken.id))
+        return session.lease
+
+    def _rehouse(self, taken: Taken, session: Session, lease: float, kept: Kept) -> None:
+        """Another length is another session."""
+        lock, owner, mark = self._tree.lock(taken.id), self._tree.owner(taken.id), new_mark()
+
+        def build() -> Plan[None]:
+            found = self._questions.find(taken.id)
+            if found and found.mark == mark:
+                return Plan([], None)
+            record = self.owned(taken, remembered=False)
+            content = encode({"worker": record.item.worker, "lease": lease, "mark": mark})
+            ops = [
+                Op("check", self._tree.status(taken.id), version=taken.token),
+                Op("remove", lock), Op("keep", lock, self._tree.empty),
+                Op("remove", owner), Op("keep", owner, content),
+            ]  # fmt: skip
+            return Plan(ops, None, session=session)
+
+        self._commits.run(build)
+        self._kept[taken.id] = Kept(None, taken.token, session, session.id, kept.request_id)
+
+    def give_back(self, taken: Taken, message: str) -> None:
+        """The owner lets go of it. Its status is written anew, so that the token is dead for good."""
+        sent = False
+
+        def build() -> Plan[Record]:
+            nonlocal sent
+            try:
+                record = self.owned(taken, remembered=not sent)
+            except ItemLost:
+                if sent and (given := self._given_back(taken)):
+                    return Plan([], given)
+                raise
+            sent = True
+            status = Op("set", self._tree.status(taken.id), self._with_message(record.item, message), record.version)
+            ops = [status, *self._moves.free(record)]
+            return Plan(ops, record, session=self.session_of(taken.id))
+
+        record = self._commits.run(build)
+        self.forget(taken.id)
+        if not is_batch(taken.id):
+            self.lists.jobs(taken.state).put_back([_name(record)])
+            self.lists.jobs(taken.state).wakes.tell()
+
+    def _given_back(self, taken: Taken) -> Record | None:
+        """The item, if an earlier try whose answer was lost gave it back."""
+        record = self._questions.find(taken.id)
+        done = record and record.lock is None and record.version == taken.token + 1
+        return record if done and record and record.item.state == taken.state else None
+
+    def _with_message(self, item: Item, message: str) -> bytes:
+        text = message[:MESSAGE_LENGTH] or item.message
+        if isinstance(item, Batch):
+            return self._tree.batch_status(item.state, item.since, text)
+        return self._tree.job_status(item.state, item.last_successful, item.since, item.retry_count, text)
+
+
+def is_owner(record: Record, taken: Taken) -> bool:
+    """Whether it is taken by that token and in that state."""
+    return record.lock is not None and (record.version, record.item.state) == (taken.token, taken.state)
+
+
+def lost(taken: Taken, record: Record | None) -> ItemLost:
+    """Why it is not the caller's."""
+    if record is None:
+        why = "it is gone"
+    elif record.item.state != taken.state:
+        why = f"it is {record.item.state}, not {taken.state}"
+    elif record.lock is not None:
+        why = f"{record.item.worker} has it"
+    else:
+        why = "it was given back, or its session has ended"
+    return ItemLost(taken.id, taken.token, why)
+
+
+def _name(record: Record) -> str:
+    return f"{record.job.priority:02d}-{record.item.id}"

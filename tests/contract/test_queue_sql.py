@@ -1,0 +1,249 @@
+"""The queue's tables: brought to an older store, guarded by the database, read by index, mended by the doctor."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headgate
+from headgate import Gate
+from headgate.core.queue import Counts, Fault
+from headgate.stores.sql import queue_statements as sql
+from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.statement import Statement
+from headgate.wiring import migrate
+from tests.conftest import SQL_STORES
+from tests.contract.ledger_steps import database
+from tests.contract.queue_steps import (
+    WHO,
+    as_batch,
+    batch_in,
+    batch_with_jobs,
+    everything,
+    job_in,
+    new_batch,
+    taken_batch,
+    taken_job,
+    told,
+)
+from tests.contract.test_ledger_schema import to_version
+
+on_sql = pytest.mark.parametrize("kind", SQL_STORES)
+
+
+def by_hand(gate: Gate, text: str, **params: object) -> None:
+    """What somebody does who goes round the library."""
+    database(gate).write(lambda tx: tx.run(Statement("By hand.", text), **params))
+
+
+# ---------------------------------------------------------------- the doctor
+
+
+def wrong_counts(gate: Gate) -> tuple[str, str]:
+    batch = batch_with_jobs(gate.queue, 3)
+    by_hand(gate, "update hg_batch set processing = 1, failed = 1")
+    return "wrong-count", batch.id
+
+
+def lost_job(gate: Gate) -> tuple[str, str]:
+    batch = batch_with_jobs(gate.queue, 2)
+    by_hand(gate, "delete from hg_ingest_job where position = 0")
+    return "wrong-count", batch.id
+
+
+def endless_batch(gate: Gate) -> tuple[str, str]:
+    job = job_in(gate.queue, "completed")
+    by_hand(gate, "update hg_batch set processing = 1, completed = 0")
+    return "never-finishes", job.batch
+
+
+def orphan(gate: Gate) -> tuple[str, str]:
+    job = job_in(gate.queue, "downloading")
+    by_hand(gate, "delete from hg_batch")
+    return "no-batch", job.id
+
+
+def dead_owner(gate: Gate) -> tuple[str, str]:
+    job = job_in(gate.queue, "pending")
+    taken_job(gate.queue)
+    by_hand(gate, "update hg_ingest_job set lease_until = {now} - 3600000000")
+    return "dead-owner", job.id
+
+
+FAULTS: dict[str, Callable[[Gate], tuple[str, str]]] = {
+    "counters that disagree": wrong_counts,
+    "a job that is gone": lost_job,
+    "a batch that can never finish": endless_batch,
+    "a job without its batch": orphan,
+    "an owner that died long ago": dead_owner,
+}
+
+
+@on_sql
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_fault_is_found_explained_and_mended(gate: Gate, what: str) -> None:
+    kind, item = FAULTS[what](gate)
+    before = everything(gate)
+    found = gate.queue.faults()
+    assert everything(gate) == before, "looking mends nothing"
+    assert [(fault.kind, fault.item) for fault in found] == [(kind, item)]
+    assert found[0].what
+    assert found[0].repair
+    assert gate.queue.repair(found[0], by=WHO)
+    assert gate.queue.faults() == []
+    entry = everything(gate).history[0]
+    assert (entry.event, entry.client, entry.job) == ("repair", WHO, item)
+    assert not gate.queue.repair(found[0]), "it is no longer so"
+
+
+@on_sql
+def test_a_batch_that_could_never_finish_finishes(gate: Gate) -> None:
+    endless_batch(gate)
+    assert gate.queue.report_finished() == []
+    assert gate.queue.repair(gate.queue.faults()[0])
+    assert len(gate.queue.report_finished()) == 1
+    assert as_batch(gate.queue.fire(taken_batch(gate.queue, "reporting"), "finish")).jobs == Counts(0, 0, 1)
+
+
+@on_sql
+def test_a_half_made_batch_that_nobody_takes_up_is_shown(gate: Gate) -> None:
+    new_batch(gate.queue)
+    batch = taken_batch(gate.queue)
+    gate.queue.create_jobs(batch, [{"payload_url": "https://example.org/1"}])
+    gate.queue.give_back(batch)
+    assert gate.queue.faults() == []
+    by_hand(gate, "update hg_batch set since = since - 3600000000")
+    fault = gate.queue.faults()[0]
+    assert (fault.kind, fault.item, fault.repair) == ("half-made", batch.id, "")
+    assert not gate.queue.repair(fault)
+    taken_batch(gate.queue)
+    assert gate.queue.faults() == []
+
+
+WITHOUT_CHECKS = {
+    "sqlite": ("pragma ignore_check_constraints = on", "pragma ignore_check_constraints = off"),
+    "mysql": ("set check_constraint_checks = 0", "set check_constraint_checks = 1"),
+}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "mariadb"])
+def test_a_state_that_the_table_does_not_know_is_shown_and_harms_nobody(gate: Gate) -> None:
+    batch_with_jobs(gate.queue, 2)
+    odd = gate.queue.jobs()[0]
+    off, on = WITHOUT_CHECKS[database(gate).dialect.kind]
+
+    def work(connection: Any) -> None:
+        cursor = connection.cursor()
+        for statement in (off, "update hg_ingest_job set state = 'lunch' where position = 0", on):
+            cursor.execute(statement)
+
+    database(gate).lend(work)
+    assert [(fault.kind, fault.item) for fault in gate.queue.faults()] == [("unknown-state", odd.id)]
+    assert "lunch" in gate.queue.faults()[0].what
+    assert not gate.queue.repair(gate.queue.faults()[0])
+    assert taken_job(gate.queue).id != odd.id
+    assert gate.queue.job(odd.id).state == "lunch"
+    with pytest.raises(headgate.TransitionRefused, match="lunch"):
+        gate.queue.release(odd.id)
+
+
+@on_sql
+def test_a_fault_that_nobody_knows_is_not_mended(gate: Gate) -> None:
+    batch = batch_in(gate.queue, "pending")
+    assert not gate.queue.repair(Fault("lunch", batch.id, "?", "eat"))
+    assert [entry.event for entry in told(gate, batch.id)] == ["submit"]
+
+
+# ---------------------------------------------------------------- the database itself
+
+REFUSED = {
+    "an unknown state of a job": "update hg_ingest_job set state = 'lunch'",
+    "a state that is not kept": "update hg_ingest_job set state = 'deleted'",
+    "an unknown state of a batch": "update hg_batch set state = 'cleaned'",
+    "a priority of three digits": "update hg_ingest_job set priority = 100",
+    "a priority below none": "update hg_ingest_job set priority = -1",
+    "fewer jobs than none": "update hg_batch set processing = -1",
+    "more jobs than were made": "update hg_batch set failed = 7",
+    "a lease without an end": "update hg_batch set lease = 5",
+    "an unknown event": "update hg_queue_history set event = 'lunch'",
+}
+
+
+@on_sql
+def test_the_database_itself_refuses_what_the_tables_do_not_have(gate: Gate) -> None:
+    job_in(gate.queue, "pending")
+    for what, text in REFUSED.items():
+        with pytest.raises(headgate.StoreUnavailable, match=r"(?i)constraint"):
+            by_hand(gate, text)
+        assert gate.queue.faults() == [], what
+
+
+@on_sql
+def test_the_database_itself_refuses_the_same_job_of_a_payload_twice(gate: Gate) -> None:
+    batch_with_jobs(gate.queue, 2)
+    with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
+        by_hand(gate, "update hg_ingest_job set position = 0")
+
+
+# ---------------------------------------------------------------- plans
+
+
+@on_sql
+@pytest.mark.parametrize("statement", ["find_free", "behind"])
+def test_acquiring_reads_the_head_of_an_index(gate: Gate, kind: str, statement: str) -> None:
+    """The plan of what must not grow with what is pending."""
+    batch_with_jobs(gate.queue, 1000)
+    store = database(gate)
+    if kind != "sqlite":
+        analyze = "analyze hg_ingest_job" if kind == "postgresql" else "analyze table hg_ingest_job"
+        store.lend(lambda connection: connection.cursor().execute(analyze))
+    wanted = sql.JOBS.find_free if statement == "find_free" else sql.JOBS.find_behind
+    text, params = store.dialect.prepare(wanted, {"state": "pending", "priority": 5, "after": 500})
+    plan = plan_of(gate, kind, text, params)
+    assert "hg_ingest_job_next" in plan
+    for word in ("Sort", "TEMP B-TREE", "filesort"):
+        assert word not in plan
+
+
+def plan_of(gate: Gate, kind: str, text: str, params: Any) -> str:
+    explain = {"sqlite": "explain query plan "}.get(kind, "explain ")
+
+    def ask(connection: Any) -> str:
+        cursor = connection.cursor()
+        cursor.execute(explain + text, params)
+        return str(cursor.fetchall())
+
+    return database(gate).lend(ask)
+
+
+# ---------------------------------------------------------------- migration
+
+
+def test_an_older_store_gets_the_queue(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    to_version(sql_url, "0002", monkeypatch)
+    with pytest.raises(headgate.SchemaMismatch, match="headgate migrate"):
+        headgate.connect(sql_url)
+    assert migrate(sql_url).changed
+    with headgate.connect(sql_url) as gate:
+        assert job_in(gate.queue, "completed").state == "completed"
+        assert gate.queue.faults() == []
+
+
+def test_leases_of_the_queue_are_known_to_the_clock_of_a_file(tmp_path: Any) -> None:
+    """A clock that is made anew after a start of the machine begins after every lease."""
+    with headgate.connect(f"sqlite:///{tmp_path / 'a.db'}") as gate:
+        job_in(gate.queue, "pending")
+        taken = taken_job(gate.queue)
+
+        def future(tx: Transaction) -> None:
+            tx.run(
+                Statement(
+                    "Another start, a lease from the future.", "update hg_meta set value = 'x 0' where name = 'clock'"
+                )
+            )
+            tx.run(Statement("So.", "update hg_ingest_job set lease_until = lease_until + 86400000000"))
+
+        database(gate).write(future)
+    with headgate.connect(f"sqlite:///{tmp_path / 'a.db'}") as gate:
+        assert gate.queue.job(taken.id).worker == ""
+        assert taken_job(gate.queue).id == taken.id

@@ -1,0 +1,60 @@
+"""A consumer of every state, which goes on while its store dies and comes back, until it is killed or told to stop."""
+
+import time
+
+import headgate
+from headgate import Gate, ItemLost, Refused, StoreUnavailable
+from headgate.core.queue import Folder, Item, Report, can_fail, forward_event, work_states
+from headgate.service.queue import Queue
+from tests.faults.processes import Channel
+
+PAUSE_SECONDS = 0.02
+#: The shortest session of the tests' servers: what the dead had is soon free.
+LEASE = 1.0
+#: One job in so many fails, by its number, in the last state that has a row for it.
+FAILING = 7
+
+
+def consume(channel: Channel, url: str, hold: float) -> None:
+    """Take whatever there is, in any state, hold it for that long, and move it on."""
+    gate = open_gate(url)
+    channel.send("ready")
+    told_to_stop = False
+    while not told_to_stop:
+        try:
+            worked = work(gate.queue, hold)
+        except (StoreUnavailable, ItemLost, Refused):
+            worked = False
+        if not worked:
+            time.sleep(PAUSE_SECONDS)
+        told_to_stop = bool(channel.read_all()[0])
+    gate.close()
+
+
+def open_gate(url: str) -> Gate:
+    while True:
+        try:
+            gate = headgate.connect(url)
+            gate.queue.counts()
+        except StoreUnavailable:
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return gate
+
+
+def work(queue: Queue, hold: float) -> bool:
+    """One item of each state, the last states first. False: there was none."""
+    batches, jobs = queue.tables()
+    found: list[Item | None] = [queue.acquire_job(state, lease=LEASE) for state in reversed(work_states(jobs))]
+    if any(found):
+        time.sleep(hold)
+    for job in found:
+        if job:
+            failing = int(job.id[3:]) % FAILING == 0 and job.state == "notify" and can_fail(jobs, job.state)
+            queue.fire(job, "fail" if failing else forward_event(jobs, job.state), "by a consumer")
+    queue.report_finished()
+    batch = queue.acquire_batch("reporting", lease=LEASE)
+    if batch:
+        failed, good = (tuple(queue.job_ids(batch.id, each)) for each in (Folder.FAILED, Folder.COMPLETED))
+        queue.fire(batch, forward_event(batches, batch.state), "told", report=Report(failed, good))
+    return bool(batch) or any(found)

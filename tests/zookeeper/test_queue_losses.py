@@ -1,0 +1,287 @@
+"""Lost answers, sessions and servers: nothing of the queue is moved twice, half, or by who is no longer there."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import headgate
+from headgate import Gate, ItemLost, StoreUnavailable
+from headgate.core.queue import Changes, Folder, NewJob
+from headgate.service.queue import Queue
+from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.zookeeper.queue import ZookeeperQueue
+from tests.contract.queue_steps import (
+    PROFILE,
+    WHY,
+    as_job,
+    as_taken,
+    batch_in,
+    batch_with_jobs,
+    everything,
+    job_in,
+    new_batch,
+    retaken,
+    rows_for,
+    taken_batch,
+    taken_job,
+)
+from tests.contract.steps import LONG, LONGER, PATIENCE, in_thread, wait_until
+from tests.private_server import PrivateServer
+from tests.zookeeper.proxy import MULTI, Proxy
+
+
+@pytest.fixture
+def gate(url: str) -> Iterator[Gate]:
+    with headgate.connect(url) as gate:
+        yield gate
+
+
+@contextmanager
+def near_and_far(url: str, proxy: Proxy, folder: int) -> Iterator[tuple[Gate, Gate]]:
+    """A gate on a new store, and one on the same that talks through the proxy, all its sessions made."""
+    near = f"{url}/{folder}"
+    with headgate.connect(near) as gate, headgate.connect(through(near, proxy)) as far:
+        assert far.queue.acquire_job("pending", lease=LONG) is None
+        assert far.queue.acquire_job("pending", lease=LONGER) is None
+        yield gate, far
+
+
+def through(url: str, proxy: Proxy) -> str:
+    """The same store through the proxy."""
+    return f"zookeeper://127.0.0.1:{proxy.port}/{url.split('/', 3)[3]}?patience=10"
+
+
+def events(gate: Gate) -> list[str]:
+    return [entry.event for entry in reversed(gate.queue.history(QueueHistoryFilter(limit=10_000)))]
+
+
+Prepare = Callable[[Queue], Any]
+Act = Callable[[Queue, Any], Any]
+
+
+def completed_batch(queue: Queue) -> str:
+    return batch_in(queue, "completed").id
+
+
+#: What is prepared without losses, what is done with them, and the events that it adds, once.
+ACTS: dict[str, tuple[Prepare, Act, list[str]]] = {
+    "submit": (lambda _: None, lambda queue, _: new_batch(queue), ["submit"]),
+    "take a batch": (new_batch, lambda queue, _: taken_batch(queue), []),
+    "take a job": (lambda queue: job_in(queue, "pending"), lambda queue, _: taken_job(queue), []),
+    "create jobs": (
+        lambda queue: [new_batch(queue), taken_batch(queue)][1],
+        lambda queue, batch: queue.create_jobs(batch, rows_for(3)),
+        ["create"] * 3,
+    ),
+    "start": (
+        lambda queue: [new_batch(queue), taken_batch(queue)][1], lambda queue, batch: queue.fire(batch, "start"),
+        ["start"],
+    ),
+    "fire": (
+        lambda queue: [job_in(queue, "pending"), taken_job(queue)][1],
+        lambda queue, job: queue.fire(job, "accept", priority=7, space_needed=3),
+        ["accept"],
+    ),
+    "fail": (
+        lambda queue: [job_in(queue, "notify"), taken_job(queue, "notify")][1],
+        lambda queue, job: queue.fire(job, "fail", WHY),
+        ["fail"],
+    ),
+    "change": (
+        lambda queue: [job_in(queue, "pending"), taken_job(queue)][1],
+        lambda queue, job: queue.change(job, priority=9, space_needed=5),
+        [],
+    ),
+    "give back": (
+        lambda queue: [job_in(queue, "pending"), taken_job(queue)][1],
+        lambda queue, job: queue.give_back(job, "not now"),
+        [],
+    ),
+    "renew for longer": (
+        lambda queue: [job_in(queue, "pending"), taken_job(queue)][1],
+        lambda queue, job: queue.renew(job, lease=LONGER),
+        [],
+    ),
+    "resume": (lambda queue: job_in(queue, "failed", "recording"), lambda queue, job: queue.resume(job.id), ["resume"]),
+    "release": (lambda queue: job_in(queue, "held"), lambda queue, job: queue.release(job.id), ["release"]),
+    "delete a job": (
+        lambda queue: job_in(queue, "held"), lambda queue, job: queue.delete(job.id, reason=WHY), ["delete"],
+    ),
+    "delete a batch": (
+        lambda queue: batch_in(queue, "failed"), lambda queue, batch: queue.delete(batch.id, reason=WHY), ["delete"],
+    ),
+    "report": (lambda queue: job_in(queue, "completed"), lambda queue, _: queue.report_finished(), ["report"]),
+    "clean": (completed_batch, lambda queue, _: queue.clean(0), ["clean"] * 2),
+    "set a priority": (
+        lambda queue: job_in(queue, "pending"), lambda queue, job: queue.set_priority(job.id, 1), ["set-priority"],
+    ),
+    "hold": (lambda _: None, lambda queue, _: queue.set_hold(PROFILE, reason=WHY), ["hold"]),
+    "clear": (
+        lambda queue: queue.set_hold(PROFILE, reason=WHY), lambda queue, _: queue.clear_hold(PROFILE), ["clear"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ACTS)
+def test_what_was_done_although_its_answer_was_lost_is_done_once(url: str, proxy: Proxy, what: str) -> None:
+    """For each multi of each act in turn, until there is none left to lose."""
+    prepare, act, added = ACTS[what]
+    skip = 0
+    while True:
+        with near_and_far(url, proxy, skip) as (gate, far):
+            prepared = prepare(far.queue)
+            before = events(gate)
+            proxy.lose_answer_to(MULTI, skip)
+            answer = act(far.queue, prepared)
+            proxy.lose_nothing()
+            assert events(gate)[len(before) :] == added, skip
+            assert gate.queue.faults() == []
+            check(gate, what, answer)
+            if not proxy.lost.is_set():
+                break
+            skip += 1
+    assert skip, "nothing was lost at all"
+
+
+def check(gate: Gate, what: str, answer: Any) -> None:
+    """What the caller was told is true."""
+    queue = gate.queue
+    if what in ("take a job", "take a batch", "submit", "fire", "fail", "change"):
+        found = queue.batch(answer.id) if answer.id.startswith("bid") else queue.job(answer.id)
+        assert (found.state, found.token, found.worker) == (answer.state, answer.token, answer.worker)
+    if what == "create jobs":
+        assert answer == len(queue.jobs(state="pending")) == 3
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def expire(gate: Gate, lease: float, url: str) -> None:
+    """End the session that takings of that lease live by, as the server would."""
+    store = gate._store.queue
+    assert isinstance(store, ZookeeperQueue)
+    session = store._sessions.leasing(lease)
+    thief = KazooClient(hosts=url.split("/")[2], client_id=session._client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()
+
+
+def test_who_lost_its_session_reports_nothing_and_the_job_runs_again(url: str, gate: Gate) -> None:
+    with headgate.connect(url) as other:
+        job_in(other.queue, "processing")
+        job = taken_job(gate.queue, "processing")
+        expire(gate, LONG, url)
+        wait_until(lambda: not other.queue.job(job.id).worker, "the lock to go")
+        before = everything(other)
+        for act in (
+            lambda: gate.queue.fire(job, "finish"),
+            lambda: gate.queue.renew(job),
+            lambda: gate.queue.change(job, space_needed=1),
+            lambda: gate.queue.give_back(job, "x"),
+        ):
+            with pytest.raises(ItemLost):
+                act()
+        assert everything(other) == before
+        again = retaken(lambda: other.queue.acquire_job("processing"))
+        assert (again.id, again.token > job.token) == (job.id, True)
+        with pytest.raises(ItemLost):
+            gate.queue.fire(job, "finish")
+        assert other.queue.fire(again, "finish").state == "recording"
+
+
+def test_who_lost_its_session_does_not_act_on_the_lock_of_another_tool(url: str, gate: Gate, raw: Any) -> None:
+    """Merritt's consumers make a lock and rewrite nothing: the token alone would still fit."""
+    job_in(gate.queue, "processing")
+    job = taken_job(gate.queue, "processing")
+    expire(gate, LONG, url)
+    lock = f"/{url.rpartition('/')[2]}/jobs/{job.id}/lock"
+    wait_until(lambda: not raw.exists(lock), "the lock to go")
+    raw.create(lock, ephemeral=True)
+    with pytest.raises(ItemLost):
+        gate.queue.fire(job, "finish")
+    assert gate.queue.job(job.id).state == "processing"
+    assert raw.exists(lock)
+
+
+def test_whoever_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, gate: Gate) -> None:
+    """By a watch, long before its time is over."""
+    with headgate.connect(url) as doomed:
+        job = job_in(doomed.queue, "pending")
+        taken_job(doomed.queue)
+        assert gate.queue.acquire_job("pending") is None
+        sleeper = in_thread(lambda: gate.queue.await_work([], ["pending"], 100))
+    sleeper.result(timeout=PATIENCE)
+    assert retaken(lambda: gate.queue.acquire_job("pending")).id == job.id
+
+
+# ---------------------------------------------------------------- servers
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(StoreUnavailable):
+        headgate.connect("zookeeper://127.0.0.1:1/a?patience=0.5").queue.counts()
+
+
+def test_a_server_that_goes_in_the_middle_comes_back(private_server: Callable[[str], PrivateServer]) -> None:
+    """Nothing is known meanwhile, and nothing was lost after."""
+    server = private_server("zookeeper")
+    with headgate.connect(f"{server.fresh()}?patience=0.5") as gate:
+        queue = gate.queue
+        job_in(queue, "pending")
+        job = taken_job(queue)
+        server.kill()
+        for act in (
+            lambda: queue.fire(job, "accept"),
+            lambda: queue.acquire_job("pending"),
+            lambda: queue.submit(PROFILE, "ann", "https://example.org/x"),
+            queue.jobs,
+            queue.faults,
+        ):
+            with pytest.raises(StoreUnavailable):
+                act()
+        server.restart()
+        wait_until(lambda: answers(queue), "the server to be heard again")
+        assert as_job(queue.fire(job, "accept")).state == "estimating"
+        assert taken_job(queue, "estimating").id == job.id
+        assert queue.faults() == []
+
+
+def answers(queue: Queue) -> bool:
+    try:
+        queue.counts()
+    except StoreUnavailable:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- many
+
+
+def test_a_portion_is_made_once_however_often_it_is_cut_off(url: str, proxy: Proxy) -> None:
+    """Jobs with long texts, so that one portion is several multis; the answer to each is lost."""
+    rows = [NewJob(f"https://example.org/{number}", settings={"note": "x" * 200_000}) for number in range(9)]
+    with near_and_far(url, proxy, 0) as (gate, far):
+        new_batch(far.queue)
+        taken = as_taken(taken_batch(far.queue))
+        proxy.lose_answer_to(MULTI, 1)
+        assert far._store.queue.create_jobs(taken, 0, rows, "/work") == 9
+        assert proxy.lost.is_set()
+        jobs = gate.queue.jobs()
+        assert [job.configuration["payload_url"][-1] for job in jobs] == [str(number) for number in range(9)]
+        assert gate.queue.job_ids(taken.id, Folder.PROCESSING) == [job.id for job in jobs]
+        assert gate.queue.batch(taken.id).made == 9
+
+
+def test_a_priority_that_changes_while_a_job_moves_moves_with_it(url: str, gate: Gate) -> None:
+    """The owner remembers the old one; the write finds out, and reads again."""
+    with headgate.connect(url) as other:
+        batch_with_jobs(gate.queue, 2)
+        job = taken_job(gate.queue)
+        other.queue.set_priority(job.id, 42)
+        moved = as_job(gate._store.queue.fire(as_taken(job), "accept", "", Changes()))
+        assert (moved.priority, moved.state) == (42, "estimating")
+        assert other.queue.faults() == []
