@@ -52,6 +52,11 @@ class Ledger:
         #: Keys of jobs, and secrets of datasets.
         self.secrets = secrets
 
+    @property
+    def store(self) -> LedgerStore:
+        """The port behind it, for who speaks for callers elsewhere."""
+        return self._store
+
     # ---------------------------------------------------------------- definitions
 
     def define_dataset(
@@ -90,8 +95,12 @@ class Ledger:
         max_crashes: int = 3,
         retry_delay: float = 0,
         on_failure: str = "rerun",
+        share: bool = True,
     ) -> Defined:
-        """A job as it shall be; the same again changes nothing. Gives what changed, and what looks like a mistake."""
+        """A job as it shall be; the same again changes nothing. Gives what changed, and what looks like a mistake.
+
+        `share`: its keys open the secrets of datasets that it has gained, as far as the keys at hand allow.
+        """
         job = Job(
             check_name("job", name),
             check_names("inputs", inputs),
@@ -103,7 +112,8 @@ class Ledger:
             parse_on_failure(on_failure),
         )
         defined = self._store.define_job(check_job(job))
-        return self._defined(Defined(defined.changes, (*defined.warnings, *self.secrets.share(job.name))))
+        missing = self.secrets.share(job.name) if share else []
+        return self._defined(Defined(defined.changes, (*defined.warnings, *missing)))
 
     def datasets(self) -> Sequence[Dataset]:
         """All datasets, by name; of their secrets, the names."""
@@ -112,6 +122,10 @@ class Ledger:
     def jobs(self) -> Sequence[Job]:
         """All jobs, by name."""
         return self._store.jobs()
+
+    def job(self, name: str) -> tuple[Job, Sequence[Dataset]]:
+        """One job and its datasets. UnknownName when there is none."""
+        return self._store.job(check_name("job", name))
 
     def connections(self, job: str, key: str | None = None) -> dict[str, dict[str, Port]]:
         """How to reach a job's inputs and outputs, without a claim. Secrets as in a claim."""

@@ -1,0 +1,55 @@
+"""The fifth store of the contract: a real service, on SQLite, spoken to over HTTP by the client."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headgate import Gate
+from headgate.http.server import Server
+from headgate.http.service import Service
+from headgate.wiring import connect
+from tests.conftest import SQL_STORES
+
+HTTP = "http"
+#: The stores that keep a ledger.
+LEDGER_STORES = [*SQL_STORES, HTTP]
+#: Files of the contract that say nothing about a service, each with the reason.
+APART = {
+    "test_locks_unavailable": "it takes the database itself away; tests/http takes the service away",
+    "test_ledger_schema": "it looks at the database's own tables and plans",
+}
+#: The gate behind each service of this process: what looks into the database looks here.
+BEHIND: dict[str, Gate] = {}
+
+
+class Spokesman:
+    """One service for many tests, each on an emptied store."""
+
+    def __init__(self, store_url: str) -> None:
+        self._store_url = store_url
+        self._gate = connect(store_url)
+        self._server = Server(Service(self._gate), "127.0.0.1:0")
+        self._server.start()
+        self.url = self._server.url
+
+    def begin(self, empty: Callable[[str], None]) -> str:
+        """A store as new behind the same address. Gives an API token."""
+        self._gate.close()
+        empty(self._store_url)
+        self._gate = BEHIND[self.url] = connect(self._store_url)
+        self._server.service.gate = self._gate
+        return self._gate.tokens.new("the contract", ["admin"]).token
+
+    def close(self) -> None:
+        self._server.stop()
+        self._gate.close()
+
+
+def behind(gate: Gate) -> Gate:
+    """The gate on the database itself: this one, or that of the service that it speaks to."""
+    return BEHIND.get(gate.store.name, gate)
+
+
+def refuse_apart(request: pytest.FixtureRequest) -> None:
+    """Nothing that stands apart is run over HTTP by mistake."""
+    assert request.param != HTTP or request.node.path.stem not in APART
