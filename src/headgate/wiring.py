@@ -76,10 +76,10 @@ class Gate:
         """Who may ask a service on this store for what."""
         from headgate.service.tokens import Tokens
 
-        tokens: TokenStore | None = getattr(self._store, "tokens", None)
+        tokens: TokenStore | Tokens | None = getattr(self._store, "tokens", None)
         if tokens is None:
             raise BadValue("url", self._store.name, "keeps no API tokens; name a SQL store in `url`")
-        return Tokens(tokens)
+        return tokens if isinstance(tokens, Tokens) else Tokens(tokens)
 
     @property
     def secrets(self) -> Secrets:

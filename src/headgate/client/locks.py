@@ -11,6 +11,7 @@ from typing import Any
 from headgate.client.connection import Connection
 from headgate.client.ledger import ServiceLedger
 from headgate.client.queue import ServiceQueue
+from headgate.client.tokens import ServiceTokens
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
 from headgate.core.wire import parse, plain
@@ -28,7 +29,8 @@ class ServiceLocks:
         self._spelling = str(about["spelling"])
         #: The ledger behind the same service; None: its store keeps none.
         self.ledger = ServiceLedger(connection) if about["ledger"] else None
-        self.tokens = None
+        #: Who may ask the service for what.
+        self.tokens = ServiceTokens(connection)
         #: How long each ticket's next look may take.
         self._patience: dict[int, float] = {}
 

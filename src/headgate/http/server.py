@@ -36,16 +36,17 @@ class _Uvicorn(uvicorn.Server):
 class Server:
     """One service, answering in a thread of its own."""
 
-    def __init__(self, service: Service, listen: str) -> None:
+    def __init__(self, service: Service, listen: str, tls: tuple[str, str] | None = None) -> None:
         self.service = service
         self._socket = bind(listen)
         host, port = self._socket.getsockname()[:2]
         #: Where it answers.
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self.url = f"http{'s' if tls else ''}://" + (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        certificate, key = tls or (None, None)
         config = uvicorn.Config(
             make_app(service), log_config=None, access_log=False, lifespan="on", server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS, limit_concurrency=MOST_CONNECTIONS, backlog=BACKLOG,
-            timeout_keep_alive=75,
+            timeout_keep_alive=75, ssl_certfile=certificate, ssl_keyfile=key,
         )  # fmt: skip
         self._server = _Uvicorn(config)
         self._failed: BaseException | None = None
