@@ -14,8 +14,6 @@ from headgate.settings import mask
 
 #: Seconds for an answer, besides those that were asked to be waited; and for a connection.
 PATIENCE_SECONDS, CONNECT_SECONDS = 30.0, 5.0
-#: A request that got no answer is sent so many times.
-TRIES = 2
 #: Of a page.
 MOST = 1000
 
@@ -67,15 +65,17 @@ class Connection:
         headers = {"Headgate-Client": owner(), **({} if key is None else {"Idempotency-Key": key})}
         given = {name: _text(value) for name, value in query.items() if value is not None}
         timeout = httpx.Timeout(PATIENCE_SECONDS + wait, connect=CONNECT_SECONDS)
-        for left in reversed(range(TRIES if again else 1)):
+        request = {"params": given, "json": body, "headers": headers, "timeout": timeout}
+        cut_off = (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+        try:
             try:
-                answer = client.request(method, url, params=given, json=body, headers=headers, timeout=timeout)
-                break
-            except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
-                if not left:
-                    raise StoreUnavailable(self.name, str(error) or type(error).__name__, key) from error
-            except httpx.HTTPError as error:
-                raise StoreUnavailable(self.name, str(error) or type(error).__name__, key) from error
+                answer = client.request(method, url, **request)
+            except cut_off:
+                if not again:
+                    raise
+                answer = client.request(method, url, **request)
+        except httpx.HTTPError as error:
+            raise StoreUnavailable(self.name, str(error) or type(error).__name__, key) from error
         if answer.status_code == 204:
             return None
         if answer.is_success:

@@ -145,7 +145,7 @@ class ServiceLedger:
 
     def rows(self, which: RowFilter) -> Sequence[Row]:
         after = None if which.after is None else f"{which.dataset}/{which.after}"
-        query = {"dataset": which.dataset, "job": which.job, "dataid": which.dataid, "after": after}
+        query: dict[str, Any] = {"dataset": which.dataset, "job": which.job, "dataid": which.dataid, "after": after}
         query |= {"kind": which.kind, "status": which.status}
         found = [parse(Row, each) for each in self._connection.pages("chunks", limit=which.limit, **query)]
         return found[: which.limit]

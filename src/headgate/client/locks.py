@@ -93,7 +93,9 @@ class ServiceLocks:
         return found
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
-        query = {"resource": which.resource, "client": which.client, "mode": which.mode, "after": which.after}
+        query: dict[str, Any] = {
+            "resource": which.resource, "client": which.client, "mode": which.mode, "after": which.after
+        }  # fmt: skip
         return [parse(Lock, each) for each in self._connection.pages("locks", limit=which.limit, **query)]
 
     def summary(self) -> Sequence[tuple[str, Mode, int]]:
@@ -115,7 +117,8 @@ class ServiceLocks:
         return datetime.fromisoformat(self._connection.send("PUT", "clients", client)["since"])
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
-        return [(name, datetime.fromisoformat(since)) for name, since in self._connection.get("clients")]
+        found = self._connection.get("clients")
+        return [(str(each["name"]), datetime.fromisoformat(each["since"])) for each in found]
 
     def forget_client(self, client: str) -> None:
         self._connection.send("DELETE", "clients", client, again=False)

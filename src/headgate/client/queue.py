@@ -48,10 +48,13 @@ class ServiceQueue:
         return found
 
     def take_batch(self, state: str, asker: Asker, after: str | None = None) -> Batch | None:
-        return self._take(Batch, "batches", state, asker, after)
+        found: Batch | None = self._take(Batch, "batches", state, asker, after)
+        return found
 
     def take_job(self, state: str, asker: Asker, after: Place | None = None) -> IngestJob | None:
-        return self._take(IngestJob, "ingest-jobs", state, asker, None if after is None else list(after))
+        place = None if after is None else after._asdict()
+        found: IngestJob | None = self._take(IngestJob, "ingest-jobs", state, asker, place)
+        return found
 
     def renew(self, taken: Taken, lease: float) -> float:
         return float(self._send(taken.id, "renew", {**_proof(taken), "lease": lease})["lease"])

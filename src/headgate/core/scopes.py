@@ -55,7 +55,7 @@ class Reach:
 
     def has(self, word: str) -> bool:
         """The scope, with or without a limit."""
-        return self.unlimited or any(each == word or each.startswith(f"{word}:") for each in self.scopes)
+        return self.unlimited or word in self.scopes or bool(self.limits(word))
 
     def covers(self, word: str, name: str) -> bool:
         """The scope for one job, dataset or profile; for a resource: one that begins so."""
@@ -65,8 +65,9 @@ class Reach:
         return any(name.startswith(each) for each in limits) if word == "lock:acquire" else name in limits
 
     def limits(self, word: str) -> list[str]:
-        """What the scope is limited to."""
-        return [each[len(word) + 1 :] for each in self.scopes if each.startswith(f"{word}:")]
+        """What the scope is limited to. `admin:force` is no limited `admin`."""
+        own = (each for each in self.scopes if each.startswith(f"{word}:")) if word in LIMITED else ()
+        return [each[len(word) + 1 :] for each in own]
 
 
 @dataclass(frozen=True, slots=True)

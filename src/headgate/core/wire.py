@@ -15,17 +15,21 @@ T = TypeVar("T")
 
 def plain(value: Any) -> Any:
     """The value in JSON's own types; times in RFC 3339, UTC."""
-    if value is None or isinstance(value, str | int | float):
-        return value.value if isinstance(value, Enum) else value
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, datetime):
-        return rfc3339(value)
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(each) for each in value]
-    return str(value)
+    return _plain_single(value)
+
+
+def _plain_single(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def rfc3339(moment: datetime) -> str:
@@ -51,8 +55,9 @@ def parse(shape: Any, value: Any) -> Any:
 
 def _parse_single(shape: Any, value: Any) -> Any:
     if is_dataclass(shape):
-        known = _shapes(shape)
-        return shape(**{name: parse(known[name], each) for name, each in value.items() if name in known})  # type: ignore[operator] # a class
+        kind: Any = shape
+        known = _shapes(kind)
+        return kind(**{name: parse(known[name], each) for name, each in value.items() if name in known})
     if shape is datetime:
         return datetime.fromisoformat(value)
     if isinstance(shape, type) and issubclass(shape, Enum | float):

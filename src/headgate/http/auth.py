@@ -63,7 +63,9 @@ async def authenticate(
     if given is None:
         raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
     tokens = service.gate.tokens
-    token = tokens.recall(given.credentials) or await run_in_threadpool(tokens.prove, given.credentials)
+    token = tokens.recall(given.credentials)
+    if token is None:
+        token = await run_in_threadpool(tokens.prove, given.credentials)
     request.scope["headgate.token"] = token.id
     if not any(token.reach.has(word) for word in scopes.scopes):
         wanted = " or ".join(scopes.scopes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,11 +67,23 @@ class TooMany(Exception):
 def add_handlers(app: FastAPI) -> None:
     """Every end that is not good becomes a problem."""
 
-    async def told(_request: Request, error: Exception) -> Response:
-        return problem_of(error)
+    async def told(request: Request, error: Exception) -> Response:
+        found = problem_of(error)
+        if found.status_code == 405:  # The framework names the methods of the first route that it meets.
+            found.headers["Allow"] = ", ".join(methods_of(app.openapi(), request.scope["path"]))
+        return found
 
     for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, Exception):
         app.add_exception_handler(kind, told)
+
+
+def methods_of(document: Mapping[str, Any], path: str) -> list[str]:
+    """What may be done with a path, as the OpenAPI has it."""
+    found: set[str] = set()
+    for template, methods in document["paths"].items():
+        if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template)), path):
+            found |= {method.upper() for method in methods}
+    return sorted(found)
 
 
 def problem_of(error: Exception) -> Response:

@@ -46,8 +46,8 @@ class Metrics:
         tally = Tally[str]()
         for _resource, mode, count in gate.store.summary():
             tally[mode] += count
-        for mode, count in sorted(tally.items()):
-            held.add_metric([mode], count)
+        for word, count in sorted(tally.items()):
+            held.add_metric([word], count)
         yield held
         yield GaugeMetricFamily("headgate_locks_waited", "Places in queues for locks.", len(gate.locks.waiters()))
         yield from self._queue(gate)

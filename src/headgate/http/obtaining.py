@@ -70,7 +70,7 @@ async def _wait(service: Service, ticket: Ticket, deadline: float) -> Grant:
     try:
         async with service.turns.keeping(ticket):
             grant = await service.turns.wait(group_of(ticket), look, deadline)
-        return grant or await run_in_threadpool(store.give_up, ticket)
+        return await run_in_threadpool(store.give_up, ticket) if grant is None else grant
     except asyncio.CancelledError:
         await asyncio.shield(run_in_threadpool(store.withdraw, ticket))
         raise

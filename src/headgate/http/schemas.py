@@ -17,6 +17,7 @@ from headgate.core.locks import Lock
 from headgate.core.wire import plain
 
 T = TypeVar("T")
+Responses = dict[int | str, dict[str, Any]]
 #: Of a page, at most and unless said otherwise.
 MOST, USUAL = 1000, 100
 #: The longest that a caller may wait in one request.
@@ -269,10 +270,17 @@ class BatchTaking(WorkerWaiting):
     after: str | None = Field(None, description="Only batches behind that one.")
 
 
+class PlaceGiven(Body):
+    """A place in the order of a state."""
+
+    priority: int = Field(ge=0, le=99)
+    id: str = Field(examples=["jid0000000007"])
+
+
 class JobTaking(WorkerWaiting):
     """A consumer asks for an ingest job."""
 
-    after: tuple[int, str] | None = Field(None, description="Only those behind that priority and id.")
+    after: PlaceGiven | None = Field(None, description="Only those behind that place.")
 
 
 class Taken(Tokened):
@@ -377,9 +385,10 @@ def shown_lock(lock: Lock) -> dict[str, Any]:
     return document
 
 
-def documented(status: int, model: Any, description: str = "Done.", **more: Any) -> dict[int | str, dict[str, Any]]:
-    """What a route answers when all is well, for the OpenAPI."""
-    return {status: {"model": model, "description": description}, **more}
+def documented(status: int, model: Any, description: str, *, nothing: str = "") -> Responses:
+    """What a route answers when all is well, for the OpenAPI. `nothing`: what 204 means."""
+    found: Responses = {status: {"model": model, "description": description}}
+    return {**found, 204: {"description": nothing}} if nothing else found
 
 
 def comments() -> Mapping[str, Mapping[str, str]]:

@@ -31,6 +31,8 @@ class Service:
         #: Set when the service is about to end: streams and those who wait are let go.
         self.ending = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        #: Streams of events that are open.
+        self.streams = 0
 
     def ring(self, *keys: tuple[str, ...]) -> None:
         """Something was changed that callers may wait for. From any thread."""

@@ -84,7 +84,7 @@ class Ledger:
             defined = Defined((*defined.changes, *changes), (*defined.warnings, *warnings))
         return self._defined(defined)
 
-    def define_job(
+    def define_job(  # noqa: PLR0913 - each is a property by its name
         self,
         name: str,
         *,

@@ -15,10 +15,10 @@ from headgate.service.clock import steady
 
 router = APIRouter(tags=["claims"])
 Claimer = Annotated[Caller, needs("chunk:claim")]
-CLAIMED = documented(200, Claim, "Claimed, by a new token.")
+CLAIMED = "Claimed, by a new token."
 
 
-@router.post("/jobs/{job}/next", responses={**CLAIMED, 204: {"description": "Nothing to do."}})
+@router.post("/jobs/{job}/next", responses=documented(200, Claim, CLAIMED, nothing="Nothing to do."))
 async def find_next(
     request: Request, service: TheService, who: Claimer, job: str, asked: WorkerWaiting, key: Key = None
 ) -> Response:
@@ -36,7 +36,7 @@ async def find_next(
     return nothing() if found is None else answer(claim_document(found, who))
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/claim", responses=CLAIMED)
+@router.post("/jobs/{job}/chunks/{dataid}/claim", responses=documented(200, Claim, CLAIMED))
 def claim(gate: TheGate, who: Claimer, job: str, dataid: str, asked: Worker, key: Key = None) -> Response:
     """That very chunk, claimed. 409 says every reason when it may not be."""
     _must_claim(who, job)

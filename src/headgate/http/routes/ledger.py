@@ -239,7 +239,7 @@ def claim_document(claim: Claim, who: Caller) -> dict[str, Any]:
 
 
 def rows_page(
-    gate: Gate, dataset: str | None, after: str | None, limit: int, which: dict[str, str | None]
+    gate: Gate, dataset: str | None, after: str | None, limit: int, which: dict[str, Any]
 ) -> tuple[list[Row], str | None]:
     """Rows from a place on, whole data ids, and where to go on."""
     begun, slash, behind = (after or "").partition("/")

@@ -153,7 +153,7 @@ def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None) -> R
 
 @router.post(
     "/waiters/{ticket}/turn",
-    responses={**documented(200, Granted, "It was the turn: held."), 204: {"description": "Not yet."}},
+    responses=documented(200, Granted, "It was the turn: held.", nothing="Not yet."),
 )
 async def take_turn(request: Request, service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Ask whether it is the turn, for up to `wait` seconds; keeps the place meanwhile."""

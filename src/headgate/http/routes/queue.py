@@ -6,7 +6,20 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from headgate.core.errors import BadValue
 from headgate.core.names import check_reason
-from headgate.core.queue import ALL, Batch, Fault, Folder, Hold, IngestJob, Item, Place, Report, Taken, is_batch
+from headgate.core.queue import (
+    ALL,
+    Batch,
+    Fault,
+    Folder,
+    Hold,
+    IngestJob,
+    Item,
+    Place,
+    Report,
+    Taken,
+    check_item_id,
+    is_batch,
+)
 from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.schemas import (
     Acted,
@@ -43,7 +56,7 @@ State = Annotated[str, Query(description="The state whose items are wanted.", ex
 FORCED = ("delete",)
 #: So many items of a state are looked at.
 LOOK = 100
-TAKEN = {204: {"description": "Nothing to do."}}
+NOTHING = "Nothing to do."
 
 
 @router.post("/batches", status_code=201, responses=documented(201, Batch, "Pending."))
@@ -73,7 +86,7 @@ def batches(
     return page(found, limit, lambda each: each.id)
 
 
-@router.post("/batches/next", responses={**documented(200, Batch, "Taken, by a new token."), **TAKEN})
+@router.post("/batches/next", responses=documented(200, Batch, "Taken, by a new token.", nothing=NOTHING))
 async def next_batch(
     request: Request, service: TheService, who: Consumer, state: State, asked: BatchTaking, key: Key = None
 ) -> Response:
@@ -126,13 +139,13 @@ def ingest_jobs(
     return page(found, limit, lambda each: each.id)
 
 
-@router.post("/ingest-jobs/next", responses={**documented(200, IngestJob, "Taken, by a new token."), **TAKEN})
+@router.post("/ingest-jobs/next", responses=documented(200, IngestJob, "Taken, by a new token.", nothing=NOTHING))
 async def next_job(
     request: Request, service: TheService, who: Consumer, state: State, asked: JobTaking, key: Key = None
 ) -> Response:
     """The first ingest job in that state that nobody works on, taken. With `wait`, wait so long for one."""
     request.scope["headgate.waits"] = asked.wait > 0
-    after = None if asked.after is None else Place(*asked.after)
+    after = None if asked.after is None else Place(asked.after.priority, check_item_id(asked.after.id))
     worker = asked.worker or who.by()
 
     def look() -> IngestJob | None:
@@ -286,7 +299,8 @@ def _fire_as_owner(gate: Gate, who: Caller, item: str, event: str, given: Fired)
     who.must_reach("queue:work", item)
     taken = Taken(item, given.token or 0, given.state or "", given.worker)
     changes = given.model_dump(include={"priority", "space_needed", "identifiers", "configuration"})
-    report = given.report and Report(tuple(given.report.failed), tuple(given.report.successful))
+    told = given.report
+    report = None if told is None else Report(tuple(told.failed), tuple(told.successful))
     return gate.queue.fire(taken, event, given.message, report=report, **changes)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel
 
 from headgate import __version__
 from headgate.core.describe import machine_data
@@ -29,6 +31,13 @@ Reaper = Annotated[Caller, needs("queue:work", "operate")]
 ResourceGiven = Annotated[str, Query(min_length=1, max_length=2048, description="The resource's URI, exact.")]
 
 
+class ClientKnown(BaseModel):
+    """A registered client."""
+
+    name: str
+    since: datetime
+
+
 class TokenAsked(Body):
     """A token to be made."""
 
@@ -51,7 +60,7 @@ def about(gate: TheGate, who: Anyone) -> Response:
             "ledger": has_ledger,
             "token": who.token.name,
             "scopes": who.token.scopes,
-        }  # fmt: skip
+        }
     )
 
 
@@ -95,10 +104,10 @@ def history(
 # ---------------------------------------------------------------- known names
 
 
-@router.get("/clients", responses=documented(200, list[tuple[str, str]], "Each with since when."))
+@router.get("/clients", responses=documented(200, list[ClientKnown], "By name."))
 def clients(gate: TheGate, _who: Reader) -> Response:
     """Registered clients."""
-    return answer(gate.locks.clients())
+    return answer([{"name": name, "since": since} for name, since in gate.locks.clients()])
 
 
 @router.put("/clients/{name}", responses=documented(200, dict[str, str], "Since when it is known."))
@@ -177,7 +186,7 @@ def revoke_token(gate: TheGate, _who: Admin, token_id: str) -> Response:
 
 
 def _history(gate: Gate, of: str, common: dict[str, Any], **which: str | None) -> Any:
-    asked = {name: value for name, value in which.items() if value is not None}
+    asked: dict[str, Any] = {name: value for name, value in which.items() if value is not None}
     if of == "ledger" and not asked:
         return gate.ledger.history(LedgerHistoryFilter(**common))
     if of == "queue" and not asked:
