@@ -1,6 +1,6 @@
 PYTHON ?= python3
 # Test processes side by side.
-WORKERS ?= 2
+WORKERS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -60,6 +60,7 @@ bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for i
 
 bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue
+	$(BIN)/python -m benchmarks.queue_zookeeper
 
 torture: venv servers ## Run the fault tests with full numbers; takes long
 	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults -n0

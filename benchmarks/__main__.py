@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks import ledger, locks, queue
+from benchmarks import ledger, locks, queue, queue_zookeeper
 
 locks.main([])
 ledger.main([])
 queue.main([])
+queue_zookeeper.main()

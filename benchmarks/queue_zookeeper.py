@@ -21,6 +21,8 @@ from benchmarks.harness import Step, compare, table
 from tests.servers import ZooKeeper
 
 FEW, MANY = 3_000, 100_000
+#: What the rounds of a comparison take at most.
+TAKEN = 3_000
 CONSUMERS = 8
 NEWCOMERS = 5
 BARE_TARGET, PEER_TARGET, MANY_TARGET, NEWCOMER_SECONDS = 0.75, 2.0, 0.7, 2.0
@@ -59,43 +61,47 @@ def our_step(url: str) -> Step:
     return step
 
 
-def bare_step(hosts: str, root: str) -> Step:  # noqa: PLR0915 - the same calls, one after another
+class BareCalls:
     """The same operations, one after the other through the list as it was at the beginning."""
-    from kazoo.client import KazooClient
 
-    client = KazooClient(hosts)
-    client.start()
-    names = sorted(client.get_children(f"{root}/jobs/states/pending"))
-    batch = client.get_children(f"{root}/batches")[0]
-    own = f"{root}/headgate/queue"
-    client.ensure_path("/bare/history")
-    client.ensure_path(f"{own}/arrivals/estimating/05")
+    def __init__(self, hosts: str, root: str) -> None:
+        from kazoo.client import KazooClient
 
-    def step() -> None:
-        name = names.pop(0)
-        job = name[3:]
-        path = f"{root}/jobs/{job}"
-        asked = [client.get_async(f"{path}/{part}") for part in ("status", "configuration", "identifiers")]
-        asked += [client.exists_async(f"{path}/{part}") for part in ("lock", "space_needed")]
-        status, stat = next(iter([each.get() for each in asked]))
-        taking = client.transaction()
+        self._client = client = KazooClient(hosts)
+        client.start()
+        self._root, self._own = root, f"{root}/headgate/queue"
+        self._names = iter(sorted(client.get_children(f"{root}/jobs/states/pending")))
+        self._batch = client.get_children(f"{root}/batches")[0]
+        client.ensure_path("/bare/history")
+        client.ensure_path(f"{self._own}/arrivals/estimating/05")
+
+    def step(self) -> None:
+        """Read, take, move."""
+        name = next(self._names)
+        path, owner = f"{self._root}/jobs/{name[3:]}", f"{self._own}/owners/{name[3:]}"
+        asked = [self._client.get_async(f"{path}/{part}") for part in ("status", "configuration", "identifiers")]
+        asked += [self._client.exists_async(f"{path}/{part}") for part in ("lock", "space_needed")]
+        (status, stat), *_ = [each.get() for each in asked]
+        taking = self._client.transaction()
         taking.create(f"{path}/lock", ephemeral=True)
-        taking.create(f"{own}/owners/{job}", b'{"worker":"bench","lease":10}', ephemeral=True)
+        taking.create(owner, b'{"worker":"bench","lease":10}', ephemeral=True)
         taking.set_data(f"{path}/status", status, stat.version)
         taking.commit()
-        moved = json.dumps({**json.loads(status), "status": "estimating"}).encode()
-        moving = client.transaction()
-        moving.check("/bare/history", 0)
-        moving.set_data(f"{path}/status", moved, stat.version + 1)
-        moving.delete(f"{path}/lock")
-        moving.delete(f"{own}/owners/{job}")
-        moving.delete(f"{root}/jobs/states/pending/{name}")
-        moving.create(f"{root}/jobs/states/estimating/{name}")
-        moving.set_data(f"{own}/arrivals/estimating/05", job.encode())
-        moving.create(f"/bare/history/{batch}.{job}.accept.1..0123456789:", b'{"client":"bench"}', sequence=True)
-        assert not [each for each in moving.commit() if isinstance(each, Exception)]
+        self._move(name, path, owner, status, stat.version + 1)
 
-    return step
+    def _move(self, name: str, path: str, owner: str, status: bytes, version: int) -> None:
+        moved = json.dumps({**json.loads(status), "status": "estimating"}).encode()
+        moving = self._client.transaction()
+        moving.check("/bare/history", 0)
+        moving.set_data(f"{path}/status", moved, version)
+        moving.delete(f"{path}/lock")
+        moving.delete(owner)
+        moving.delete(f"{self._root}/jobs/states/pending/{name}")
+        moving.create(f"{self._root}/jobs/states/estimating/{name}")
+        moving.set_data(f"{self._own}/arrivals/estimating/05", name[3:].encode())
+        told = f"/bare/history/{self._batch}.{name[3:]}.accept.1..0123456789:"
+        moving.create(told, b'{"client":"bench"}', sequence=True)
+        assert not [each for each in moving.commit() if isinstance(each, Exception)]
 
 
 def locking_queue_step(hosts: str, count: int) -> Step:
@@ -117,10 +123,10 @@ def locking_queue_step(hosts: str, count: int) -> Step:
 
 def against_bare(places: Places) -> str:
     """One consumer with 3,000 pending, against the same operations by kazoo alone, and against its queue."""
-    ours, bare = places.filled(2 * FEW), places.filled(2 * FEW)
+    ours, bare = places.filled(FEW + TAKEN), places.filled(FEW + TAKEN)
     contestants = {
-        "ours": our_step(ours), "bare": bare_step(places.hosts, places.root(bare)),
-        "peer": locking_queue_step(places.hosts, 2 * FEW),
+        "ours": our_step(ours), "bare": BareCalls(places.hosts, places.root(bare)).step,
+        "peer": locking_queue_step(places.hosts, FEW + TAKEN),
     }  # fmt: skip
     found = compare(contestants, rounds=5, seconds=0.7)
     rows = []
@@ -135,7 +141,7 @@ def against_bare(places: Places) -> str:
 
 def with_many_pending(places: Places) -> str:
     """One consumer with 100,000 pending against one with 3,000."""
-    few, many = places.filled(2 * FEW), places.many
+    few, many = places.filled(FEW + TAKEN), places.many
     found = compare({"few": our_step(few), "many": our_step(many)}, rounds=5, seconds=0.7)
     ratio = found["many"].ratio_to(found["few"])
     row = (found["few"].rate, found["many"].rate, ratio, MANY_TARGET, verdict(ratio >= MANY_TARGET))

@@ -128,7 +128,8 @@ def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log
         ):
             for job in gate.queue.jobs("failed"):
                 gate.queue.resume(job.id)
-            process = start(on_sqlite, "--handler", f"job-recording=mine:{function}")
+            # Alone: the batch-watcher would have the batch reported, and then nothing can be resumed.
+            process = start(on_sqlite, "job-recording", "--handler", f"job-recording=mine:{function}")
             until(lambda: counts(gate) == {"failed": 3}, "the jobs to fail")
             lines = stop(process)
             assert {job.message for job in gate.queue.jobs()} == {message}

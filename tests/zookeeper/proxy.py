@@ -41,6 +41,11 @@ class Proxy:
             for link in list(self._links):
                 self._close(link)
 
+    def cut_when_lost(self) -> None:
+        """As soon as the answer that is to be lost is lost."""
+        self.lost.wait()
+        self.cut()
+
     def mend(self) -> None:
         self._open = True
 

@@ -170,7 +170,7 @@ def test_a_removal_that_was_cut_off_is_taken_up(
     queue.fire(reporter, "finish")
     real, calls = Removing._drop, []
 
-    def cut_off(removing: Removing, collect: Callable[[], list[Op]]) -> None:
+    def cut_off(removing: Removing, collect: Callable[[bool], list[Op]]) -> None:
         calls.append(1)
         if len(calls) > 2:
             raise KeyboardInterrupt
@@ -187,6 +187,26 @@ def test_a_removal_that_was_cut_off_is_taken_up(
     assert len(raw.get_children(f"{root}/jobs")) == 2, "one job and the states"
     mended(queue, "half-removed", batch.id)
     assert raw.get_children(f"{root}/jobs") == ["states"]
+    assert raw.get_children(f"{root}/batches") == []
+
+
+def test_what_another_tool_put_below_a_job_goes_with_it(gate: Gate, raw: Any, root: str) -> None:
+    """Nodes of Merritt's, and nodes below them; and what is already gone is in nobody's way."""
+    queue = gate.queue
+    batch = batch_with_jobs(queue, 3)
+    first, second, _ = (queue.fire(taken_job(queue), "hold", WHY).id for _ in range(3))
+    raw.create(f"{root}/jobs/{first}/store/deeper", b"{}", makepath=True)
+    raw.create(f"{root}/jobs/{second}/inventory/deeper", b"{}", makepath=True)
+    queue.delete(second, reason=WHY)
+    queue.report_finished()
+    raw.set(
+        f"{root}/batches/{batch.id}/status",
+        raw.get(f"{root}/batches/{batch.id}/status")[0].replace(b"processing", b"held"),
+    )
+    raw.delete(f"{root}/jobs/states/held/05-{first}")
+    queue.delete(batch.id, reason=WHY)
+    assert raw.get_children(f"{root}/jobs") == ["states"]
+    assert raw.get_children(f"{root}/jobs/states/held") == []
     assert raw.get_children(f"{root}/batches") == []
 
 

@@ -1,8 +1,8 @@
 """Lost answers, sessions and servers: nothing of the queue is moved twice, half, or by who is no longer there."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
@@ -10,8 +10,10 @@ from kazoo.client import KazooClient
 import headgate
 from headgate import Gate, ItemLost, StoreUnavailable
 from headgate.core.queue import Changes, Folder, NewJob
+from headgate.core.queue import Report as ReportOf
 from headgate.service.queue import Queue
 from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.zookeeper import queue_reports
 from headgate.stores.zookeeper.queue import ZookeeperQueue
 from tests.contract.queue_steps import (
     PROFILE,
@@ -31,6 +33,8 @@ from tests.contract.queue_steps import (
 from tests.contract.steps import LONG, LONGER, PATIENCE, in_thread, wait_until
 from tests.private_server import PrivateServer
 from tests.zookeeper.proxy import MULTI, Proxy
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -186,7 +190,7 @@ def test_who_lost_its_session_reports_nothing_and_the_job_runs_again(url: str, g
             with pytest.raises(ItemLost):
                 act()
         assert everything(other) == before
-        again = retaken(lambda: other.queue.acquire_job("processing"))
+        again = retaken(lambda: other.queue.acquire_job("processing", lease=LONG))
         assert (again.id, again.token > job.token) == (job.id, True)
         with pytest.raises(ItemLost):
             gate.queue.fire(job, "finish")
@@ -215,7 +219,25 @@ def test_whoever_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, gat
         assert gate.queue.acquire_job("pending") is None
         sleeper = in_thread(lambda: gate.queue.await_work([], ["pending"], 100))
     sleeper.result(timeout=PATIENCE)
-    assert retaken(lambda: gate.queue.acquire_job("pending")).id == job.id
+    assert retaken(lambda: gate.queue.acquire_job("pending", lease=LONG)).id == job.id
+
+
+@pytest.mark.parametrize("what", ["take a job", "renew for longer"])
+def test_what_was_taken_by_who_never_heard_of_it_is_nobodys_again(url: str, proxy: Proxy, what: str) -> None:
+    """Its session may live on for ever: the job must not be its own."""
+    prepare, act, _ = ACTS[what]
+    with near_and_far(url, proxy, 0) as (gate, far):
+        prepared = prepare(far.queue)
+        object.__setattr__(far._store._sessions._address, "patience", 0.5)  # type: ignore[attr-defined]
+        proxy.lose_answer_to(MULTI)
+        cutter = in_thread(proxy.cut_when_lost)
+        with pytest.raises(StoreUnavailable):
+            act(far.queue, prepared)
+        cutter.result()
+        proxy.mend()
+        again = retaken(lambda: gate.queue.acquire_job("pending", lease=LONG))
+        assert far._store._sessions.leasing(LONG).connected, "no session had to end for it"  # type: ignore[attr-defined]
+        assert gate.queue.fire(again, "accept").state == "estimating"
 
 
 # ---------------------------------------------------------------- servers
@@ -244,18 +266,22 @@ def test_a_server_that_goes_in_the_middle_comes_back(private_server: Callable[[s
             with pytest.raises(StoreUnavailable):
                 act()
         server.restart()
-        wait_until(lambda: answers(queue), "the server to be heard again")
-        assert as_job(queue.fire(job, "accept")).state == "estimating"
-        assert taken_job(queue, "estimating").id == job.id
+        assert persistent(lambda: queue.fire(job, "accept")).state == "estimating"
+        assert persistent(lambda: taken_job(queue, "estimating")).id == job.id
         assert queue.faults() == []
 
 
-def answers(queue: Queue) -> bool:
-    try:
-        queue.counts()
-    except StoreUnavailable:
-        return False
-    return True
+def persistent(act: Callable[[], T]) -> T:
+    """The answer, when there is one: each session finds its server in its own time, and repeating does no harm."""
+    found: list[T] = []
+
+    def tried() -> bool:
+        with suppress(StoreUnavailable):
+            found.append(act())
+        return bool(found)
+
+    wait_until(tried, "the server to be heard again")
+    return found[0]
 
 
 # ---------------------------------------------------------------- many
@@ -274,6 +300,29 @@ def test_a_portion_is_made_once_however_often_it_is_cut_off(url: str, proxy: Pro
         assert [job.configuration["payload_url"][-1] for job in jobs] == [str(number) for number in range(9)]
         assert gate.queue.job_ids(taken.id, Folder.PROCESSING) == [job.id for job in jobs]
         assert gate.queue.batch(taken.id).made == 9
+
+
+def test_a_report_that_no_node_can_hold_is_in_several(
+    url: str, gate: Gate, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole for whoever reads it; the parts of an earlier report go, and all of them with their batch."""
+    monkeypatch.setattr(queue_reports, "MOST_IDS", 3)
+    queue = gate.queue
+    batch = batch_in(queue, "failed")
+    ids = [f"jid{number:010d}" for number in range(20)]
+    own = f"/{url.rpartition('/')[2]}/headgate/queue/batches/{batch.id}"
+    for count in (20, 7, 3):
+        queue.update_report(batch.id)
+        report = ReportOf(tuple(ids[: count // 2]), tuple(ids[count // 2 : count]))
+        queue.fire(taken_batch(queue, "update-reporting"), "finish", report=report)
+        kept = queue.batch(batch.id).report
+        assert kept
+        assert (kept.failed, kept.successful) == (report.failed, report.successful)
+        assert len(raw.get_children(own)) == (count + 2) // 3 - 1
+    queue.update_report(batch.id)
+    queue.fire(taken_batch(queue, "update-reporting"), "finish", report=ReportOf(tuple(ids), ()))
+    queue.delete(batch.id, reason=WHY)
+    assert not raw.exists(own)
 
 
 def test_a_priority_that_changes_while_a_job_moves_moves_with_it(url: str, gate: Gate) -> None:

@@ -76,7 +76,7 @@ class SqlLedger:
     def find_next(self, job: str, asker: Asker) -> Claim | None:
         cut_off, after = False, None
         try:
-            if quick := quick_claims.claim_next(self._database, job, asker):
+            if asker.fresh and (quick := quick_claims.claim_next(self._database, job, asker)):
                 return quick
         except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
             cut_off = True

@@ -14,7 +14,7 @@ def _states(folder: Folder) -> str:
 UNKNOWN_STATES = {
     prefix: Statement(
         "What is in a state that the table does not have.",
-        f"select id, state from {table} where state not in (:states*) order by id limit :limit",
+        f"select id, state from {table} where not state in (:states*) order by id limit :limit",
     )
     for prefix, table in (("bid", "hg_batch"), ("jid", "hg_ingest_job"))
 }

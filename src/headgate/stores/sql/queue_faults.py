@@ -42,7 +42,7 @@ def _unknown_states(tx: Transaction) -> list[Fault]:
     return [
         Fault("unknown-state", noun.id_of(int(number)), f"its state is {state!r}, which the table does not have")
         for noun in NOUNS
-        for number, state in tx.all(sql.UNKNOWN_STATES[noun.prefix], states=kept_states(noun.machine), limit=MOST)
+        for number, state in tx.all(sql.UNKNOWN_STATES[noun.prefix], states=list(kept_states(noun.machine)), limit=MOST)
     ]
 
 

@@ -40,6 +40,7 @@ from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions, ago
 from headgate.stores.zookeeper.queue_records import Record
 from headgate.stores.zookeeper.queue_removing import Removing
+from headgate.stores.zookeeper.queue_reports import Reports
 from headgate.stores.zookeeper.queue_taking import Taking
 from headgate.stores.zookeeper.session import Sessions
 
@@ -58,7 +59,8 @@ class ZookeeperQueue:
         self._make_tree()
         self._questions = QueueQuestions(sessions, tree)
         self._commits = Commits(sessions, tree, address.tree.clock, self.name)
-        self._moves = Moves(tree, self._commits)
+        self._reports = Reports(sessions, tree)
+        self._moves = Moves(tree, self._commits, self._reports)
         self._removing = Removing(sessions, tree, self._questions, self._moves)
         self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves)
         self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking)
@@ -93,6 +95,7 @@ class ZookeeperQueue:
     def fire(self, taken: Taken, event: str, message: str, changes: Changes) -> Item:
         table = self._questions.table(taken.id)
         refuse_others(table, taken.state, event, By.OWNER)
+        self._reports.write_rest(taken.id, changes.report)
         tries = 0
 
         def build() -> Plan[Item]:
@@ -114,9 +117,12 @@ class ZookeeperQueue:
 
         moved = self._commits.run(build)
         self._taking.forget(taken.id)
+        self._reports.drop_others(taken.id, changes.report)
         return moved
 
     def change(self, taken: Taken, changes: Changes) -> Item:
+        self._reports.write_rest(taken.id, changes.report)
+
         def build() -> Plan[Item]:
             record = self._taking.owned(taken, remembered=False)
             new = changed_by(changes, record.item, self._commits.now())

@@ -101,6 +101,7 @@ class Making:
             raise BadValue("position", position, f"is beyond the {made} jobs that {taken.id} has")
         while new := jobs[made - position :][:PORTION]:
             made = self._create_portion(taken, made, new, work_folder)
+        self._taking.distrust(taken.id)
         return made
 
     def _owned(self, taken: Taken) -> Record:

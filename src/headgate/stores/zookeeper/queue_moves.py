@@ -22,6 +22,7 @@ from headgate.core.queue import (
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_commits import Commits
 from headgate.stores.zookeeper.queue_records import Record
+from headgate.stores.zookeeper.queue_reports import Reports
 from headgate.stores.zookeeper.queue_tree import QueueTree, encode
 
 #: Rows for which a batch must have no job in processing.
@@ -31,8 +32,9 @@ EMPTY_PROCESSING = "none of its jobs is in processing"
 class Moves:
     """Makes the multis of one queue."""
 
-    def __init__(self, tree: QueueTree, commits: Commits) -> None:
+    def __init__(self, tree: QueueTree, commits: Commits, reports: Reports) -> None:
         self._tree = tree
+        self._reports = reports
         self._commits = commits
         self._work_states = frozenset(work_states(tree.job_table))
 
@@ -122,12 +124,7 @@ class Moves:
     def _report(self, record: Record, report: Report | None) -> list[Op]:
         if report is None or report == record.batch.report or report.at is None:
             return []
-        content = {
-            "last_modified": self._tree.time(report.at),
-            "failed_jobs": list(report.failed),
-            "successful_jobs": list(report.successful),
-        }
-        return [self._put(record, "status-report", encode(content))]
+        return [self._put(record, "status-report", encode(self._reports.content(report)))]
 
     def _job_parts(self, record: Record, new: IngestJob) -> list[Op]:
         old, ops = record.job, []

@@ -13,6 +13,7 @@ from headgate.core.queue import Batch, Folder, Hold, IngestJob, folder_of, is_ba
 from headgate.stores.base import BatchFilter, JobFilter
 from headgate.stores.zookeeper.asking import catch_up, children, look, read
 from headgate.stores.zookeeper.queue_records import Record, as_cleaned, ask_batch, ask_job, read_batch, read_job
+from headgate.stores.zookeeper.queue_reports import Reports
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, is_item, read_entry
 from headgate.stores.zookeeper.session import Sessions, windows
 from headgate.telemetry import event
@@ -27,6 +28,7 @@ class QueueQuestions:
     def __init__(self, sessions: Sessions, tree: QueueTree) -> None:
         self._sessions = sessions
         self._tree = tree
+        self._reports = Reports(sessions, tree)
 
     # ------------------------------------------------------------------ items
 
@@ -79,8 +81,10 @@ class QueueQuestions:
         return [as_cleaned(each) if each.item.id in gone else each for each in records]
 
     def _one(self, item_id: str, answers: Sequence[object]) -> Record | None:
-        parse = read_batch if is_batch(item_id) else read_job
-        return parse(self._tree, item_id, answers)
+        if not is_batch(item_id):
+            return read_job(self._tree, item_id, answers)
+        record = read_batch(self._tree, item_id, answers)
+        return self._reports.whole(record) if record else None
 
     def _tolerant(self, item_id: str, answers: Sequence[object]) -> Record | None:
         try:

@@ -33,6 +33,9 @@ class Record:
     mark: str
     #: Versions of the other nodes; ABSENT: there is none.
     versions: dict[str, int]
+    #: How many more nodes its report is in, and what they are called.
+    parts: int = 0
+    parts_name: str = ""
 
     @property
     def job(self) -> IngestJob:
@@ -123,18 +126,16 @@ def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> Record
     versions = dict(zip((*_BATCH_PARTS, "made"), map(_version, answers[2:]), strict=False))
     present = {folder.value: 0 for folder, stat in zip(tree.folders, folders, strict=True) if stat}
     versions |= present | ({"states": 0} if states else {})
-    return Record(batch, status[0], status[1].version, _session(lock), not isinstance(owner, Exception), mark, versions)
+    more = {} if isinstance(report, Exception) else decode(report[0], "status-report")
+    return Record(
+        batch, status[0], status[1].version, _session(lock), not isinstance(owner, Exception), mark, versions,
+        _number(more.get("parts", 0), "status-report"), str(more.get("continued", "")),
+    )  # fmt: skip
 
 
 def as_cleaned(record: Record) -> Record:
     """A completed job that is no longer in the queue."""
     return replace(record, item=replace(record.job, state="cleaned"))
-
-
-def read_report(tree: QueueTree, content: dict[str, Any]) -> Report:
-    """What a status-report holds."""
-    failed, successful = (tuple(map(str, content.get(key) or ())) for key in ("failed_jobs", "successful_jobs"))
-    return Report(failed, successful, tree.read_time(content.get("last_modified")))
 
 
 def _job_state(tree: QueueTree, word: object) -> str:
@@ -146,7 +147,12 @@ def _job_state(tree: QueueTree, word: object) -> str:
 
 
 def _report(tree: QueueTree, answer: Any) -> Report | None:
-    return None if isinstance(answer, Exception) else read_report(tree, decode(answer[0], "status-report"))
+    """What the node itself holds; the rest of a long one is read where it is needed."""
+    if isinstance(answer, Exception):
+        return None
+    content = decode(answer[0], "status-report")
+    failed, successful = (tuple(map(str, content.get(key) or ())) for key in ("failed_jobs", "successful_jobs"))
+    return Report(failed, successful, tree.read_time(content.get("last_modified")))
 
 
 def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str]:

@@ -43,8 +43,8 @@ class Removing:
         for folder in self._tree.folders:
             for portion in windows(self._questions.refs(batch_id, folder), PORTION):
                 refs = [Op("remove", f"{self._tree.folder(batch_id, folder)}/{job}") for job in portion]
-                self._drop(lambda jobs=portion, refs=refs: [*self._job_parts(jobs), *refs])  # type: ignore[misc]
-        self._drop(lambda: self._batch_parts(batch_id))
+                self._drop(lambda careful, jobs=portion, refs=refs: [*self._job_parts(jobs, careful=careful), *refs])  # type: ignore[misc]
+        self._drop(lambda _: self._batch_parts(batch_id))
 
     def taken_job(self, batch_id: str) -> str:
         """A job of the batch that somebody has; empty: there is none."""
@@ -61,7 +61,7 @@ class Removing:
         path = self._tree.item(item_id)
         return [*self._below([path]), path]
 
-    def _below(self, paths: Sequence[str]) -> list[str]:
+    def _below(self, paths: Sequence[str], *, deep: bool = True) -> list[str]:
         answers = self._sessions.base.ask(*(children(path) for path in paths))
         found = [
             f"{path}/{name}"
@@ -69,10 +69,13 @@ class Removing:
             if not isinstance(names, Exception)
             for name in names
         ]
-        return [*(self._below(found) if found else []), *found]
+        return [*(self._below(found) if found and deep else []), *found]
 
-    def _job_parts(self, jobs: Sequence[str]) -> list[Op]:
-        """All of these jobs; each at the version of its status, since its owner may move it meanwhile."""
+    def _job_parts(self, jobs: Sequence[str], *, careful: bool) -> list[Op]:
+        """All of these jobs; each at the version of its status, since its owner may move it meanwhile.
+
+        `careful`: also what is below their own nodes, where another tool put something.
+        """
         tree = self._tree
         paths = [tree.item(job) for job in jobs]
         asked = [question for job in jobs for question in (read(tree.status(job)), read(f"{tree.item(job)}/priority"))]
@@ -83,8 +86,9 @@ class Removing:
             if not isinstance(status, Exception):
                 statuses[tree.status(job)] = status[1].version
                 ops += [Op("remove", path) for path in self._entries(job, status, priority)]
-        ops += [Op("remove", path, version=statuses.get(path, -1)) for path in (*self._below(paths), *paths)]
-        return [*ops, *(Op("remove", tree.owner(job)) for job in jobs)]
+        below = self._below(paths, deep=careful)
+        ops += [Op("remove", path, version=statuses.get(path, -1)) for path in (*below, *paths)]
+        return [*ops, *(Op("remove", tree.owner(job)) for job in jobs if careful or tree.lock(job) in below)]
 
     def _entries(self, job: str, status: Any, priority: Any) -> list[str]:
         """A job's places in the queue: where it says that it is, or, if it cannot be read, wherever it may be."""
@@ -104,22 +108,27 @@ class Removing:
         tree, path = self._tree, self._tree.item(batch_id)
         submission, made = self._sessions.base.ask(read(f"{path}/submission"), read(tree.made(batch_id)))
         nodes = [each for each in self.nodes(batch_id) if each != tree.status(batch_id)]
-        others = [tree.owner(batch_id), tree.made(batch_id)]
+        others = [tree.owner(batch_id), *self._below([tree.made(batch_id)]), tree.made(batch_id)]
         other_name = tree.uuid(_content(submission))
         request = _content(made).get("request_id")
         others += [other_name] if other_name else []
         others += [tree.request(request)] if request else []
         return [Op("remove", each) for each in (*others, *nodes[:-1], tree.status(batch_id), path)]
 
-    def _drop(self, collect: Callable[[], list[Op]]) -> None:
-        """All of it that is there, at once; looked at again while others change it."""
+    def _drop(self, collect: Callable[[bool], list[Op]]) -> None:
+        """All of it at once; with a careful look at what is there, while that does not go."""
+        careful = False
         while True:
-            ops = collect()
-            stats = [stat for some in windows(ops) for stat in self._sessions.base.ask(*(look(op.path) for op in some))]
-            ops = [op for op, stat in zip(ops, stats, strict=True) if stat is not None]
+            ops = collect(careful)
+            if careful:
+                looks = [
+                    stat for some in windows(ops) for stat in self._sessions.base.ask(*(look(o.path) for o in some))
+                ]
+                ops = [op for op, stat in zip(ops, looks, strict=True) if stat is not None]
             results: Any = self._sessions.base.ask(multi(ops))[0] if ops else []
             if not isinstance(results, Exception) and first_error(results) is None:
                 return
+            careful = True
 
 
 def _content(answer: Any) -> dict[str, Any]:

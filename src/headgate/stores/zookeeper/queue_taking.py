@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.core.errors import ItemLost
+from headgate.core.errors import HeadgateError, ItemLost, StoreUnavailable
 from headgate.core.queue import ALL, MESSAGE_LENGTH, Batch, IngestJob, Item, Place, Taken, is_batch
 from headgate.stores.base import Asker
 from headgate.stores.zookeeper.asking import look, read
@@ -50,19 +51,31 @@ class Taking:
         self._questions = questions
         self._commits = commits
         self._moves = moves
-        self.lists = Lists(sessions, tree, questions)
-        self._pause = PauseWatch(tree.hold(ALL))
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is known, and nothing is watched."""
+        self._pid = os.getpid()
+        self._lists = Lists(self._sessions, self._tree, self._questions)
+        self._pause = PauseWatch(self._tree.hold(ALL))
         self._kept: dict[str, Kept] = {}
         #: Somebody else was first, the last time.
         self._crowded = False
+
+    @property
+    def lists(self) -> Lists:
+        """What there is to take. After a fork, what was taken and watched is the parent's."""
+        if self._pid != os.getpid():
+            self._begin()
+        return self._lists
 
     # ------------------------------------------------------------------ taking
 
     def take_batch(self, state: str, asker: Asker, after: str | None) -> Batch | None:
         """The oldest batch in that state, behind that one if it is named, that nobody has."""
+        wakes = self.lists.board.wakes
         if (again := self._repeated(asker)) is not None:
             return again.batch
-        wakes = self.lists.board.wakes
         changes = wakes.changes
         session = self._sessions.leasing(asker.lease)
         found = [each for each in self.lists.board.batches(state) if after is None or each > after]
@@ -86,9 +99,9 @@ class Taking:
 
     def take_job(self, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
         """The first job in that state, behind that place, that nobody has."""
+        jobs = self.lists.jobs(state)
         if (again := self._repeated(asker)) is not None:
             return again.job
-        jobs = self.lists.jobs(state)
         changes = jobs.wakes.changes
         session = self._sessions.leasing(asker.lease)
         behind = f"{after.priority:02d}-{after.id}" if after else ""
@@ -183,8 +196,27 @@ class Taking:
 
     def _is_marked(self, session: Session, item_id: str, mark: str) -> bool:
         """Whether a taking whose answer was lost happened, and its session lives."""
-        found: Any = session.ask(read(self._tree.owner(item_id)))[0]
+        try:
+            found: Any = session.ask(read(self._tree.owner(item_id)))[0]
+        except StoreUnavailable:
+            self._let_go_later(session, item_id, mark)
+            raise
         return not isinstance(found, Exception) and decode(found[0], "owner").get("mark") == mark
+
+    def _let_go_later(self, session: Session, item_id: str, mark: str) -> None:
+        """It may be taken by a session that lives on, and nobody knows of it: give it back when the server is heard."""
+
+        def work() -> None:
+            try:
+                record = self._questions.find(item_id)
+                if record and record.mark == mark:
+                    self.give_back(Taken(item_id, record.version, record.item.state), "")
+            except StoreUnavailable:
+                self._let_go_later(session, item_id, mark)
+            except HeadgateError:
+                pass  # It is gone, or another's.
+
+        session.on_return(work)
 
     def _found_nothing(self, wakes: Wakes, changes: int, blockers: Sequence[str]) -> None:
         wakes.exhaust(changes)
@@ -260,7 +292,11 @@ class Taking:
             ]  # fmt: skip
             return Plan(ops, None, session=session)
 
-        self._commits.run(build)
+        try:
+            self._commits.run(build)
+        except StoreUnavailable:
+            self._let_go_later(session, taken.id, mark)
+            raise
         self._kept[taken.id] = Kept(None, taken.token, session, session.id, kept.request_id)
 
     def give_back(self, taken: Taken, message: str) -> None:

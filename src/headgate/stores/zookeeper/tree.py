@@ -1,4 +1,4 @@
-"""Every node path, and nothing else.
+"""Every node path of the locks, and nothing else.
 
 <chroot>/headgate                              {"tag", "schema"}
     /clock                                     written to learn the server's time
