@@ -15,8 +15,15 @@ HTTP = "http"
 LEDGER_STORES = [*SQL_STORES, HTTP]
 #: Files of the contract that say nothing about a service, each with the reason.
 APART = {
-    "test_locks_unavailable": "it takes the database itself away; tests/http takes the service away",
+    "test_locks_unavailable": "it takes the database itself away",
     "test_ledger_schema": "it looks at the database's own tables and plans",
+    "test_locks_model": "its many random histories run on the stores; the rules behind the service are the same code",
+    "test_queue_walks": "the same",
+    "test_locks_threads": "its many threads are the store's own matter",
+    "test_locks_processes": "its many processes are the store's own matter",
+    "test_ledger_processes": "the same",
+    "test_queue_processes": "the same",
+    "test_locks_held": "the hold of a lock is the caller's side, whatever the store; its leases are parts of a second",
 }
 #: The gate behind each service of this process: what looks into the database looks here.
 BEHIND: dict[str, Gate] = {}
@@ -50,6 +57,7 @@ def behind(gate: Gate) -> Gate:
     return BEHIND.get(gate.store.name, gate)
 
 
-def refuse_apart(request: pytest.FixtureRequest) -> None:
-    """Nothing that stands apart is run over HTTP by mistake."""
-    assert request.param != HTTP or request.node.path.stem not in APART
+def is_apart(item: pytest.Item) -> bool:
+    """Whether a test is one of those that are not run over HTTP."""
+    call = getattr(item, "callspec", None)
+    return call is not None and call.params.get("kind") == HTTP and item.path.stem in APART

@@ -30,7 +30,8 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schema
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": _PROBLEM}
     for status, text in {
-        400: "The body is no JSON.", 401: "No good API token.", 403: "The token does not reach that far.", 404: "Nothing of that name.",
+        400: "The body is no JSON.", 401: "No good API token.", 403: "The token does not reach that far.",
+        404: "Nothing of that name.",
         409: "Refused, or no longer yours.", 413: "The body is too large.", 422: "Wrong as it stands.",
         429: "Too many at once.", 503: "The store does not answer.",
     }.items()

@@ -78,12 +78,11 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def methods_of(document: Mapping[str, Any], path: str) -> list[str]:
-    """What may be done with a path, as the OpenAPI has it."""
-    found: set[str] = set()
-    for template, methods in document["paths"].items():
-        if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template)), path):
-            found |= {method.upper() for method in methods}
-    return sorted(found)
+    """What may be done with a path, as the OpenAPI has it: where several fit, the one with the fewest names in it."""
+    paths = document["paths"]
+    fitting = [each for each in paths if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(each)), path)]
+    nearest = min(fitting, key=lambda each: each.count("{"), default=None)
+    return sorted(method.upper() for method in paths[nearest]) if nearest else []
 
 
 def problem_of(error: Exception) -> Response:

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.core import claims, credentials, history, ledger, locks, queue, scopes
+from headgate.core.errors import BadValue
 from headgate.core.locks import Lock
 from headgate.core.wire import plain
 
@@ -402,4 +403,18 @@ def comments() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-Since = Annotated[datetime | None, Query(description="Not before this.")]
+Since = Annotated[
+    str | None,
+    Query(
+        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$", description="Not before this (RFC 3339).",
+        examples=["2026-11-15T04:50:00Z"],
+    ),
+]  # fmt: skip
+
+
+def moment(text: str | None) -> datetime | None:
+    """The time that was given."""
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadValue("since", text, f"is no time: {error}") from None

@@ -15,7 +15,20 @@ from headgate.core.names import check_name
 from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
 from headgate.http.auth import Admin, Caller, Operator, Reader, TheGate, TheService, needs
-from headgate.http.schemas import After, Body, Count, Lease, Limit, Page, Since, answer, documented, nothing, page
+from headgate.http.schemas import (
+    After,
+    Body,
+    Count,
+    Lease,
+    Limit,
+    Page,
+    Since,
+    answer,
+    documented,
+    moment,
+    nothing,
+    page,
+)
 from headgate.service.checks import check_limit
 from headgate.stores.base import LedgerHistoryFilter, QueueHistoryFilter
 from headgate.wiring import Gate
@@ -95,7 +108,7 @@ def history(
     """What happened: to locks; with a job or data id, or `of=ledger`, to chunks; with an item, or `of=queue`, to
     batches and ingest jobs.
     """
-    common: dict[str, Any] = {"event": event, "since": since, "before": before, "limit": check_limit(limit + 1)}
+    common: dict[str, Any] = {"event": event, "since": moment(since), "before": before, "limit": check_limit(limit + 1)}
     found = _history(gate, of, common, resource=resource, client=client, lock_id=lock_id, job=job, dataid=dataid,
                      item=item)  # fmt: skip
     return page(found, limit, lambda each: each.id)
