@@ -406,7 +406,8 @@ def comments() -> Mapping[str, Mapping[str, str]]:
 Since = Annotated[
     str | None,
     Query(
-        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$", description="Not before this (RFC 3339).",
+        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$",
+        description="Not before this (RFC 3339).",
         examples=["2026-11-15T04:50:00Z"],
     ),
 ]  # fmt: skip
