@@ -107,7 +107,9 @@ class Queue:
         """
         state = check_state(self._store.batch_table, state)
         behind = after.id if isinstance(after, Batch) else after
-        return self._store.take_batch(state, _asker(worker, lease, request_id), behind and check_item_id(behind))
+        return self._store.take_batch(
+            state, _asker(worker, lease, request_id), None if behind is None else check_item_id(behind)
+        )
 
     def acquire_job(
         self,
