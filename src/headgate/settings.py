@@ -38,6 +38,8 @@ class Known:
 KNOWN = (
     Known("url", "sqlite:///headgate.db", "The store: ledger, history, and all else unless named."),
     Known("coordination_url", "", "Where locks and queue are kept; empty: in `url` too."),
+    Known("server", "", "A service to talk to instead of a store: http://host:port. It wins over `url`."),
+    Known("api_token", "", "The token that opens the service.", secret=True),
     Known("work_folder", "headgate-work", "Where ingest jobs keep their files while they are worked on."),
     Known("profiles_folder", "headgate-profiles", "Where the ingest profiles are, a TOML file each."),
     Known("storage_root", "headgate-storage", "The OCFL storage root of profiles that name no other."),
@@ -89,6 +91,10 @@ class Settings:
     def all(self) -> list[Setting]:
         """Each setting with its origin, in the order of the documentation."""
         return [self._found[known.name] for known in KNOWN]
+
+    def is_flag(self, name: str) -> bool:
+        """Whether it was given for this run alone."""
+        return self._found[name].origin.startswith("--")
 
     def number(self, name: str) -> float:
         """A setting that is a number."""

@@ -22,8 +22,9 @@ from headgate.service.checks import check_limit, check_span
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.service.secrets import Secrets
 from headgate.settings import Settings, load, mask
-from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore, QueueHistoryFilter
+from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
 from headgate.stores.inventory_port import InventoryStore
+from headgate.stores.queue_port import QueueHistoryFilter
 
 if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
     from headgate.service.locks import Locks
     from headgate.service.outcomes import Handler
     from headgate.service.queue import Queue
+    from headgate.service.tokens import Tokens, TokenStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
+#: A service that speaks for its store.
+SERVICE_KINDS = ("http", "https")
 GUARDS = ("file",)
 #: No more than so many batches, and as many jobs, are named as running in the status.
 MOST_RUNNING = 1000
@@ -45,7 +49,7 @@ class Gate:
     def __init__(self, settings: Settings) -> None:
         self._guards = _guards(settings["guards"])
         self._lock_delay = check_span("lock_delay", settings.number("lock_delay"))
-        self._store = open_lock_stores(settings["url"], settings["coordination_url"])
+        self._store = _open(settings)
         self._ledger = _ledger_beside(self._store, settings)
         #: What this gate was made of.
         self.settings = settings
@@ -67,6 +71,21 @@ class Gate:
                 "url", self._store.name, "keeps no ledger; name a SQL store in `url`, ZooKeeper in coordination_url"
             )
         return self._ledger
+
+    @property
+    def store(self) -> LockStore:
+        """The port behind it, for who speaks for callers elsewhere."""
+        return self._store
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Who may ask a service on this store for what."""
+        from headgate.service.tokens import Tokens
+
+        tokens: TokenStore | Tokens | None = getattr(self._store, "tokens", None)
+        if tokens is None:
+            raise BadValue("url", self._store.name, "keeps no API tokens; name a SQL store in `url`")
+        return tokens if isinstance(tokens, Tokens) else Tokens(tokens)
 
     @property
     def secrets(self) -> Secrets:
@@ -221,13 +240,13 @@ class Gate:
         self.close()
 
 
-def connect(url: str | None = None, **settings: str | None) -> Gate:
-    """A gate on a store: the URL given, or the one that settings name."""
+def connect(url: str | None = None, *, token: str | None = None, **settings: str | None) -> Gate:
+    """A gate on a store, or on a service: the URL given, or the one that settings name. `token`: the service's."""
     known = load()
     for name in settings:
         if name not in {setting.known.name for setting in known.all()}:
             raise BadValue("setting", name, "is unknown; see: headgate settings")
-    return Gate(load({"url": url, **settings}))
+    return Gate(load({"url": url, "api_token": token, **settings}))
 
 
 def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rounds]:
@@ -297,6 +316,15 @@ def migrate(url: str, *, beside: bool = False, dry_run: bool = False) -> Migrati
     return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it makes what it needs"])
 
 
+def _open(settings: Settings) -> LockStore:
+    """The service that is named, unless a store is named nearer by; else the store."""
+    if settings["server"] and not settings.is_flag("url"):
+        return open_lock_store(settings["server"], settings["api_token"])
+    if _kind(settings["url"]) in SERVICE_KINDS:
+        return open_lock_store(settings["url"], settings["api_token"])
+    return open_lock_stores(settings["url"], settings["coordination_url"])
+
+
 def open_lock_stores(url: str, coordination_url: str) -> LockStore:
     """One store, or two that act as one when locks are coordinated elsewhere."""
     if not coordination_url or coordination_url == url:
@@ -311,13 +339,17 @@ def open_lock_stores(url: str, coordination_url: str) -> LockStore:
         raise
 
 
-def open_lock_store(url: str) -> LockStore:
-    """The store that a URL names."""
+def open_lock_store(url: str, api_token: str | None = None) -> LockStore:
+    """The store that a URL names. `api_token`: a service's; None: that of the settings."""
     if _kind(url) in SQL_KINDS:
         from headgate.stores.sql.locks import SqlLocks
         from headgate.stores.sql.opening import open_database
 
         return SqlLocks(open_database(url))
+    if _kind(url) in SERVICE_KINDS:
+        from headgate.client import open_service
+
+        return open_service(url, load()["api_token"] if api_token is None else api_token)
     from headgate.stores.zookeeper.locks import open_zookeeper_locks
 
     return open_zookeeper_locks(url)
@@ -371,11 +403,11 @@ def _failure(row: Row) -> dict[str, Any]:
 def _kind(url: object) -> str:
     """The kind of store that a URL is of."""
     kind = url.partition("://")[0].partition("+")[0] if isinstance(url, str) and "://" in url else ""
-    if kind in (*SQL_KINDS, "zookeeper"):
+    if kind in (*SQL_KINDS, *SERVICE_KINDS, "zookeeper"):
         return kind
     raise BadValue(
         "url", mask(url) if isinstance(url, str) else url,
-        "is of no kind that Headgate knows; write sqlite:///file, postgresql://…, mysql://… or zookeeper://…",
+        "is of no kind that Headgate knows; write sqlite:///file, postgresql://…, mysql://…, zookeeper://… or http://…",
     )  # fmt: skip
 
 

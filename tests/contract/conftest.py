@@ -1,4 +1,4 @@
-"""Fixtures of the contract: one suite, four stores.
+"""Fixtures of the contract: one suite, four stores, and a service that speaks for one of them.
 
 Making a schema costs up to a second, so each worker makes it once a database and empties the tables between
 tests. What a first opening does is proven in tests/unit/test_sql_opening.py, on databases that are truly new.
@@ -21,6 +21,7 @@ from headgate.stores.sql.schema import metadata
 from headgate.stores.sql.statement import Statement
 from headgate.wiring import open_lock_store
 from tests.conftest import STORES
+from tests.contract.over_http import HTTP, Spokesman, is_apart
 from tests.contract.steps import Gates
 from tests.shared_servers import Servers
 
@@ -30,12 +31,22 @@ NO_LEAST = Statement("Every master key is taken.", "delete from hg_meta where na
 NEW_TAG = Statement("Another store, with ids of its own.", "update hg_meta set value = :tag where name = 'tag'")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what says nothing about a service; the reasons are in APART."""
+    apart = [item for item in items if is_apart(item)]
+    config.hook.pytest_deselected(items=apart)
+    items[:] = [item for item in items if not is_apart(item)]
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither the environment nor a file in the working folder has a say."""
     for name in (
         "URL",
         "COORDINATION_URL",
+        "SERVER",
+        "API_TOKEN",
         "CLIENT",
         "LOCK_DELAY",
         "GUARDS",
@@ -47,10 +58,18 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=[*STORES, HTTP])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which of the four stores this is."""
+    """Which of the four stores this is, or the service."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def spokesman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spokesman]:
+    """The service of this worker."""
+    spokesman = Spokesman(f"sqlite:///{tmp_path_factory.mktemp('http')}/headgate.sqlite")
+    yield spokesman
+    spokesman.close()
 
 
 @pytest.fixture(scope="session")
@@ -72,8 +91,16 @@ def prepared(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def store_url(kind: str, servers: Servers, prepared: Callable[[str], str], tmp_path: Path) -> Iterator[str]:
+def store_url(
+    request: pytest.FixtureRequest, kind: str, prepared: Callable[[str], str], tmp_path: Path
+) -> Iterator[str]:
     """An empty store that nobody else uses meanwhile."""
+    if kind == HTTP:
+        spokesman: Spokesman = request.getfixturevalue("spokesman")
+        request.getfixturevalue("monkeypatch").setenv("HEADGATE_API_TOKEN", spokesman.begin(empty_tables))
+        yield spokesman.url
+        return
+    servers: Servers = request.getfixturevalue("servers")
     if kind == "zookeeper":
         url = servers.fresh(kind)
         yield url

@@ -10,6 +10,7 @@ from headgate.service.ledger import Ledger
 from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.statement import Statement
+from tests.contract.over_http import behind
 from tests.contract.steps import SHORT, wait_until
 
 WHY = "the test wants it so"
@@ -24,8 +25,8 @@ HURRY_ROWS = Statement(
 
 
 def database(gate: Gate) -> Database:
-    """The gate's own database."""
-    found: Any = gate._store
+    """The database behind the gate."""
+    found: Any = behind(gate).store
     return found._database  # type: ignore[no-any-return]
 
 

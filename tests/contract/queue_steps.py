@@ -10,7 +10,7 @@ from headgate.core.machine import By, Machine, Transition
 from headgate.core.queue import Folder, Hold, Item, Taken, forward_event, is_batch, work_states
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.service.queue import Queue
-from headgate.stores.base import QueueHistoryFilter, QueueStore
+from headgate.stores.queue_port import QueueHistoryFilter, QueueStore
 from tests.contract.steps import LONG, wait_until
 
 T = TypeVar("T")

@@ -7,10 +7,10 @@ import pytest
 
 from headgate import BadValue, ClaimLost, ClaimRefused, Gate, Refused, UnknownName
 from headgate.service.ledger import Ledger
-from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, everything, next_id, one_job, status_of
+from tests.contract.over_http import LEDGER_STORES
 
-pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 BAD_IDS: list[Any] = ["", " ", "a/b", "a\nb", "a\0b", "x" * 256, 7, None]
 
 

@@ -8,7 +8,6 @@ from headgate import BadValue, ClaimLost, ClaimRefused, Gate, UnknownName
 from headgate.service import ledger as service
 from headgate.stores.base import Asker, LedgerStore
 from headgate.stores.sql import claiming
-from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import (
     WHY,
     claimed,
@@ -22,9 +21,10 @@ from tests.contract.ledger_steps import (
     status_of,
     told,
 )
+from tests.contract.over_http import LEDGER_STORES
 from tests.contract.steps import SHORT, Gates, wait_until
 
-pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 
 
 def test_a_claim_of_the_dead_ends_by_the_stores_clock(gate: Gate) -> None:

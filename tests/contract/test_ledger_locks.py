@@ -10,11 +10,11 @@ import pytest
 from headgate import BadValue, ClaimRefused, Gate, LockRefused
 from headgate.service import obtaining
 from headgate.stores.sql import waiting
-from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, expire, next_id, one_job
+from tests.contract.over_http import LEDGER_STORES
 from tests.contract.steps import Gates, granted, queue_behind
 
-pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 
 from headgate import Gate
 from headgate.stores.base import LedgerHistoryFilter
-from tests.conftest import SQL_STORES
+from tests.contract.over_http import LEDGER_STORES
 from tests.contract.steps import Gates, wait_until
 
-pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 CHUNKS = 40
 WORKERS = 4
 KILLS = 6

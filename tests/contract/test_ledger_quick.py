@@ -9,11 +9,11 @@ import pytest
 from headgate import Claim, ClaimLost, ClaimRefused, Gate
 from headgate.core.ledger import Row
 from headgate.service.ledger import Ledger
-from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, database, everything, expire, next_id, one_job, told
+from tests.contract.over_http import LEDGER_STORES
 from tests.contract.steps import Gates
 
-pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 
 
 def carefully(gate: Gate) -> Ledger:

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from headgate import ClaimRefused, Gate
-from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, next_id, one_job, status_of, told
+from tests.contract.over_http import LEDGER_STORES
 
-pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 
 
 def test_scenario_1_happy_path(gate: Gate) -> None:

@@ -10,10 +10,10 @@ from headgate.core.claims import CLAIM_TABLE, INPUT_STATES, Answer, cell
 from headgate.core.states import CHUNK
 from headgate.service.ledger import Ledger
 from headgate.stores.sql.statement import Statement
-from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, database, everything, expire, next_id, one_job, status_of, told
+from tests.contract.over_http import LEDGER_STORES
 
-pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 CELLS = list(product(CLAIM_TABLE, INPUT_STATES))
 
 

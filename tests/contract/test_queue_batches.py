@@ -4,7 +4,7 @@ import pytest
 
 from headgate import BadValue, Gate, ItemLost, QueueRefused, TransitionRefused, UnknownName
 from headgate.core.queue import Counts, Folder, NewJob, Report
-from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 from tests.contract.queue_steps import (
     PROFILE,
     WHY,

@@ -8,7 +8,7 @@ import pytest
 from headgate import BadValue, Gate, HeadgateError, QueueRefused, UnknownName
 from headgate.core.queue import ALL, Taken
 from headgate.service.queue import Queue
-from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 from tests.contract.queue_steps import (
     PROFILE,
     WHY,

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from headgate import Gate
-from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 from tests.contract.queue_steps import batch_with_jobs
 from tests.contract.steps import Gates
 

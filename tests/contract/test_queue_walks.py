@@ -9,7 +9,7 @@ from headgate import Gate, HeadgateError, ItemLost, QueueRefused, TransitionRefu
 from headgate.core.machine import By, Machine
 from headgate.core.queue import ALL, Item, Taken, forward_event, is_batch, work_states
 from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 from tests.contract.queue_model import Model, Thing
 from tests.contract.queue_steps import WHO, WHY, as_taken, port
 from tests.contract.steps import Gates

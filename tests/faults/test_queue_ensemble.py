@@ -12,7 +12,7 @@ import headgate
 from headgate import Gate, StoreUnavailable
 from headgate.core.history import Entry
 from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Child, Zygote
 from tests.private_server import wait_until

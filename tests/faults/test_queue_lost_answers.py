@@ -8,7 +8,7 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.core.queue import Item
-from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.sql.statement import Statement
 from tests.contract.queue_steps import (
     PROFILE,

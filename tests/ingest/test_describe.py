@@ -20,7 +20,7 @@ from headgate.ingest.describe import (
     write_dublin_core,
     write_erc,
 )
-from headgate.service.queue import DUBLIN_CORE
+from headgate.service.queue_checks import DUBLIN_CORE
 from tests.ingest.manifests import locals_
 
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20).map(str.strip)

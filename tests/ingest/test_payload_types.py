@@ -6,7 +6,7 @@ from headgate import BadValue
 from headgate.core.queue import Identifiers, NewJob, Submission
 from headgate.ingest import manifest
 from headgate.ingest.payload_types import BATCHES, SINGLE, jobs_of, submission_type
-from headgate.service.queue import PAYLOAD_TYPES, TYPES
+from headgate.service.queue_checks import PAYLOAD_TYPES, TYPES
 
 SAID = {
     "erc_who": "Everybody", "note": "n", "digest_type": "md5", "digest_value": "0" * 32, "filename": "x.checkm",

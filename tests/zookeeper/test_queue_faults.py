@@ -10,7 +10,7 @@ import headgate
 from headgate import ForeignStore, Gate, UnknownName
 from headgate.core.queue import Fault, Folder
 from headgate.service.queue import Queue
-from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.zookeeper import queue_faults
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_removing import Removing

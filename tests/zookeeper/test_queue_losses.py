@@ -12,7 +12,7 @@ from headgate import Gate, ItemLost, StoreUnavailable
 from headgate.core.queue import Changes, Folder, NewJob
 from headgate.core.queue import Report as ReportOf
 from headgate.service.queue import Queue
-from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.zookeeper import queue_reports
 from headgate.stores.zookeeper.queue import ZookeeperQueue
 from tests.contract.queue_steps import (

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.items import ItemId
-from headgate.cli.output import ago, aligned, plain, rfc3339, span, table
+from headgate.cli.output import ago, aligned, span, table
 from headgate.cli.session import DURATION, Session, common
 from headgate.core.queue import ALL
+from headgate.core.wire import plain, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from headgate.cli.output import ago, aligned, plain, span, table
+from headgate.cli.output import ago, aligned, span, table
 from headgate.cli.session import InOrder, Session, common
 from headgate.core.errors import BadValue
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.core.ledger import Row

@@ -79,20 +79,25 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
     """
     from headgate.cli.daemon_plan import plan
 
-    ingest = Path(session.settings["profiles_folder"]).is_dir()
-    wanted = plan(names, how.pop("handlers"), how.pop("commands"), once=once, ingest=ingest)
+    wanted = plan(names, how.pop("handlers"), how.pop("commands"), once=once, ingest=has_profiles(session))
     session.verbose = session.verbose if once or session.quiet else max(session.verbose, 1)
     if once:
         with session.gate() as gate:
             _run_once(session, gate, wanted.rounds, interval)
         return
     orders = Orders()
-    with _heard_by(orders), wanted.guarded(), session.gate_when_there(orders.stop, _pauses) as found:
+    with heard_by(orders), wanted.guarded(), session.gate_when_there(orders.stop, _pauses) as found:
         if found is not None:
-            _run(session, found, wanted, interval, orders, **how)
+            run_daemons(session, found, wanted, interval, orders, **how)
 
 
-def _run(session: Session, gate: Gate, wanted: Plan, interval: float, orders: Orders, **how: Any) -> None:
+def has_profiles(session: Session) -> bool:
+    """Whether there is a folder of profiles to ingest by."""
+    return Path(session.settings["profiles_folder"]).is_dir()
+
+
+def run_daemons(session: Session, gate: Gate, wanted: Plan, interval: float, orders: Orders, **how: Any) -> None:
+    """All that is wanted, until told to stop."""
     from headgate.daemons.consumers import Consumer, Pace
     from headgate.daemons.rounds import run_together
     from headgate.service.checks import check_positive_lease, check_span
@@ -128,7 +133,8 @@ def _pauses() -> Iterator[float]:
 
 
 @contextmanager
-def _heard_by(orders: Orders) -> Iterator[None]:
+def heard_by(orders: Orders) -> Iterator[None]:
+    """Signals are orders, meanwhile."""
     before = {number: signal.signal(number, orders.hear) for number in ENDING}
     try:
         yield

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.output import plain
 from headgate.cli.session import Session, common
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.core.queue import Fault

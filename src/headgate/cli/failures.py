@@ -10,6 +10,7 @@ from headgate.core.errors import (
     Invalid,
     LockRefused,
     Lost,
+    NotAllowed,
     Refused,
     StoreUnavailable,
     Unavailable,
@@ -33,6 +34,7 @@ EXIT_CODES: tuple[tuple[type[HeadgateError], int], ...] = (
     (Lost, 76),
     (Unavailable, 69),
     (WrongKey, 77),
+    (NotAllowed, 77),
     (Invalid, WRONG_USAGE),
 )
 #: No more than this many locks are named in the advice.
@@ -65,7 +67,7 @@ def write_json(content: dict[str, Any]) -> None:
     """An error for programs: one JSON object on stderr."""
     import json
 
-    from headgate.cli.output import plain
+    from headgate.core.wire import plain
 
     sys.stderr.write(json.dumps(plain(content), ensure_ascii=False) + "\n")
 

@@ -11,10 +11,11 @@ import click
 from headgate.cli import ingest_acts, ingest_objects, items, job_progress, watching
 from headgate.cli.items import ItemId
 from headgate.cli.job_progress import Progress
-from headgate.cli.output import ago, plain, table
+from headgate.cli.output import ago, table
 from headgate.cli.session import InOrder, Session, common
 from headgate.core.errors import BadValue
 from headgate.core.queue import ALL, Folder
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.core.queue import Batch, Hold, IngestJob

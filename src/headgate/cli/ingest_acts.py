@@ -10,10 +10,11 @@ import click
 
 from headgate.cli import items
 from headgate.cli.items import ItemId
-from headgate.cli.output import plain, table
+from headgate.cli.output import table
 from headgate.cli.session import Session, common
 from headgate.core.errors import Refused, UnknownName
 from headgate.core.queue import ALL, Item, is_batch
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.service.queue import Queue

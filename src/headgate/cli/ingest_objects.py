@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.output import ago, pairs, plain, table
+from headgate.cli.output import ago, pairs, table
 from headgate.cli.session import DURATION, Session, common
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.core.inventory import ObjectVersion, StoredObject

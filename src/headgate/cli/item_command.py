@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from headgate.cli.guardian import Guardian
-from headgate.cli.output import plain
 from headgate.cli.running import Following, Limits
 from headgate.cli.spawned import Spawned
 from headgate.core.queue import Batch, Folder, Item, Report
+from headgate.core.wire import plain
 from headgate.service.outcomes import Done, Failed, NotNow, Outcome
-from headgate.service.queue import DEFAULT_LEASE, Queue, check_word
+from headgate.service.queue import Queue
+from headgate.service.queue_checks import DEFAULT_LEASE, check_word
 from headgate.service.renewal import ItemHold
 
 #: The exit code by which a command says that it cannot work on the item yet.

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.output import ago, pairs, plain, table
+from headgate.cli.output import ago, pairs, table
 from headgate.cli.session import Session
 from headgate.core.errors import UnknownName
 from headgate.core.machine import By, Machine
 from headgate.core.queue import Batch, IngestJob, Item, is_batch
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.service.queue import Queue

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli.job_run import NOTHING_TO_DO, run
-from headgate.cli.output import pairs, plain, table
+from headgate.cli.output import pairs, table
 from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.core.claims import Verdict

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli.lock_run import run
-from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, plain, rfc3339, span, table
+from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, span, table
 from headgate.cli.session import DURATION, InOrder, Session, common
 from headgate.core.errors import StoreUnavailable
+from headgate.core.wire import plain, rfc3339
 
 if TYPE_CHECKING:
     from headgate.core.locks import Lock, Waiter

@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.cli.session import Session
@@ -35,24 +36,6 @@ STYLES = {
 def to_json(document: object) -> str:
     """One JSON document: spread out for a terminal, else one line."""
     return json.dumps(plain(document), ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
-
-
-def plain(value: Any) -> Any:
-    """The value in JSON's own types; times in RFC 3339, UTC."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, datetime):
-        return rfc3339(value)
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
-    return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def rfc3339(moment: datetime) -> str:
-    """2026-11-15T04:50:00.123456Z"""
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def lock_document(lock: Lock) -> dict[str, Any]:

@@ -18,11 +18,13 @@ from headgate.core.errors import HeadgateError
 
 #: Name, where it is, and the sentence that the list shows.
 COMMANDS = {
+    "up": ("headgate.cli.up", "up", "Run the service: the HTTP API and the daemons, on one port."),
     "lock": ("headgate.cli.locks", "lock", "Take, give back, list and break locks; run commands under them."),
     "define": ("headgate.cli.definitions", "define", "Define datasets and jobs from a pipeline file."),
     "data": ("headgate.cli.chunks", "data", "Publish chunks; list and picture their status."),
     "job": ("headgate.cli.jobs", "job", "Claim chunks and report on them; explain, plan, resubmit, hold."),
     "keys": ("headgate.cli.keys", "keys", "Make, change and use the keys that open secrets."),
+    "token": ("headgate.cli.tokens", "token", "Make, list and revoke the API tokens that open the service."),
     "daemon": ("headgate.cli.daemons", "daemon", "Run what runs by itself: consumers of the queue, reaper, cleaner."),
     "ingest": ("headgate.cli.ingest", "ingest", "Submit batches, watch their jobs, hold, release, resume, delete."),
     "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
@@ -104,10 +106,10 @@ def root() -> None:
       0   done
       2   wrong usage
       3   nothing to do
-      69  the store cannot be reached
+      69  the store or service cannot be reached
       75  refused: somebody else has it, try later
       76  lost: the lease is over, or the token is an old one
-      77  not allowed: a wrong key
+      77  not allowed: a wrong key, or an API token that does not reach that far
     """
 
 

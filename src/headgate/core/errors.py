@@ -25,6 +25,7 @@ HeadgateError
     ├── BadManifest             a manifest with mistakes, all of them with their lines
     ├── BadProfiles             ingest profiles with mistakes, all of them with their files
     ├── WrongKey                a key that does not open what it should
+    ├── NotAllowed              the API token is missing, unknown or ended, or does not reach that far
     ├── ForeignStore            a database that is not Headgate's, or a lock id of another store
     ├── SchemaMismatch          a store of an older or newer Headgate
     └── MissingExtra            a library for this kind of store, or for secrets, is not installed
@@ -272,6 +273,16 @@ class WrongKey(Invalid):
         self.job = job
         self.why = why
         super().__init__(f"job {job}: {why}" if job else why)
+
+
+class NotAllowed(Invalid):
+    """The service knows no such API token, or the token does not reach that far. Nothing was changed."""
+
+    def __init__(self, why: str, scope: str = "") -> None:
+        self.why = why
+        #: What the token would have to have; empty: there is no good token at all.
+        self.scope = scope
+        super().__init__(why)
 
 
 class ForeignStore(Invalid):

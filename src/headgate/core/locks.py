@@ -121,7 +121,7 @@ class Lock:
     #: Why it is held, for people.
     note: str = ""
     #: The request that it was granted to last.
-    request_id: str = field(default="", repr=False)
+    request_id: str = field(default="", repr=False, compare=False)
 
     @property
     def alive(self) -> bool:

@@ -18,7 +18,8 @@ from headgate.daemons.lanes import Lane
 from headgate.daemons.reporting import Reporter
 from headgate.service.clock import steady
 from headgate.service.outcomes import Handler
-from headgate.service.queue import DEFAULT_LEASE, Queue
+from headgate.service.queue import Queue
+from headgate.service.queue_checks import DEFAULT_LEASE
 from headgate.service.renewal import ItemHold
 from headgate.telemetry import event
 

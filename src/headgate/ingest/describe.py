@@ -12,7 +12,7 @@ from headgate.core.errors import BadValue, MissingExtra
 from headgate.core.queue import Identifiers
 from headgate.ingest import anvl, ark
 from headgate.ingest.manifest import LONGEST_VALUE, UNASSIGNED, local_ids
-from headgate.service.queue import DUBLIN_CORE
+from headgate.service.queue_checks import DUBLIN_CORE
 
 #: Bytes of an XML file that is read.
 LARGEST_XML = 5_000_000

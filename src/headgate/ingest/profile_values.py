@@ -13,7 +13,7 @@ from headgate.core.errors import BadValue
 from headgate.core.names import check_name, check_resource
 from headgate.ingest import ark
 from headgate.service.checks import check_span
-from headgate.service.queue import check_word
+from headgate.service.queue_checks import check_word
 from headgate.settings import mask
 
 Check = Callable[[Any], Any]

@@ -18,7 +18,7 @@ from headgate.ingest.profile import Profile
 from headgate.ingest.stopping import Stop
 from headgate.ingest.storage import Change, Note, StoredFile, Version
 from headgate.ingest.system_files import STORAGE_MANIFEST
-from headgate.service.queue import DEFAULT_LEASE
+from headgate.service.queue_checks import DEFAULT_LEASE
 from headgate.service.renewal import ItemHold
 
 #: What a storage service answered is kept here, since it cannot be asked again.

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from headgate.core.errors import BadValue
 from headgate.core.names import NOTE_LENGTH, check_name
 
+#: Longest URI of a dataset.
+URI_LENGTH = 2048
 #: No lease and no lock-delay is longer: a hundred years of seconds.
 LONGEST = 100 * 365.25 * 86_400
 TEXT_LENGTH = 10_000
@@ -89,3 +91,12 @@ def printable(value: object) -> str:
     """What a worker says of its work: made printable and short rather than refused, since the outcome must be kept."""
     text = "" if value is None else str(value)
     return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:NOTE_LENGTH]
+
+
+def check_uri(value: object) -> str:
+    """Where data lies; empty where that is not said."""
+    if value == "":
+        return ""
+    if not isinstance(value, str) or len(value) > URI_LENGTH or not value.isprintable():
+        raise BadValue("uri", value, f"is not printable text of at most {URI_LENGTH} characters")
+    return value

@@ -34,6 +34,7 @@ from headgate.service.checks import (
     check_span,
     check_texts,
     check_token,
+    check_uri,
     printable,
 )
 from headgate.service.clock import steady
@@ -49,7 +50,6 @@ DEFAULT_LEASE = 60.0
 PUBLISH_BATCH = 5000
 #: What is left to do is not counted further: beyond this nobody waits for its end.
 LEFT_MOST = 100_000
-URI_LENGTH = 2048
 #: A claim ended so long ago, and nobody has noticed.
 LONG_GONE_SECONDS = 60.0
 #: The kind of fault that the ledger can have.
@@ -64,6 +64,11 @@ class Ledger:
         self._store = store
         #: Keys of jobs, and secrets of datasets.
         self.secrets = secrets
+
+    @property
+    def store(self) -> LedgerStore:
+        """The port behind it, for who speaks for callers elsewhere."""
+        return self._store
 
     # ---------------------------------------------------------------- definitions
 
@@ -82,7 +87,7 @@ class Ledger:
         exactly these from then on. None: they stay as they are.
         """
         dataset = Dataset(
-            check_name("dataset", name), _check_uri(uri), parse_order(order), check_texts("settings", settings)
+            check_name("dataset", name), check_uri(uri), parse_order(order), check_texts("settings", settings)
         )
         if secrets is not None:
             self.secrets.check(name, check_secrets(secrets))
@@ -92,7 +97,7 @@ class Ledger:
             defined = Defined((*defined.changes, *changes), (*defined.warnings, *warnings))
         return self._defined(defined)
 
-    def define_job(
+    def define_job(  # noqa: PLR0913 - each is a property by its name
         self,
         name: str,
         *,
@@ -103,8 +108,12 @@ class Ledger:
         max_crashes: int = 3,
         retry_delay: float = 0,
         on_failure: str = "rerun",
+        share: bool = True,
     ) -> Defined:
-        """A job as it shall be; the same again changes nothing. Gives what changed, and what looks like a mistake."""
+        """A job as it shall be; the same again changes nothing. Gives what changed, and what looks like a mistake.
+
+        `share`: its keys open the secrets of datasets that it has gained, as far as the keys at hand allow.
+        """
         job = Job(
             check_name("job", name),
             check_names("inputs", inputs),
@@ -116,7 +125,8 @@ class Ledger:
             parse_on_failure(on_failure),
         )
         defined = self._store.define_job(check_job(job))
-        return self._defined(Defined(defined.changes, (*defined.warnings, *self.secrets.share(job.name))))
+        missing = self.secrets.share(job.name) if share else []
+        return self._defined(Defined(defined.changes, (*defined.warnings, *missing)))
 
     def datasets(self) -> Sequence[Dataset]:
         """All datasets, by name; of their secrets, the names."""
@@ -125,6 +135,10 @@ class Ledger:
     def jobs(self) -> Sequence[Job]:
         """All jobs, by name."""
         return self._store.jobs()
+
+    def job(self, name: str) -> tuple[Job, Sequence[Dataset]]:
+        """One job and its datasets. UnknownName when there is none."""
+        return self._store.job(check_name("job", name))
 
     def connections(self, job: str, key: str | None = None) -> dict[str, dict[str, Port]]:
         """How to reach a job's inputs and outputs, without a claim. Secrets as in a claim."""
@@ -206,14 +220,22 @@ class Ledger:
         opened = self._open(job, key)
         return self._handed(self._store.force(job, dataid, asker, reason, steal=bool(steal)), opened, key)
 
-    def success(self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None) -> None:
+    def success(
+        self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None, *, by: str | None = None
+    ) -> None:
         """The chunk is done. Saying so twice does no harm; ClaimLost, and nothing changes, when it is not yours."""
         job, dataid, token = _reference(claim, dataid, token)
-        self._store.success(job, dataid, token, owner())
+        self._store.success(job, dataid, token, actor(by))
         event("chunk.success", job=job, dataid=dataid, token=token)
 
     def fail(
-        self, claim: ClaimLike | str, message: str = "", dataid: str | None = None, token: int | None = None
+        self,
+        claim: ClaimLike | str,
+        message: str = "",
+        dataid: str | None = None,
+        token: int | None = None,
+        *,
+        by: str | None = None,
     ) -> None:
         """The chunk could not be done, and why. ClaimLost, and nothing changes, when it is not yours.
 
@@ -221,7 +243,7 @@ class Ledger:
         """
         why = printable(_without_secrets(claim, message))
         job, dataid, token = _reference(claim, dataid, token)
-        self._store.fail(job, dataid, token, why, owner())
+        self._store.fail(job, dataid, token, why, actor(by))
         event("chunk.failed", logging.WARNING, job=job, dataid=dataid, token=token)
 
     def heartbeat(
@@ -274,50 +296,55 @@ class Ledger:
         downstream: bool = False,
         steal: bool = False,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> Sequence[Change]:
         """Make it again, first; with `downstream` all that was made from it too. Gives what changed, or would."""
         given = [dataid] if isinstance(dataid, str) else list(dataid)
         dataids = list(dict.fromkeys(check_name("dataid", each) for each in given))
         changes = self._store.resubmit(
-            check_name("job", job), dataids, check_reason(reason), owner(),
+            check_name("job", job), dataids, check_reason(reason), actor(by),
             downstream=bool(downstream), steal=bool(steal), dry_run=bool(dry_run),
         )  # fmt: skip
         if not dry_run:
             event("chunk.resubmitted", job=job, count=len(changes), reason=reason)
         return changes
 
-    def hold(self, job: str, dataid: str, *, reason: str) -> Sequence[Change]:
+    def hold(self, job: str, dataid: str, *, reason: str, by: str | None = None) -> Sequence[Change]:
         """Nobody makes or reads it until it is let go. ClaimRefused while a worker is on it."""
         names = check_name("job", job), check_name("dataid", dataid)
-        return self._store.hold(*names, check_reason(reason), owner())
+        return self._store.hold(*names, check_reason(reason), actor(by))
 
-    def unhold(self, job: str, dataid: str, *, reason: str = "") -> Sequence[Change]:
+    def unhold(self, job: str, dataid: str, *, reason: str = "", by: str | None = None) -> Sequence[Change]:
         """As it was before it was held."""
         names = check_name("job", job), check_name("dataid", dataid)
-        return self._store.unhold(*names, check_note("reason", reason), owner())
+        return self._store.unhold(*names, check_note("reason", reason), actor(by))
 
-    def forget(self, job: str, dataid: str, *, reason: str, steal: bool = False) -> Sequence[Change]:
+    def forget(
+        self, job: str, dataid: str, *, reason: str, steal: bool = False, by: str | None = None
+    ) -> Sequence[Change]:
         """As if it never was: the job's rows go, never those of what it reads."""
         names = check_name("job", job), check_name("dataid", dataid)
-        return self._store.forget(*names, check_reason(reason), owner(), steal=bool(steal))
+        return self._store.forget(*names, check_reason(reason), actor(by), steal=bool(steal))
 
-    def set_status(self, dataset: str, dataid: str, job: str, kind: str, status: str, *, reason: str) -> Change:
+    def set_status(
+        self, dataset: str, dataid: str, job: str, kind: str, status: str, *, reason: str, by: str | None = None
+    ) -> Change:
         """Support's hand: that row has that status. A word that nobody knows is kept, and blocks."""
         row = Row(
             check_name("dataset", dataset), check_name("dataid", dataid), check_name("job", job), parse_kind(kind),
             parse_status(status),
         )  # fmt: skip
-        change = self._store.set_status(row, check_reason(reason), owner())
+        change = self._store.set_status(row, check_reason(reason), actor(by))
         event("chunk.set", logging.WARNING, job=job, dataset=dataset, dataid=dataid, status=row.status, reason=reason)
         return change
 
-    def pause(self, job: str, *, reason: str) -> Job:
+    def pause(self, job: str, *, reason: str, by: str | None = None) -> Job:
         """The job gets no more chunks; what runs ends normally."""
-        return self._store.pause(check_name("job", job), check_reason(reason), owner())
+        return self._store.pause(check_name("job", job), check_reason(reason), actor(by))
 
-    def unpause(self, job: str) -> Job:
+    def unpause(self, job: str, *, by: str | None = None) -> Job:
         """The job gets chunks again."""
-        return self._store.pause(check_name("job", job), "", owner())
+        return self._store.pause(check_name("job", job), "", actor(by))
 
     def reap(self) -> int:
         """Turn the claims of dead workers into errors. Whoever needs such a chunk does so anyway."""
@@ -469,11 +496,3 @@ def _without_secrets(claim: ClaimLike | str, message: object) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASKED)
     return text
-
-
-def _check_uri(value: object) -> str:
-    if value == "":
-        return ""
-    if not isinstance(value, str) or len(value) > URI_LENGTH or not value.isprintable():
-        raise BadValue("uri", value, f"is not printable text of at most {URI_LENGTH} characters")
-    return value

@@ -70,6 +70,14 @@ class Locks:
         )
         return obtained.grant
 
+    def grant(self, request: Request) -> Grant:
+        """What a request that was made elsewhere asks for, at once or not at all."""
+        return self._obtaining.obtain(request, 0).grant
+
+    def guarded(self, request: Request, grant: Grant) -> Grant:
+        """A grant that was waited for elsewhere, with real locks of the storage under it; else it is given back."""
+        return self._obtaining.guard(request, grant)
+
     @contextmanager
     def held(
         self,

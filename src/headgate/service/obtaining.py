@@ -38,16 +38,23 @@ class Obtaining:
         """All that is wanted, by the deadline (monotonic); LockRefused otherwise, and nothing is taken."""
         while True:
             obtained = self._obtain_in_store(request, deadline)
-            busy = self._guard(obtained.grant)
-            if not busy:
-                _tell(obtained.grant)
+            try:
+                self.guard(request, obtained.grant)
+            except LockRefused:
+                if steady() + PAUSE_SECONDS > deadline:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+            else:
                 return obtained
-            failed = self._give_back(obtained.grant)
-            if failed:
-                raise failed[0]
-            if steady() + PAUSE_SECONDS > deadline:
-                raise LockRefused(request, busy)
-            time.sleep(PAUSE_SECONDS)
+
+    def guard(self, request: Request, grant: Grant) -> Grant:
+        """The grant with real locks under it; LockRefused, and it is given back, when one of them is busy."""
+        busy = self._guard(grant)
+        if not busy:
+            _tell(grant)
+            return grant
+        failed = self._give_back(grant)
+        raise failed[0] if failed else LockRefused(request, busy)
 
     def _obtain_in_store(self, request: Request, deadline: float) -> Obtained:
         sent = steady()

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from headgate.core.errors import BadValue
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.core.queue import (
     ALL,
     Batch,
-    Changes,
     Fault,
     Folder,
     Hold,
@@ -32,38 +27,27 @@ from headgate.core.queue import (
     Taken,
     check_item_id,
     check_priority,
-    work_states,
 )
-from headgate.service.checks import check_limit, check_positive_lease, check_span, check_token, printable
+from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
 from headgate.service.clock import steady
-from headgate.service.identity import actor, asker_for, new_request_id, owner
+from headgate.service.identity import actor, asker_for, new_request_id
+from headgate.service.queue_checks import (
+    DEFAULT_LEASE,
+    MODES,
+    TYPES,
+    check_changes,
+    check_metadata,
+    check_new_job,
+    check_state,
+    check_taken,
+    check_word,
+)
 from headgate.service.renewal import ItemHold
-from headgate.stores.base import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
+from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
 from headgate.telemetry import event
 
-#: Short enough that a dead consumer is noticed, long enough for a slow store.
-DEFAULT_LEASE = 60.0
 #: Jobs that are made in one transaction.
 CREATE_PORTION = 250
-#: Largest document of a submission or of a job's configuration, in bytes: a node of a tree holds no more.
-LARGEST_DOCUMENT = 500_000
-#: What a payload may be.
-TYPES = (
-    "file", "container", "object-manifest",
-    "batch-manifest", "container-batch-manifest", "single-file-batch-manifest",
-)  # fmt: skip
-PAYLOAD_TYPES = ("file", "container", "object_manifest")
-MODES = ("add", "update")
-DUBLIN_CORE = (
-    "contributor", "coverage", "creator", "date", "description", "format", "identifier", "language", "publisher",
-    "relation", "rights", "source", "subject", "title", "type",
-)  # fmt: skip
-#: What may be said of a submission besides.
-METADATA = (
-    "erc_who", "erc_what", "erc_when", "erc_where", "primary_id", "local_id", "digest_type", "digest_value", "size",
-    "filename", "note", "notification", "notification_format", "response_type", "resource_type", "batch_id",
-    *(f"dc_{word}" for word in DUBLIN_CORE),
-)  # fmt: skip
 
 
 class Queue:
@@ -72,6 +56,11 @@ class Queue:
     def __init__(self, store: QueueStore, work_folder: str) -> None:
         self._store = store
         self._work_folder = work_folder
+
+    @property
+    def store(self) -> QueueStore:
+        """The port behind it, for who speaks for callers elsewhere."""
+        return self._store
 
     # ---------------------------------------------------------------- depositors
 
@@ -117,7 +106,9 @@ class Queue:
         """
         state = check_state(self._store.batch_table, state)
         behind = after.id if isinstance(after, Batch) else after
-        return self._store.take_batch(state, asker_for(worker, lease, request_id), behind and check_item_id(behind))
+        return self._store.take_batch(
+            state, asker_for(worker, lease, request_id), None if behind is None else check_item_id(behind)
+        )
 
     def acquire_job(
         self,
@@ -169,9 +160,14 @@ class Queue:
         for _ in islice(jobs, made):
             pass
         while portion := list(islice(jobs, CREATE_PORTION)):
-            made = self._store.create_jobs(taken, made, portion, self._work_folder)
+            made = self.create_portion(taken, made, portion)
         event("batch.jobs", batch=taken.id, made=made)
         return made
+
+    def create_portion(self, batch: Batch | Taken, position: int, rows: Sequence[NewJob | Mapping[str, Any]]) -> int:
+        """The same for the rows from a position on, in one transaction."""
+        jobs = [check_new_job(row) for row in rows]
+        return self._store.create_jobs(check_taken(batch), position, jobs, self._work_folder)
 
     def fire(
         self,
@@ -218,21 +214,28 @@ class Queue:
 
     # ---------------------------------------------------------------- operators
 
+    def act(self, item: str, event_name: str, *, reason: str = "", by: str | None = None, daemon: bool = False) -> Item:
+        """An event that a person fires, or a daemon of the queue, as the table says."""
+        who, why, name = actor(by), check_note("reason", reason), check_name("event", event_name)
+        acted = self._store.act(check_item_id(item), name, By.DAEMON if daemon else By.OPERATOR, why, who)
+        event(f"queue.{event_name}", item=item, state=acted.state, reason=why, who=who)
+        return acted
+
     def resume(self, job: str, *, reason: str = "", by: str | None = None) -> Item:
         """A failed job goes on from the step after its last good one, counted as a retry."""
-        return self._act(job, "resume", reason, by)
+        return self.act(job, "resume", reason=reason, by=by)
 
     def release(self, item: str, *, reason: str = "", by: str | None = None) -> Item:
         """A held batch or job is pending again. Refused while its collection is held."""
-        return self._act(item, "release", reason, by)
+        return self.act(item, "release", reason=reason, by=by)
 
     def delete(self, item: str, *, reason: str, by: str | None = None) -> Item:
         """A failed or held batch or job is given up, and leaves no trace but its history. Gives what it was."""
-        return self._act(item, "delete", check_reason(reason), by)
+        return self.act(item, "delete", reason=check_reason(reason), by=by)
 
     def update_report(self, batch: str, *, reason: str = "", by: str | None = None) -> Item:
         """A failed batch is reported once more: what changed since."""
-        return self._act(batch, "update-report", reason, by)
+        return self.act(batch, "update-report", reason=reason, by=by)
 
     def set_priority(self, job: str, priority: int, *, reason: str = "", by: str | None = None) -> IngestJob:
         """Another place in the order: 0 is first, 99 last."""
@@ -357,12 +360,6 @@ class Queue:
         """What happened to batches, ingest jobs and holds, newest first."""
         return self._store.history(which)
 
-    def _act(self, item: str, event_name: str, reason: str, by: str | None) -> Item:
-        who, why = actor(by), check_note("reason", reason)
-        acted = self._store.act(check_item_id(item), event_name, By.OPERATOR, why, who)
-        event(f"queue.{event_name}", item=item, state=acted.state, reason=why, who=who)
-        return acted
-
     def _act_on_all(self, items: Sequence[str], event_name: str, why: str) -> list[str]:
         """Another daemon may have been first: that is as good."""
         from headgate.core.errors import Refused, UnknownName
@@ -370,107 +367,8 @@ class Queue:
         done = []
         for item in items:
             try:
-                self._store.act(item, event_name, By.DAEMON, why, owner())
+                self.act(item, event_name, reason=why, daemon=True)
             except (Refused, UnknownName):
                 continue
-            event(f"queue.{event_name}", item=item)
             done.append(item)
         return done
-
-
-def check_taken(item: object) -> Taken:
-    """What an owner shows: an item that it took, or its id, token and state."""
-    if isinstance(item, Batch | IngestJob):
-        item = Taken(item.id, item.token, item.state, item.worker, item.lease or DEFAULT_LEASE)
-    if not isinstance(item, Taken):
-        raise BadValue("item", item, "is no batch or ingest job that was acquired")
-    check_token(item.token)
-    return replace(item, id=check_item_id(item.id), lease=check_positive_lease(item.lease))
-
-
-def check_state(machine: Machine, value: object) -> str:
-    """A state in which an item can be taken."""
-    return check_word("state", value, work_states(machine))
-
-
-def check_word(what: str, value: object, words: Sequence[str]) -> str:
-    """One of some words; the nearest is named when it is none."""
-    if isinstance(value, str) and value in words:
-        return value
-    near = difflib.get_close_matches(str(value), words, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise BadValue(what, value, f"is none of {', '.join(words)}{hint}")
-
-
-def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of a submission besides: known names, each with a text, a number or a list of texts."""
-    for name, value in metadata.items():
-        check_word("metadata", name, METADATA)
-        texts = value if isinstance(value, list | tuple) else [value]
-        if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in texts):
-            raise BadValue(f"metadata {name}", value, "is no text, number or list of texts")
-    return check_document("metadata", metadata)
-
-
-def check_document(what: str, document: object) -> dict[str, Any]:
-    """A JSON object of a size that every store can keep."""
-    if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
-        raise BadValue(what, document, "is no mapping of names to values")
-    try:
-        size = len(json.dumps(dict(document), allow_nan=False).encode())
-    except (TypeError, ValueError) as error:
-        raise BadValue(what, document, f"cannot be written as JSON: {error}") from None
-    if size > LARGEST_DOCUMENT:
-        raise BadValue(what, document, f"has {size:,} bytes; {LARGEST_DOCUMENT:,} are allowed")
-    return dict(document)
-
-
-def check_identifiers(value: object) -> Identifiers:
-    """A primary id and local ids: Identifiers, or a mapping with `primary` and `local`."""
-    if isinstance(value, Mapping) and set(value) <= {"primary", "local"}:
-        local = value.get("local", ())
-        value = Identifiers(value.get("primary", ""), (local,) if isinstance(local, str) else tuple(local))
-    if not isinstance(value, Identifiers):
-        raise BadValue("identifiers", value, "are not given as {'primary': …, 'local': [ … ]}")
-    for each in (value.primary, *value.local):
-        if each != "":
-            check_resource(each)
-    return value
-
-
-def check_new_job(row: NewJob | Mapping[str, Any]) -> NewJob:
-    """One object of a batch, given as a NewJob or as a mapping with its fields."""
-    if isinstance(row, Mapping):
-        fields = ("payload_url", "payload_type", "identifiers", "priority", "settings")
-        for name in row:
-            check_word("row", name, fields)
-        given = {"payload_url": "", **row}
-        given["identifiers"] = check_identifiers(given.get("identifiers", {}))
-        row = NewJob(**given)
-    if not isinstance(row, NewJob):
-        raise BadValue("row", row, "is no job to be: give a payload_url, and what else is known")
-    check_resource(row.payload_url)
-    check_word("payload_type", row.payload_type, PAYLOAD_TYPES)
-    check_priority(row.priority)
-    return replace(
-        row, identifiers=check_identifiers(row.identifiers), settings=check_document("settings", row.settings)
-    )
-
-
-def check_changes(
-    priority: object, space_needed: object, identifiers: object, configuration: object, report: object
-) -> Changes:
-    """What an owner writes down."""
-    if space_needed is not None and (
-        isinstance(space_needed, bool) or not isinstance(space_needed, int) or not 0 <= space_needed < 2**63
-    ):
-        raise BadValue("space_needed", space_needed, "is not a number of bytes; 0 means not known")
-    if report is not None and not isinstance(report, Report):
-        raise BadValue("report", report, "is no Report")
-    return Changes(
-        priority=None if priority is None else check_priority(priority),
-        space_needed=space_needed,
-        identifiers=None if identifiers is None else check_identifiers(identifiers),
-        configuration=None if configuration is None else check_document("configuration", configuration),
-        report=report,
-    )

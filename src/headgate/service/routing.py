@@ -10,9 +10,10 @@ from itertools import islice
 from headgate.core.errors import BadValue, Refused
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, QueueStore, Ticket
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, Ticket
 from headgate.stores.history import HistoryKeeper, HistorySource, KeepsHistory, MovesHistory
 from headgate.stores.inventory_port import InventoryStore
+from headgate.stores.queue_port import QueueStore
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"
@@ -29,6 +30,8 @@ class RoutedLocks:
         self._stores = (ledger_side, coordination)
         #: The ledger beside which the locks on its chunks are kept.
         self.ledger = getattr(ledger_side, "ledger", None)
+        #: Who may ask the service for what.
+        self.tokens = getattr(ledger_side, "tokens", None)
         if isinstance(ledger_side, KeepsHistory) and isinstance(coordination, MovesHistory):
             coordination.keep_history_in(ledger_side.keeper)
 
@@ -60,6 +63,12 @@ class RoutedLocks:
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         return self._for_request(ticket.request).take_turn(ticket)
+
+    def keep_places(self, tickets: Sequence[Ticket]) -> None:
+        for store in self._stores:
+            own = [ticket for ticket in tickets if self._for_request(ticket.request) is store]
+            if own:
+                store.keep_places(own)
 
     def give_up(self, ticket: Ticket) -> Grant:
         return self._for_request(ticket.request).give_up(ticket)

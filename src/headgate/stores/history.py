@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from headgate.core.history import Entry
-from headgate.stores.base import HistoryFilter, QueueHistoryFilter
+from headgate.stores.base import HistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 
 
 @dataclass(frozen=True, slots=True)

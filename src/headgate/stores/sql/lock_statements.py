@@ -118,9 +118,9 @@ WRITE_PLACE = Statement(
     "Take the last place in a resource's queue.",
     "insert into hg_wait (rkey, ticket, mode) values (:rkey, :ticket, :mode)",
 )
-TOUCH_TICKET = Statement(
-    "The waiter lives.",
-    "update hg_ticket set alive_until = {now} + :alive where number = :ticket",
+TOUCH_TICKETS = Statement(
+    "These waiters live.",
+    "update hg_ticket set alive_until = {now} + :alive where number in (:tickets*)",
 )
 DELETE_PLACES = Statement(
     "Leave the queues of these resources.",

@@ -13,9 +13,10 @@ from typing import TypeVar
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, QueueStore, Ticket
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.history import HistoryKeeper
 from headgate.stores.inventory_port import InventoryStore
+from headgate.stores.queue_port import QueueStore
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
@@ -25,6 +26,7 @@ from headgate.stores.sql.moments import moment
 from headgate.stores.sql.queue import SqlQueue
 from headgate.stores.sql.queueing import Queueing
 from headgate.stores.sql.scene import Scene, heads, read_lock, read_places
+from headgate.stores.sql.tokens import SqlTokens
 from headgate.stores.sql.waiting import Wakeups
 
 T = TypeVar("T")
@@ -43,6 +45,8 @@ class SqlLocks:
         self.ledger = SqlLedger(database, self.tag)
         #: The queue in the same database.
         self.queue: QueueStore = SqlQueue(database, self.tag)
+        #: Who may ask the service for what.
+        self.tokens = SqlTokens(database)
 
     @cached_property
     def keeper(self) -> HistoryKeeper:
@@ -72,6 +76,9 @@ class SqlLocks:
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         return self._queueing.take_turn(ticket)
+
+    def keep_places(self, tickets: Sequence[Ticket]) -> None:
+        self._queueing.keep_places([ticket.number for ticket in tickets])
 
     def give_up(self, ticket: Ticket) -> Grant:
         return _granted(self._wake(self._queueing.give_up(ticket)))

@@ -11,8 +11,9 @@ from headgate.core.errors import ForeignStore
 from headgate.core.history import Entry
 from headgate.core.locks import resource_digest
 from headgate.core.queue import is_batch
-from headgate.stores.base import HistoryFilter, QueueHistoryFilter
+from headgate.stores.base import HistoryFilter
 from headgate.stores.history import Book, Leaf
+from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.sql import schema
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.moments import micro, moment, to_micro, to_seconds

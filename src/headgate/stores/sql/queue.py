@@ -26,7 +26,8 @@ from headgate.core.queue import (
     refuse_others,
 )
 from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.base import Asker, BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.base import Asker
+from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 from headgate.stores.sql import queue_making as making
 from headgate.stores.sql import queue_moving as moving
 from headgate.stores.sql import queue_statements as sql

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, literal_column, select, text
 from headgate.core.history import Entry
 from headgate.core.machine import Machine
 from headgate.core.queue import FOLDERS, Batch, Folder, IngestJob, is_batch
-from headgate.stores.base import BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql import schema
 from headgate.stores.sql.engine import Database

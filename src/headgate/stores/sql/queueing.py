@@ -32,6 +32,8 @@ from headgate.stores.sql.waiting import Wakeups
 
 #: How many resources are remembered as contended.
 MOST_REMEMBERED = 10_000
+#: Waiters whose sign of life is one statement.
+MOST_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,11 @@ class Queueing:
             self._wakeups.forget(ticket.number)
         return grant
 
+    def keep_places(self, numbers: Sequence[int]) -> None:
+        """Tell the store that these waiters live."""
+        for start in range(0, len(numbers), MOST_AT_ONCE):
+            self._touch(numbers[start : start + MOST_AT_ONCE])
+
     def give_up(self, ticket: Ticket) -> tuple[Grant | LockRefused, Wakes]:
         """Out of the queue: granted at the last moment, or refused and counted."""
         self._wakeups.forget(ticket.number)
@@ -180,7 +187,7 @@ class Queueing:
         return (replace(lock, expires_in=lock.lease),) if confirmed else None
 
     def _take_turn_myself(self, ticket: Ticket) -> Grant | None:
-        if not self._look(ticket).ready and self._touch(ticket):
+        if not self._look(ticket).ready and self._touch([ticket.number]):
             return None
         channel = self._wakeups.channel
         grant, wakes = self._database.write(lambda tx: self._grant_or_stay(tx, ticket, channel))
@@ -258,10 +265,8 @@ class Queueing:
     def _pause(self, place: _Standing) -> float:
         return self._wakeups.pause(time.monotonic() - place.since, place.position, told=not place.claimed)
 
-    def _touch(self, ticket: Ticket) -> bool:
-        return bool(
-            self._database.write(lambda tx: tx.count(sql.TOUCH_TICKET, ticket=ticket.number, alive=WAITER_LEASE))
-        )
+    def _touch(self, numbers: Sequence[int]) -> int:
+        return self._database.write(lambda tx: tx.count(sql.TOUCH_TICKETS, tickets=numbers, alive=WAITER_LEASE))
 
 
 def _cycle(tx: Transaction, client: str, blockers: Sequence[Blocker]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, Table
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, Table, Text
 from sqlalchemy import text as condition
 
 from headgate.core.ledger import Kind, OnFailure
@@ -470,5 +470,22 @@ moved_history = Table(
     Index("hg_moved_history_lock", "store", "about", "lock_id", "id"),
     Index("hg_moved_history_batch", "store", "about", "batch", "id"),
     Index("hg_moved_history_item", "store", "about", "item", "id"),
+    **MYSQL,
+)
+
+# ---------------------------------------------------------------- the service
+
+# Who may ask the service for what.
+api_token = Table(
+    "hg_api_token",
+    metadata,
+    Column("id", text(12), primary_key=True, comment="its public part"),
+    Column("name", text(255), nullable=False),
+    Column("scopes", Text, nullable=False, comment="JSON"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("last_used_at", BigInteger),
+    Column("revoked", Boolean, nullable=False),
+    Column("digest", text(64), nullable=False, comment="HMAC-SHA-256 of the whole token"),
     **MYSQL,
 )

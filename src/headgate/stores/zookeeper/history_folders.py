@@ -13,8 +13,9 @@ from typing import Any
 
 from headgate.core.errors import StoreUnavailable
 from headgate.core.history import Entry
-from headgate.stores.base import HistoryFilter, QueueHistoryFilter
+from headgate.stores.base import HistoryFilter
 from headgate.stores.history import Book, HistoryKeeper
+from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.zookeeper.asking import catch_up, children, make, read
 from headgate.stores.zookeeper.multi import Op, multi
 from headgate.stores.zookeeper.session import Session, Sessions, windows

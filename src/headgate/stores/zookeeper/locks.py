@@ -124,6 +124,9 @@ class ZookeeperLocks:
             self._queue.forget(ticket)
         return grant or None
 
+    def keep_places(self, tickets: Sequence[Ticket]) -> None:
+        del tickets  # A place lives as long as its session.
+
     def give_up(self, ticket: Ticket) -> Grant:
         request = ticket.request
         done = self._ask_for(request, self._or_leave, waited=True)

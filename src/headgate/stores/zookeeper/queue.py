@@ -27,8 +27,9 @@ from headgate.core.queue import (
     is_batch,
     refuse_others,
 )
-from headgate.stores.base import Asker, BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.base import Asker
 from headgate.stores.history import Book
+from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import look, make
 from headgate.stores.zookeeper.history_folders import folder_path

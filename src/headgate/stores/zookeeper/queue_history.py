@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from headgate.core.history import Entry
 from headgate.core.queue import MESSAGE_LENGTH, is_batch
-from headgate.stores.base import QueueHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.zookeeper.history_folders import HistoryFolders, parts_of
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.records import moment, quoted

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from headgate.core.errors import ForeignStore, UnknownName
 from headgate.core.machine import Machine
 from headgate.core.queue import Batch, Folder, Hold, IngestJob, folder_of, is_batch
-from headgate.stores.base import BatchFilter, JobFilter
+from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.zookeeper.asking import catch_up, children, look, read
 from headgate.stores.zookeeper.queue_records import Record, as_cleaned, ask_batch, ask_job, read_batch, read_job
 from headgate.stores.zookeeper.queue_reports import Reports

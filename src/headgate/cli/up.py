@@ -1,0 +1,126 @@
+"""`headgate up`: the whole product in one process: the API and the daemons, on one port."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.daemon_plan import Plan, plan
+from headgate.cli.daemons import Orders, has_profiles, heard_by, run_daemons
+from headgate.cli.session import DURATION, Session, common
+from headgate.core.errors import BadValue, Refused
+
+if TYPE_CHECKING:
+    from headgate.http.server import Server
+    from headgate.wiring import Gate
+
+#: The name of the token that the first start makes.
+FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
+
+
+@click.command("up")
+@click.option(
+    "--listen", default="127.0.0.1:8750", show_default=True, metavar="HOST:PORT", help="Port 0: any free one."
+)
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain (PEM): answer https.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its private key (PEM).")
+@click.option("--insecure-bind", is_flag=True, help="Listen beyond this machine without TLS, all the same.")
+@click.option("--handler", "handlers", multiple=True, metavar="NAME=MODULE:FUNCTION", help="Python for a consumer.")
+@click.option("--exec", "commands", multiple=True, metavar="NAME='CMD …'", help="A command for a consumer.")
+@click.option("--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="Of each consumer.")
+@click.option("--lease", type=DURATION, default=60, help="An item is free so long after this died.  [default: 60s]")
+@click.option("--grace", type=DURATION, default=30, help="From SIGTERM to handing back what runs.  [default: 30s]")
+@click.option("--interval", type=DURATION, default=5, help="Pause between two rounds of daemons.  [default: 5s]")
+@click.option("--once", is_flag=True, help="End when the daemons have nothing left to do.")
+@common
+@click.pass_obj
+def up(session: Session, /, *, listen: str, once: bool, interval: float, **how: Any) -> None:
+    """Run the service and its daemons until SIGTERM or SIGINT.
+
+    The first start on this machine's own address makes an admin's API token, and shows it once. Beyond this machine
+    it listens with TLS (--tls-cert, --tls-key) and once there are tokens (headgate token new), or by --insecure-bind.
+
+    \b
+    Examples:
+      headgate up
+      headgate up --listen 127.0.0.1:0 --json
+      headgate up --listen 0.0.0.0:8750 --tls-cert chain.pem --tls-key key.pem
+    """
+    wanted = plan((), how.pop("handlers"), how.pop("commands"), once=False, ingest=has_profiles(session))
+    session.verbose = session.verbose if session.quiet else max(session.verbose, 1)
+    tls = _tls(how.pop("tls_cert"), how.pop("tls_key"))
+    insecure = how.pop("insecure_bind")
+    orders = Orders()
+    with heard_by(orders), wanted.guarded(), session.gate() as gate:
+        first = _first_token(gate, listen, tls=tls is not None, insecure=insecure)
+        with _answering(gate, listen, tls, orders) as server:
+            _tell(session, server.url, first)
+            if once:
+                _finish(gate, wanted, interval)
+            else:
+                run_daemons(session, gate, wanted, interval, orders, **how)
+
+
+@contextmanager
+def _answering(gate: Gate, listen: str, tls: tuple[str, str] | None, orders: Orders) -> Iterator[Server]:
+    from headgate.http.server import Server
+    from headgate.http.service import Service
+
+    server = Server(Service(gate), listen, tls)
+    server.start(orders.stop.set)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _first_token(gate: Gate, listen: str, *, tls: bool, insecure: bool) -> str | None:
+    """The token of the first start, where one may be made; Refused where nobody could be kept out."""
+    if not is_loopback(listen) and not tls and not insecure:
+        raise Refused(
+            f"{listen} is reached from other machines, and API tokens would go there in the clear: give --tls-cert "
+            "and --tls-key, or listen on 127.0.0.1 behind a proxy that does TLS, or say --insecure-bind"
+        )
+    if any(token.good for token in gate.tokens.list()):
+        return None
+    if not is_loopback(listen):
+        raise Refused(f"{listen} is reached from other machines and there is no API token yet: headgate token new NAME")
+    return gate.tokens.new(FIRST_TOKEN, ["admin"]).token
+
+
+def is_loopback(listen: str) -> bool:
+    """Whether only this machine reaches the address."""
+    from headgate.http.server import parse_address
+
+    host, _ = parse_address(listen)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _tls(cert: str | None, key: str | None) -> tuple[str, str] | None:
+    if (cert is None) != (key is None):
+        raise BadValue("tls", cert or key, "is one half; --tls-cert and --tls-key go together")
+    return None if cert is None or key is None else (cert, key)
+
+
+def _tell(session: Session, url: str, first: str | None) -> None:
+    """Where it answers; what follows the # is not sent to it, and so stands in no log."""
+    address = url if first is None else f"{url}/#token={first}"
+    document = {"url": url, **({} if first is None else {"token": first})}
+    session.answer(document, lambda: f"headgate answers at {address}")
+    if first is not None:
+        session.say("that is an admin's API token, shown this once; see: headgate token --help")
+
+
+def _finish(gate: Gate, wanted: Plan, interval: float) -> None:
+    from headgate.wiring import daemon_rounds
+
+    rounds = daemon_rounds(gate, wanted.rounds, interval)
+    while sum(each.act() for each in rounds):
+        pass

@@ -1,0 +1,111 @@
+"""Requests to a service: sent, repeated where that does no harm, and their errors raised as what they were."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from headgate.client.errors import raise_problem
+from headgate.core.errors import MissingExtra, StoreUnavailable
+from headgate.service.identity import owner
+from headgate.settings import mask
+
+#: Seconds for an answer, besides those that were asked to be waited; and for a connection.
+PATIENCE_SECONDS, CONNECT_SECONDS = 30.0, 5.0
+#: Of a page.
+MOST = 1000
+
+
+class Connection:
+    """One service, as this process speaks to it. Safe over threads and forks."""
+
+    def __init__(self, url: str, api_token: str) -> None:
+        #: What errors call it.
+        self.name = mask(url.rstrip("/"))
+        self._base = url.rstrip("/") + "/v1"
+        self._token = api_token
+        self._pid = 0
+        self._client: Any = None
+
+    def get(self, *path: str, **query: Any) -> Any:
+        """What is there."""
+        return self._ask("GET", path, query=query, again=True)
+
+    def pages(self, *path: str, limit: int | None, cursor: str = "after", **query: Any) -> Iterator[Any]:
+        """The items of a list, page by page."""
+        left = limit
+        while left is None or left > 0:
+            page = self.get(*path, limit=MOST if left is None else min(left, MOST), **query)
+            yield from page["items"]
+            left = None if left is None else left - len(page["items"])
+            if page["next"] is None:
+                return
+            query[cursor] = page["next"]
+
+    def send(
+        self, method: str, *path: str, body: Any = None, key: str | None = None, again: bool = True, wait: float = 0,
+        **query: Any,
+    ) -> Any:  # fmt: skip
+        """Do something. `again`: doing it twice does no harm, so that a lost answer is asked for once more."""
+        return self._ask(method, path, body=body, key=key, query=query, again=again, wait=wait)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        if self._client is not None and self._pid == os.getpid():
+            self._client.close()
+
+    def _ask(
+        self, method: str, path: tuple[str, ...], *, body: Any = None, key: str | None = None,
+        query: Mapping[str, Any], again: bool, wait: float = 0,
+    ) -> Any:  # fmt: skip
+        client, httpx = self._open()
+        url = self._base + "".join(f"/{_quoted(part)}" for part in path)
+        headers = {"Headgate-Client": owner(), **({} if key is None else {"Idempotency-Key": key})}
+        given = {name: _text(value) for name, value in query.items() if value is not None}
+        timeout = httpx.Timeout(PATIENCE_SECONDS + wait, connect=CONNECT_SECONDS)
+        request = {"params": given, "json": body, "headers": headers, "timeout": timeout}
+        cut_off = (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+        try:
+            try:
+                answer = client.request(method, url, **request)
+            except cut_off:
+                if not again:
+                    raise
+                answer = client.request(method, url, **request)
+        except httpx.HTTPError as error:
+            raise StoreUnavailable(self.name, str(error) or type(error).__name__, key) from error
+        if answer.status_code == 204:
+            return None
+        if answer.is_success:
+            return answer.json()
+        return raise_problem(self.name, answer, key)
+
+    def _open(self) -> tuple[Any, Any]:
+        """The client of this process: a forked child makes its own."""
+        try:
+            import httpx2
+        except ImportError:
+            raise MissingExtra("service", "talking to a service needs httpx2") from None
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            limits = httpx2.Limits(max_connections=100, max_keepalive_connections=20)
+            # No proxy and no password of the environment: the token goes to the service alone.
+            self._client = httpx2.Client(
+                headers={"Authorization": f"Bearer {self._token}"} if self._token else {}, limits=limits,
+                trust_env=False, follow_redirects=False,
+            )  # fmt: skip
+        return self._client, httpx2
+
+
+def _quoted(part: str) -> str:
+    """A part of a path; dots alone would be taken for a folder."""
+    quoted = quote(part, safe="")
+    return quoted.replace(".", "%2E") if set(part) == {"."} else quoted
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, list) else str(value)

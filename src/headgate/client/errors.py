@@ -1,0 +1,59 @@
+"""Problems that a service answers, raised as the errors that they were there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from headgate.core import errors
+from headgate.core.claims import Verdict
+from headgate.core.errors import BadValue, HeadgateError, NotAllowed, StoreUnavailable
+from headgate.core.locks import Blocker, Request
+from headgate.core.wire import parse
+
+TYPE = "urn:headgate:"
+#: What errors are made of, in the order of their arguments; text unless said otherwise.
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "LockRefused": {"request": Request, "blockers": tuple[Blocker, ...], "cycle": tuple[str, ...]},
+    "ClaimRefused": {"job": Any, "dataid": Any, "why": Any, "verdict": Verdict | None},
+    "TransitionRefused": {"machine": Any, "state": Any, "event": Any, "allowed": tuple[str, ...]},
+    "QueueRefused": {"item": Any, "event": Any, "why": Any},
+    "LockLost": {"lock_id": Any, "token": Any, "why": Any},
+    "ClaimLost": {"job": Any, "dataid": Any, "token": Any, "why": Any},
+    "ItemLost": {"item": Any, "token": Any, "why": Any},
+    "StoreUnavailable": {"store": Any, "why": Any, "request_id": Any},
+    "StorageGuardFailed": {"resource": Any, "why": Any},
+    "BadValue": {"what": Any, "value": Any, "why": Any},
+    "UnknownName": {"what": Any, "name": Any},
+    "WrongKey": {"job": Any, "why": Any},
+    "NotAllowed": {"why": Any, "scope": Any},
+}
+
+
+def raise_problem(service: str, answer: Any, key: str | None) -> NoReturn:
+    """The error that an answer tells of; its text is the service's own."""
+    try:
+        document = answer.json()
+        name = _class_name(str(document["type"]))
+    except (ValueError, KeyError, TypeError):
+        raise StoreUnavailable(service, f"it answers {answer.status_code} and no problem", key) from None
+    raise _error(service, name, document, answer.status_code, key)
+
+
+def _error(service: str, name: str, document: dict[str, Any], status: int, key: str | None) -> HeadgateError:
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, HeadgateError):
+        shape = SHAPES.get(name, {})
+        given = [parse(each, document.get(field)) for field, each in shape.items()]
+        error = kind(*given) if shape else kind(document["detail"])
+        error.args = (document["detail"],)
+        return error
+    if status == 422:
+        return BadValue("request", "", document["detail"])
+    if status in (401, 403):
+        return NotAllowed(document["detail"])
+    return StoreUnavailable(service, f"{status}: {document['detail']}", key)
+
+
+def _class_name(kind: str) -> str:
+    return "".join(word.capitalize() for word in kind.removeprefix(TYPE).split("-"))

@@ -1,0 +1,164 @@
+"""Locks of a service: the port over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from headgate.client.connection import Connection
+from headgate.client.ledger import ServiceLedger
+from headgate.client.queue import ServiceQueue
+from headgate.client.tokens import ServiceTokens
+from headgate.core.history import Entry
+from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
+from headgate.core.wire import parse, plain
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.queue_port import QueueStore
+
+
+class ServiceLocks:
+    """Locks, queues, clients, resources and history behind a service."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.name = connection.name
+        self._connection = connection
+        about = connection.get("about")
+        self.tag = str(about["tag"])
+        self._spelling = str(about["spelling"])
+        #: The ledger behind the same service; None: its store keeps none.
+        self.ledger = ServiceLedger(connection) if about["ledger"] else None
+        #: Who may ask the service for what.
+        self.tokens = ServiceTokens(connection)
+        #: How long each ticket's next look may take.
+        self._patience: dict[int, float] = {}
+
+    @cached_property
+    def queue(self) -> QueueStore:
+        """The queue behind the same service."""
+        return ServiceQueue(self._connection, self._spelling)
+
+    def acquire(self, request: Request) -> Grant:
+        return _granted(request, self._connection.send("POST", "locks", body=_asked(request), key=request.id))
+
+    def queue_up(self, request: Request) -> Grant | Ticket:
+        found = self._connection.send("POST", "waiters", body=_asked(request), key=request.id)
+        return Ticket(found["ticket"], request) if "ticket" in found else _granted(request, found)
+
+    def await_turn(self, ticket: Ticket, seconds: float) -> None:
+        self._patience[ticket.number] = seconds  # The look that follows does the waiting, in one request.
+
+    def take_turn(self, ticket: Ticket) -> Grant | None:
+        seconds = self._patience.pop(ticket.number, 0.0)
+        found = self._waiter(ticket, "turn", wait=seconds)
+        return None if found is None else _granted(ticket.request, found)
+
+    def keep_places(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            self._waiter(ticket, "turn")
+
+    def give_up(self, ticket: Ticket) -> Grant:
+        return _granted(ticket.request, self._waiter(ticket, "give-up"))
+
+    def withdraw(self, ticket: Ticket) -> None:
+        self._patience.pop(ticket.number, None)
+        self._waiter(ticket, "withdraw")
+
+    def release(self, lock_id: str, token: int) -> None:
+        # Sent once: a second one would be told that it is released already, though it was this very one.
+        self._connection.send("DELETE", "locks", parse_lock_id(lock_id), token=token, again=False)
+
+    def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
+        return self._change(lock_id, "renew", {"token": token, "lease": lease})
+
+    def check(self, lock_id: str, token: int) -> Lock:
+        return self._change(lock_id, "check", {"token": token})
+
+    def upgrade(self, lock_id: str, token: int) -> Lock:
+        return self._change(lock_id, "upgrade", {"token": token}, again=False)
+
+    def downgrade(self, lock_id: str, token: int) -> Lock:
+        return self._change(lock_id, "downgrade", {"token": token}, again=False)
+
+    def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
+        del lock, lost  # The holder learns of it when it renews.
+        return lambda: None
+
+    def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
+        return self._change(lock_id, "break", {"reason": reason, "by": by}, again=False)
+
+    def get(self, lock_id: str) -> Lock:
+        found: Lock = parse(Lock, self._connection.get("locks", parse_lock_id(lock_id)))
+        return found
+
+    def list(self, which: LockFilter) -> Sequence[Lock]:
+        query: dict[str, Any] = {
+            "resource": which.resource, "client": which.client, "mode": which.mode, "after": which.after
+        }  # fmt: skip
+        return [parse(Lock, each) for each in self._connection.pages("locks", limit=which.limit, **query)]
+
+    def summary(self) -> Sequence[tuple[str, Mode, int]]:
+        found = self._connection.get("status")["locks"]
+        return [(each["id"], Mode(each["type"].lower()), each["count"]) for each in found]
+
+    def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
+        return [parse(Waiter, each) for each in self._connection.get("waiters", resource=resource)["items"]]
+
+    def expire(self, limit: int = 1000) -> int:
+        return int(self._connection.send("POST", "reap", of="locks", limit=limit)["count"])
+
+    def history(self, which: HistoryFilter) -> Sequence[Entry]:
+        return history(
+            self._connection, "locks", which, resource=which.resource, client=which.client, lock_id=which.lock_id
+        )
+
+    def register_client(self, client: str) -> datetime:
+        return datetime.fromisoformat(self._connection.send("PUT", "clients", client)["since"])
+
+    def clients(self) -> Sequence[tuple[str, datetime]]:
+        found = self._connection.get("clients")
+        return [(str(each["name"]), datetime.fromisoformat(each["since"])) for each in found]
+
+    def forget_client(self, client: str) -> None:
+        self._connection.send("DELETE", "clients", client, again=False)
+
+    def register_resource(self, resource: str) -> None:
+        self._connection.send("PUT", "resources", resource=resource)
+
+    def resources(self) -> Sequence[str]:
+        return list(self._connection.pages("resources", limit=None))
+
+    def forget_resource(self, resource: str) -> None:
+        self._connection.send("DELETE", "resources", resource=resource, again=False)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _change(self, lock_id: str, act: str, body: dict[str, Any], *, again: bool = True) -> Lock:
+        found = self._connection.send("POST", "locks", parse_lock_id(lock_id), act, body=body, again=again)
+        changed: Lock = parse(Lock, found)
+        return changed
+
+    def _waiter(self, ticket: Ticket, act: str, wait: float = 0.0) -> Any:
+        body = {**_asked(ticket.request), "request_id": ticket.request.id, "wait": wait}
+        return self._connection.send("POST", "waiters", str(ticket.number), act, body=body, wait=wait)
+
+
+def history(connection: Connection, of: str, which: Any, **more: Any) -> list[Entry]:
+    """What happened, page by page."""
+    query = {"of": of, "event": which.event, "since": plain(which.since), "before": which.before, **more}
+    return [parse(Entry, each) for each in connection.pages("history", limit=which.limit, cursor="before", **query)]
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    return {
+        "client": request.client, "resources": {want.resource: want.mode.value for want in request.wants},
+        "lease": request.lease, "reentrant": request.reentrant, "note": request.note, "owner": request.owner,
+        "lock_delay": request.lock_delay,
+    }  # fmt: skip
+
+
+def _granted(request: Request, document: Any) -> Grant:
+    return tuple(replace(parse(Lock, each), request_id=request.id) for each in document["locks"])

@@ -1,0 +1,37 @@
+"""API tokens of a service, asked for over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headgate.client.connection import Connection
+from headgate.core.errors import BadValue
+from headgate.core.scopes import ApiToken, check_scopes
+from headgate.core.wire import parse
+from headgate.service.tokens import NewToken, Tokens
+
+
+class ServiceTokens(Tokens):
+    """The tokens of the store behind a service."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def new(self, name: str, scopes: Iterable[str], *, expires: float | None = None) -> NewToken:
+        body = {"name": name, "scopes": list(check_scopes(scopes)), "expires": expires}
+        found: NewToken = parse(NewToken, self._connection.send("POST", "tokens", body=body, again=False))
+        return found
+
+    def list(self) -> Sequence[ApiToken]:
+        return [parse(ApiToken, each) for each in self._connection.get("tokens")]
+
+    def revoke(self, token_id: str) -> None:
+        self._connection.send("DELETE", "tokens", token_id, again=False)
+
+    def recall(self, text: str) -> ApiToken | None:
+        del text
+        return None
+
+    def prove(self, text: str) -> ApiToken:
+        del text
+        raise BadValue("server", self._connection.name, "proves tokens itself; a service does not speak for another")

@@ -1,0 +1,104 @@
+"""What an API token may do: scopes, each a word for a kind of act, some limited to what follows the word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from headgate.core.errors import BadValue
+
+#: Every scope, in words. Those with a noun may be limited: `lock:acquire:s3://bucket/`, `chunk:claim:clean`.
+SCOPES: Mapping[str, str] = {
+    "read": "see everything but secrets: locks, chunks, batches, history, status",
+    "lock:acquire": "take, renew, change and give back locks (limited: on resources that begin so)",
+    "chunk:claim": "claim chunks of jobs and report on them (limited: of that job)",
+    "cred:read": "read sealed secrets, which only a job's key opens (limited: of that job)",
+    "data:publish": "say that data made elsewhere is there (limited: in that dataset)",
+    "queue:submit": "hand in batches (limited: for that profile)",
+    "queue:work": "take batches and ingest jobs, and report on them",
+    "define": "define datasets, jobs, their keys and sealed secrets",
+    "operate": "hold, release, resume, resubmit, pause, set priorities: with a reason",
+    "admin:force": "break locks, force and forget chunks, set statuses, delete: with a reason",
+    "admin": "everything, and what others do is told by the names that they give",
+}
+#: The scopes that may be limited.
+LIMITED = ("lock:acquire", "chunk:claim", "cred:read", "data:publish", "queue:submit")
+#: Names for usual sets of scopes.
+ROLES: Mapping[str, tuple[str, ...]] = {
+    "viewer": ("read",),
+    "operator": ("read", "operate"),
+    "admin": ("admin",),
+}
+
+
+def check_scope(text: object) -> str:
+    """A scope, as it is written."""
+    if isinstance(text, str) and text.isprintable() and len(text) <= 2100:
+        if text in SCOPES:
+            return text
+        if any(text.startswith(f"{word}:") and len(text) > len(word) + 1 for word in LIMITED):
+            return text
+    raise BadValue("scope", text, f"is none of {', '.join(SCOPES)}; {', '.join(LIMITED)} may be followed by :NAME")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a token reaches."""
+
+    scopes: tuple[str, ...]
+
+    @property
+    def unlimited(self) -> bool:
+        """An admin's."""
+        return "admin" in self.scopes
+
+    def has(self, word: str) -> bool:
+        """The scope, with or without a limit."""
+        return self.unlimited or word in self.scopes or bool(self.limits(word))
+
+    def covers(self, word: str, name: str) -> bool:
+        """The scope for one job, dataset or profile; for a resource: one that begins so."""
+        if self.unlimited or word in self.scopes:
+            return True
+        limits = self.limits(word)
+        return any(name.startswith(each) for each in limits) if word == "lock:acquire" else name in limits
+
+    def limits(self, word: str) -> list[str]:
+        """What the scope is limited to. `admin:force` is no limited `admin`."""
+        own = (each for each in self.scopes if each.startswith(f"{word}:")) if word in LIMITED else ()
+        return [each[len(word) + 1 :] for each in own]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiToken:
+    """A token that opens the service, without what would open it."""
+
+    #: Its public part.
+    id: str
+    #: Whose it is, for people.
+    name: str
+    scopes: tuple[str, ...]
+    created: datetime
+    #: Seconds until it ends, when the store was asked; None: it does not.
+    expires_in: float | None = None
+    last_used: datetime | None = None
+    revoked: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Neither revoked nor ended."""
+        return not self.revoked and (self.expires_in is None or self.expires_in > 0)
+
+    @property
+    def reach(self) -> Reach:
+        """How far it reaches."""
+        return Reach(self.scopes)
+
+
+def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
+    """At least one."""
+    found = tuple(dict.fromkeys(check_scope(each) for each in scopes))
+    if not found:
+        raise BadValue("scopes", list(scopes), "are none; name a role or at least one scope")
+    return found

@@ -1,0 +1,1 @@
+"""The service: the same questions over HTTP, for any language."""

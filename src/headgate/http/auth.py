@@ -1,0 +1,98 @@
+"""Who asks, and whether they may: API tokens in the Authorization header, scopes on every route."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+from starlette.concurrency import run_in_threadpool
+
+from headgate.core.errors import NotAllowed, UnknownName
+from headgate.core.names import NAME_LENGTH, check_name
+from headgate.core.scopes import ApiToken, Reach
+from headgate.http.service import Service
+from headgate.wiring import Gate
+
+#: Who asks, in the words of the asking process.
+CLIENT_HEADER = "Headgate-Client"
+_BEARER = HTTPBearer(auto_error=False, description="An API token, `hg_…`, made by `headgate token new`.")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks."""
+
+    token: ApiToken
+    #: The asking process, in its own words.
+    process: str
+
+    @property
+    def reach(self) -> Reach:
+        """How far the token reaches."""
+        return self.token.reach
+
+    def by(self, given: str | None = None) -> str:
+        """The name that is kept with what this caller does. The token's stands in it, but for an admin's, who speaks
+        for others.
+        """
+        said = check_name("by", given) if given is not None else self.process
+        if self.reach.unlimited:
+            return said or self.token.name
+        return f"{self.token.name} ({said})"[:NAME_LENGTH] if said else self.token.name
+
+    def must_reach(self, word: str, name: str) -> None:
+        """NotAllowed when the scope is limited to others."""
+        if not self.reach.covers(word, name):
+            raise NotAllowed(f"the API token of {self.token.name} does not reach {name}", f"{word}:{name}")
+
+    def must_see(self, noun: str, word: str, name: str, shown: str | None = None) -> None:
+        """UnknownName when the scope is limited to others: what they have is not told. A reader sees all."""
+        if not (self.reach.has("read") or self.reach.covers(word, name)):
+            raise UnknownName(noun, name if shown is None else shown)
+
+
+async def authenticate(
+    request: Request,
+    scopes: SecurityScopes,
+    given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)] = None,
+) -> Caller:
+    """The caller, if its token has one of the route's scopes."""
+    service = service_of(request)
+    if given is None:
+        raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
+    tokens = service.gate.tokens
+    token = tokens.recall(given.credentials)
+    if token is None:
+        token = await run_in_threadpool(tokens.prove, given.credentials)
+    request.scope["headgate.token"] = token.id
+    if not any(token.reach.has(word) for word in scopes.scopes):
+        wanted = " or ".join(scopes.scopes)
+        raise NotAllowed(f"the API token of {token.name} does not allow this; it takes {wanted}", scopes.scopes[0])
+    process = request.headers.get(CLIENT_HEADER, "")
+    return Caller(token, process if process.isprintable() and "/" not in process else "")
+
+
+def service_of(request: Request) -> Service:
+    """What the app was made of."""
+    service: Service = request.app.state.service
+    return service
+
+
+def gate_of(request: Request) -> Gate:
+    """The gate behind the service."""
+    return service_of(request).gate
+
+
+def needs(*words: str) -> Any:
+    """The caller, who has one of these scopes."""
+    return Security(authenticate, scopes=list(words))
+
+
+TheGate = Annotated[Gate, Depends(gate_of)]
+TheService = Annotated[Service, Depends(service_of)]
+Reader = Annotated[Caller, needs("read")]
+Operator = Annotated[Caller, needs("operate")]
+Forcer = Annotated[Caller, needs("admin:force")]
+Admin = Annotated[Caller, needs("admin")]

@@ -1,0 +1,146 @@
+"""Errors as RFC 9457 problems: the error's kind, its text, its data, and when to try again."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from headgate.core.errors import (
+    HeadgateError,
+    Invalid,
+    LockRefused,
+    Lost,
+    MissingExtra,
+    NotAllowed,
+    Refused,
+    SchemaMismatch,
+    Unavailable,
+    UnknownName,
+)
+from headgate.core.wire import plain
+from headgate.telemetry import event
+
+#: What the type of a problem begins with; the rest is the error's name.
+TYPE = "urn:headgate:"
+#: By kind, the first that fits.
+STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
+    (Refused, 409),
+    (Lost, 409),
+    (UnknownName, 404),
+    (Unavailable, 503),
+    (SchemaMismatch, 503),
+    (MissingExtra, 503),
+    (Invalid, 422),
+)
+#: Seconds after which it may be tried again: what is refused, and what does not answer.
+REFUSED_SECONDS, AWAY_SECONDS, LONGEST_SECONDS = 1, 2, 60
+WORDS: Mapping[int, str] = {
+    400: "bad-request", 401: "not-allowed", 403: "not-allowed", 404: "not-found", 405: "wrong-method",
+    413: "too-large", 422: "bad-value", 429: "too-many", 500: "internal-error", 503: "unavailable",
+}  # fmt: skip
+
+
+class Problem(JSONResponse):
+    """A problem document."""
+
+    media_type = "application/problem+json"
+
+
+class TooMany(Exception):
+    """More at once than the service takes on. Not Headgate's own error: the store was not asked."""
+
+    def __init__(self, why: str, seconds: int = REFUSED_SECONDS) -> None:
+        self.why = why
+        self.seconds = seconds
+        super().__init__(why)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Every end that is not good becomes a problem."""
+
+    async def told(request: Request, error: Exception) -> Response:
+        found = problem_of(error)
+        if found.status_code == 405:  # The framework names the methods of the first route that it meets.
+            found.headers["Allow"] = ", ".join(methods_of(app.openapi(), request.scope["path"]))
+        return found
+
+    for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, Exception):
+        app.add_exception_handler(kind, told)
+
+
+def methods_of(document: Mapping[str, Any], path: str) -> list[str]:
+    """What may be done with a path, as the OpenAPI has it: where several fit, the one with the fewest names in it."""
+    paths = document["paths"]
+    fitting = [each for each in paths if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(each)), path)]
+    nearest = min(fitting, key=lambda each: each.count("{"), default=None)
+    return sorted(method.upper() for method in paths[nearest]) if nearest else []
+
+
+def problem_of(error: Exception) -> Response:
+    """The problem that an error is."""
+    if isinstance(error, HeadgateError):
+        return _of_ours(error)
+    if isinstance(error, RequestValidationError):
+        return _of_validation(error)
+    if isinstance(error, TooMany):
+        return problem(429, error.why, headers={"Retry-After": str(error.seconds)})
+    if isinstance(error, HTTPException):
+        return problem(error.status_code, str(error.detail), headers=error.headers)
+    event("http.broken", logging.ERROR, why=repr(error), kind=type(error).__name__)
+    return problem(500, "the service broke on this; its log tells more, under the request's id")
+
+
+def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = None, **data: Any) -> Problem:
+    """A problem that is none of Headgate's own errors."""
+    word = WORDS.get(status, "http-error")
+    content = {**data, "type": TYPE + word, "title": word.replace("-", " "), "status": status, "detail": detail}
+    return Problem(content, status, headers=headers)
+
+
+def status_of(error: HeadgateError) -> int:
+    """What HTTP calls it."""
+    if isinstance(error, NotAllowed):
+        return 403 if error.scope else 401
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+
+
+def _of_ours(error: HeadgateError) -> Problem:
+    status = status_of(error)
+    kind = type(error)
+    data = {name: plain(value) for name, value in vars(error).items() if not name.startswith("_")}
+    title = (inspect.getdoc(kind) or kind.__name__).partition("\n")[0]
+    content = {**data, "type": TYPE + kebab_case(kind.__name__), "title": title, "status": status, "detail": str(error)}
+    return Problem(content, status, headers=_headers(error, status))
+
+
+def _headers(error: HeadgateError, status: int) -> dict[str, str]:
+    if status == 401:
+        return {"WWW-Authenticate": "Bearer"}
+    if status == 503:
+        return {"Retry-After": str(AWAY_SECONDS)}
+    if not isinstance(error, Refused):
+        return {}
+    ends = [each.expires_in for each in error.blockers if each.expires_in] if isinstance(error, LockRefused) else []
+    seconds = math.ceil(min(ends, default=REFUSED_SECONDS))
+    return {"Retry-After": str(max(REFUSED_SECONDS, min(seconds, LONGEST_SECONDS)))}
+
+
+def _of_validation(error: RequestValidationError) -> Problem:
+    """What is wrong, and where; what was sent is not repeated: it may be a secret."""
+    found = [{"where": ".".join(str(part) for part in each["loc"]), "why": str(each["msg"])} for each in error.errors()]
+    detail = "; ".join(f"{each['where']}: {each['why']}" for each in found)
+    return problem(422, detail, errors=found)
+
+
+def kebab_case(name: str) -> str:
+    """LockRefused is lock-refused."""
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")

@@ -1,0 +1,162 @@
+"""Around every request: its id, its line in the log, its size, and repeats of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headgate.core.names import REQUEST_ID_LENGTH
+from headgate.http.errors import problem
+from headgate.http.service import Service
+from headgate.service.clock import steady
+from headgate.telemetry import event
+
+#: No body is larger, in bytes.
+LARGEST_BODY = 1_000_000
+REQUEST_ID = re.compile(r"[\x21-\x7e]{1,100}")
+#: Routes where the store itself recognises a repeat by its key, for as long as what it gave is held.
+NATIVE = re.compile(r"/v1/(locks|waiters|batches|batches/next|ingest-jobs/next|jobs/[^/]+/next|jobs/.+/claim)")
+#: Answers that are kept for repeats.
+MOST_KEPT = 10_000
+
+
+class Around:
+    """The outermost layer."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+        self._repeats = Repeats(app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = _header(scope, b"x-request-id")
+        request_id = given if REQUEST_ID.fullmatch(given) else secrets.token_urlsafe(9)
+        began, status = steady(), 0
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], *_added(request_id)]}
+            await send(message)
+
+        try:
+            await self._bounded(scope, receive, send_on)
+        finally:
+            self._tell(scope, request_id, status, steady() - began)
+
+    async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body first: no thread waits for a slow caller, and none sends without end."""
+        body = b""
+        if int(_header(scope, b"content-length") or "0") <= LARGEST_BODY:
+            more = True
+            while more and len(body) <= LARGEST_BODY:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+            if not more and len(body) <= LARGEST_BODY:
+                await self._repeats(scope, _with_body(body, receive), send, body)
+                return
+        await problem(413, f"the body is larger than {LARGEST_BODY:,} bytes")(scope, receive, send)
+
+    def _tell(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        self._service.metrics.requests.labels(scope["method"], route, status).inc()
+        if not scope.get("headgate.waits"):
+            self._service.metrics.seconds.labels(scope["method"], route).observe(seconds)
+        event(
+            "http.request",
+            request=request_id, method=scope["method"], route=route, path=scope["path"], status=status,
+            milliseconds=round(seconds * 1000, 1), token=scope.get("headgate.token", ""),
+            address=(scope.get("client") or ("",))[0],
+        )  # fmt: skip
+
+
+@dataclass
+class Kept:
+    """An answer that was given."""
+
+    #: Of the body that it answers.
+    digest: bytes
+    messages: list[Message] = field(default_factory=list)
+
+
+class Repeats:
+    """POSTs that are sent again with the same Idempotency-Key are answered again, not done again.
+
+    Kept in memory, for good answers alone. Where the store itself recognises a repeat it is left to do so.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._kept: OrderedDict[tuple[str, str, str], Kept] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        """One request, or its answer once more."""
+        key = _header(scope, b"idempotency-key")
+        if len(key) > REQUEST_ID_LENGTH:
+            await problem(422, f"Idempotency-Key has more than {REQUEST_ID_LENGTH} characters")(scope, receive, send)
+            return
+        if scope["method"] != "POST" or not key or NATIVE.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        place = (_header(scope, b"authorization"), f"{scope['path']}?{scope['query_string'].decode()}", key)
+        digest = hashlib.sha256(body).digest()
+        kept = self._kept.get(place)
+        if kept is None:
+            await self._keep(place, Kept(digest), scope, receive, send)
+        elif kept.digest != digest:
+            await problem(422, "this Idempotency-Key was used with another body; use a new one")(scope, receive, send)
+        else:
+            for message in kept.messages:
+                await send(message)
+
+    async def _keep(self, place: tuple[str, str, str], kept: Kept, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_and_keep(message: Message) -> None:
+            kept.messages.append(message)
+            await send(message)
+
+        await self._app(scope, receive, send_and_keep)
+        if kept.messages and 200 <= kept.messages[0]["status"] < 300:
+            self._kept[place] = kept
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+
+
+def _with_body(body: bytes, receive: Receive) -> Receive:
+    """The body in one piece, then whatever comes after it."""
+    given = False
+
+    async def receive_on() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_on
+
+
+def _added(request_id: str) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"x-request-id", request_id.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"cache-control", b"no-store"),
+    ]
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    found: Any = next((value for key, value in scope["headers"] if key == name), b"")
+    return str(found.decode("latin-1"))

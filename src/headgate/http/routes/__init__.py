@@ -1,0 +1,1 @@
+"""What may be asked over HTTP: one file for each noun."""

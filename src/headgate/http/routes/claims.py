@@ -1,0 +1,74 @@
+"""Claims over HTTP: what a worker asks and reports."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+
+from headgate.core.ledger import Claim
+from headgate.http.auth import Caller, TheGate, TheService, needs
+from headgate.http.routes.ledger import claim_document
+from headgate.http.schemas import Failure, Heartbeat, Key, Report, Worker, WorkerWaiting, answer, documented, nothing
+from headgate.http.waiting import while_there
+from headgate.service.clock import steady
+
+router = APIRouter(tags=["claims"])
+Claimer = Annotated[Caller, needs("chunk:claim")]
+CLAIMED = "Claimed, by a new token."
+
+
+@router.post("/jobs/{job}/next", responses=documented(200, Claim, CLAIMED, nothing="Nothing to do."))
+async def find_next(
+    request: Request, service: TheService, who: Claimer, job: str, asked: WorkerWaiting, key: Key = None
+) -> Response:
+    """The next chunk to work on, claimed. With `wait`, wait so long for one."""
+    who.must_see("job", "chunk:claim", job)
+    who.must_reach("chunk:claim", job)
+    request.scope["headgate.waits"] = asked.wait > 0
+
+    def look() -> Claim | None:
+        return service.gate.ledger.find_next(
+            job, key="", worker=asked.worker or who.by(), lease=asked.lease, request_id=key
+        )
+
+    found = await while_there(request, service.turns.wait(("job", job), look, steady() + asked.wait))
+    return nothing() if found is None else answer(claim_document(found, who))
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/claim", responses=documented(200, Claim, CLAIMED))
+def claim(gate: TheGate, who: Claimer, job: str, dataid: str, asked: Worker, key: Key = None) -> Response:
+    """That very chunk, claimed. 409 says every reason when it may not be."""
+    _must_claim(who, job)
+    found = gate.ledger.claim(job, dataid, key="", worker=asked.worker or who.by(), lease=asked.lease, request_id=key)
+    return answer(claim_document(found, who))
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/success", status_code=204)
+def success(gate: TheGate, service: TheService, who: Claimer, job: str, dataid: str, report: Report) -> Response:
+    """The chunk is done. Saying so twice does no harm; 409, and nothing changes, when it is not yours."""
+    _must_claim(who, job)
+    gate.ledger.success(job, dataid, report.token, by=who.by(report.by))
+    service.ring(("job",), ("lock",))
+    return nothing()
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/fail", status_code=204)
+def fail(gate: TheGate, service: TheService, who: Claimer, job: str, dataid: str, report: Failure) -> Response:
+    """The chunk could not be done, and why. 409, and nothing changes, when it is not yours."""
+    _must_claim(who, job)
+    gate.ledger.fail(job, report.message, dataid, report.token, by=who.by(report.by))
+    service.ring(("job",), ("lock",))
+    return nothing()
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/heartbeat", responses=documented(200, dict[str, float], "Its seconds."))
+def heartbeat(gate: TheGate, who: Claimer, job: str, dataid: str, beat: Heartbeat) -> Response:
+    """The worker lives: the lease begins anew. 409 when it has run out."""
+    _must_claim(who, job)
+    return answer({"lease": gate.ledger.heartbeat(job, dataid, beat.token, lease=beat.lease)})
+
+
+def _must_claim(who: Caller, job: str) -> None:
+    who.must_see("job", "chunk:claim", job)
+    who.must_reach("chunk:claim", job)

@@ -1,0 +1,289 @@
+"""The ledger over HTTP: datasets, jobs, and what a person does to chunks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from headgate.core.claims import Verdict
+from headgate.core.errors import BadValue, UnknownName
+from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row
+from headgate.http.auth import Caller, Forcer, Operator, Reader, TheGate, TheService, needs
+from headgate.http.schemas import (
+    Acted,
+    ActedLightly,
+    Count,
+    Dataids,
+    DatasetAsked,
+    Defined,
+    Forced,
+    Forgotten,
+    JobAsked,
+    JobFound,
+    Limit,
+    ManyResubmitted,
+    Page,
+    PlanFound,
+    Resubmission,
+    StatusSet,
+    answer,
+    documented,
+)
+from headgate.wiring import Gate
+
+router = APIRouter(tags=["ledger"])
+Definer = Annotated[Caller, needs("define")]
+Publisher = Annotated[Caller, needs("data:publish")]
+JobReader = Annotated[Caller, needs("read", "chunk:claim")]
+ChunkReader = Annotated[Caller, needs("read", "chunk:claim")]
+CHANGES = documented(200, list[Change], "What changed, or would.")
+
+
+# ---------------------------------------------------------------- definitions
+
+
+@router.get("/datasets", responses=documented(200, list[Dataset], "By name."))
+def datasets(gate: TheGate, _who: Reader) -> Response:
+    """All datasets; of their secrets, the names."""
+    return answer([each.to_document() for each in gate.ledger.datasets()])
+
+
+@router.get("/datasets/{name}", responses=documented(200, Dataset, "As it is defined."))
+def dataset(gate: TheGate, _who: Reader, name: str) -> Response:
+    """One dataset; of its secrets, the names."""
+    found = next((each for each in gate.ledger.datasets() if each.name == name), None)
+    if found is None:
+        raise UnknownName("dataset", name)
+    return answer(found.to_document())
+
+
+@router.put("/datasets/{name}", responses=documented(200, Defined, "It is so now."))
+def define_dataset(gate: TheGate, _who: Definer, name: str, asked: DatasetAsked) -> Response:
+    """Define a dataset; the same again changes nothing."""
+    return answer(gate.ledger.define_dataset(name, **asked.model_dump()))
+
+
+@router.get("/jobs", responses=documented(200, list[Job], "By name."))
+def jobs(gate: TheGate, _who: Reader) -> Response:
+    """All jobs."""
+    return answer(gate.ledger.jobs())
+
+
+@router.get("/jobs/{job}", responses=documented(200, JobFound, "As it is defined."))
+def job(gate: TheGate, who: JobReader, job: str) -> Response:
+    """One job, and its datasets with the names of their secrets."""
+    who.must_see("job", "chunk:claim", job)
+    found, sets = gate.ledger.job(job)
+    return answer({"job": found, "datasets": [each.to_document() for each in sets]})
+
+
+@router.put("/jobs/{job}", responses=documented(200, Defined, "It is so now."))
+def define_job(gate: TheGate, service: TheService, _who: Definer, job: str, asked: JobAsked) -> Response:
+    """Define a job; the same again changes nothing. Its keys and secrets are the business of who has them."""
+    defined = gate.ledger.define_job(job, share=False, **asked.model_dump())
+    service.ring(("job",))
+    return answer(defined)
+
+
+@router.get("/jobs/{job}/connections", responses=documented(200, dict[str, dict[str, Port]], "Inputs and outputs."))
+def connections(gate: TheGate, who: JobReader, job: str) -> Response:
+    """How to reach what a job reads and makes. Secrets are masked, or sealed for the job's key."""
+    who.must_see("job", "chunk:claim", job)
+    found = gate.ledger.connections(job, key="")
+    return answer(found if who.reach.covers("cred:read", job) else {k: _masked(v) for k, v in found.items()})
+
+
+# ---------------------------------------------------------------- data
+
+
+@router.post("/datasets/{name}/chunks/{dataid}/publish", responses=documented(200, Count, "1: it was not there."))
+def publish(gate: TheGate, service: TheService, who: Publisher, name: str, dataid: str) -> Response:
+    """Data made elsewhere is READY. Doing it again does no harm."""
+    return _publish(gate, service, who, name, [dataid], None)
+
+
+@router.post("/datasets/{name}/publish", responses=documented(200, Count, "How many were not there."))
+def publish_all(gate: TheGate, service: TheService, who: Publisher, name: str, given: Dataids) -> Response:
+    """The same for many data ids, in one transaction."""
+    return _publish(gate, service, who, name, given.dataids, given.by)
+
+
+@router.get("/chunks", responses=documented(200, Page[Row], "By dataset, and in its order."))
+def chunks(
+    gate: TheGate,
+    who: ChunkReader,
+    dataset: str | None = None,
+    job: str | None = None,
+    dataid: str | None = None,
+    kind: str | None = None,
+    status: str | None = None,
+    after: Annotated[str | None, Query(description="The `next` of the page before: DATASET/DATAID.")] = None,
+    limit: Limit = 100,
+) -> Response:
+    """Rows of chunks: what each job's doing says of them. The rows of a data id are never split over two pages."""
+    if not who.reach.has("read"):
+        who.must_see("job", "chunk:claim", job or "")
+    which = {"job": job, "dataid": dataid, "kind": kind, "status": status}
+    items, more = rows_page(gate, dataset, after, limit, which)
+    return answer({"items": items, "next": more})
+
+
+@router.get("/failures", responses=documented(200, list[Row], "Newest first."))
+def failures(gate: TheGate, _who: Reader, limit: Limit = 100) -> Response:
+    """Chunks that are in ERROR."""
+    return answer(gate.ledger.failures(limit))
+
+
+# ---------------------------------------------------------------- questions
+
+
+@router.get("/jobs/{job}/chunks/{dataid}/explain", responses=documented(200, Verdict, "Each condition."))
+def explain(gate: TheGate, who: ChunkReader, job: str, dataid: str) -> Response:
+    """May the job claim the chunk? Each condition with its answer and the row behind it."""
+    who.must_see("job", "chunk:claim", job)
+    return answer(gate.ledger.explain(job, dataid))
+
+
+@router.get("/jobs/{job}/plan", responses=documented(200, PlanFound, "In order."))
+def plan(gate: TheGate, who: ChunkReader, job: str, limit: Limit = 20) -> Response:
+    """What would run next, and what blocks the rest."""
+    who.must_see("job", "chunk:claim", job)
+    return answer(gate.ledger.plan(job, limit))
+
+
+@router.get("/jobs/{job}/left", responses=documented(200, Count, "Counted up to a limit."))
+def left(gate: TheGate, who: ChunkReader, job: str) -> Response:
+    """How many chunks wait for the job."""
+    who.must_see("job", "chunk:claim", job)
+    return answer({"count": gate.ledger.left(job)})
+
+
+# ---------------------------------------------------------------- support
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/force", responses=documented(200, Claim, "Claimed, with a new token."))
+def force(gate: TheGate, who: Forcer, job: str, dataid: str, asked: Forced) -> Response:
+    """Claim that very chunk, whatever the rules say."""
+    claim = gate.ledger.force(
+        job, dataid, reason=asked.reason, steal=asked.steal, key="", worker=asked.worker or who.by(), lease=asked.lease
+    )
+    return answer(claim_document(claim, who))
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/resubmit", responses=CHANGES)
+def resubmit(gate: TheGate, service: TheService, who: Operator, job: str, dataid: str, asked: Resubmission) -> Response:
+    """Make it again, first; with `downstream` all that was made from it too."""
+    return _resubmit(gate, service, who, job, [dataid], asked)
+
+
+@router.post("/jobs/{job}/resubmit", responses=CHANGES)
+def resubmit_all(gate: TheGate, service: TheService, who: Operator, job: str, asked: ManyResubmitted) -> Response:
+    """The same for several chunks, in one step."""
+    return _resubmit(gate, service, who, job, asked.dataids, asked)
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/hold", responses=CHANGES)
+def hold(gate: TheGate, who: Operator, job: str, dataid: str, act: Acted) -> Response:
+    """Nobody makes or reads it until it is let go."""
+    return answer(gate.ledger.hold(job, dataid, reason=act.reason, by=who.by(act.by)))
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/unhold", responses=CHANGES)
+def unhold(gate: TheGate, service: TheService, who: Operator, job: str, dataid: str, act: ActedLightly) -> Response:
+    """As it was before it was held."""
+    changes = gate.ledger.unhold(job, dataid, reason=act.reason, by=who.by(act.by))
+    service.ring(("job",))
+    return answer(changes)
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/forget", responses=CHANGES)
+def forget(gate: TheGate, service: TheService, who: Forcer, job: str, dataid: str, act: Forgotten) -> Response:
+    """As if it never was: the job's rows go, never those of what it reads."""
+    changes = gate.ledger.forget(job, dataid, reason=act.reason, steal=act.steal, by=who.by(act.by))
+    service.ring(("job",))
+    return answer(changes)
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/status", responses=documented(200, Change, "What changed."))
+def set_status(gate: TheGate, service: TheService, who: Forcer, job: str, dataid: str, act: StatusSet) -> Response:
+    """Support's hand: that row has that status. A word that nobody knows is kept, and blocks."""
+    change = gate.ledger.set_status(
+        act.dataset, dataid, job, act.kind, act.status, reason=act.reason, by=who.by(act.by)
+    )
+    service.ring(("job",))
+    return answer(change)
+
+
+@router.post("/jobs/{job}/pause", responses=documented(200, Job, "Paused."))
+def pause(gate: TheGate, who: Operator, job: str, act: Acted) -> Response:
+    """The job gets no more chunks; what runs ends normally."""
+    return answer(gate.ledger.pause(job, reason=act.reason, by=who.by(act.by)))
+
+
+@router.post("/jobs/{job}/unpause", responses=documented(200, Job, "It gets chunks again."))
+def unpause(gate: TheGate, service: TheService, who: Operator, job: str, act: ActedLightly) -> Response:
+    """The job gets chunks again."""
+    found = gate.ledger.unpause(job, by=who.by(act.by))
+    service.ring(("job",))
+    return answer(found)
+
+
+def claim_document(claim: Claim, who: Caller) -> dict[str, Any]:
+    """A claim for its worker: secrets masked, and sealed for the job's key where the token may see that."""
+    document = {**claim.to_document(), "expires_in": claim.expires_in}
+    if not who.reach.covers("cred:read", claim.job):
+        for port in (*document["inputs"].values(), *document["outputs"].values()):
+            port.pop("sealed", None)
+    return document
+
+
+def rows_page(
+    gate: Gate, dataset: str | None, after: str | None, limit: int, which: dict[str, Any]
+) -> tuple[list[Row], str | None]:
+    """Rows from a place on, whole data ids, and where to go on."""
+    begun, slash, behind = (after or "").partition("/")
+    if after and not slash:
+        raise BadValue("after", after, "is not DATASET/DATAID, as a page's `next` is")
+    names = [dataset] if dataset is not None else [each.name for each in gate.ledger.datasets()]
+    found: list[Row] = []
+    for name in names:
+        if name < begun:
+            continue
+        room = limit - len(found)
+        if not room:
+            return found, f"{found[-1].dataset}/{found[-1].dataid}" if found else None
+        rows = list(gate.ledger.status(name, **which, after=behind if name == begun else None, limit=room + 1))
+        if len(rows) > room:
+            cut = rows[room].dataid
+            kept = [row for row in rows[:room] if row.dataid != cut]
+            if not kept and not found:
+                kept = list(gate.ledger.status(name, **{**which, "dataid": cut}))
+            found += kept
+            return found, f"{found[-1].dataset}/{found[-1].dataid}"
+        found += rows
+    return found, None
+
+
+def _publish(gate: Gate, service: Any, who: Caller, name: str, dataids: list[str], by: str | None) -> Response:
+    who.must_reach("data:publish", name)
+    count = gate.ledger.publish(name, dataids, by=who.by(by))
+    service.ring(("job",))
+    return answer({"count": count})
+
+
+def _resubmit(gate: Gate, service: Any, who: Caller, job: str, dataids: list[str], asked: Resubmission) -> Response:
+    if asked.steal and not who.reach.has("admin:force"):
+        who.must_reach("admin:force", "a living worker's chunk")
+    changes = gate.ledger.resubmit(
+        job, dataids, reason=asked.reason, downstream=asked.downstream, steal=asked.steal, dry_run=asked.dry_run,
+        by=who.by(asked.by),
+    )  # fmt: skip
+    service.ring(("job",))
+    return answer(changes)
+
+
+def _masked(ports: dict[str, Port]) -> dict[str, Any]:
+    from dataclasses import replace
+
+    return {name: replace(port, sealed={}) for name, port in ports.items()}

@@ -1,0 +1,208 @@
+"""Locks over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from headgate.core.errors import LockLost, UnknownName
+from headgate.core.locks import Lock, Waiter, parse_lock_id
+from headgate.http.auth import Caller, Forcer, Reader, TheGate, TheService, needs
+from headgate.http.obtaining import group_of, obtain, request_of
+from headgate.http.schemas import (
+    Acted,
+    After,
+    Granted,
+    Key,
+    Limit,
+    LockAsked,
+    Page,
+    Renewal,
+    Ticketed,
+    Tokened,
+    WaiterAsked,
+    answer,
+    documented,
+    nothing,
+    page,
+    shown_lock,
+)
+from headgate.http.waiting import while_there
+from headgate.service.clock import steady
+from headgate.stores.base import Grant, Ticket
+from headgate.wiring import Gate
+
+router = APIRouter(tags=["locks"])
+Holder = Annotated[Caller, needs("lock:acquire")]
+Looker = Annotated[Caller, needs("read", "lock:acquire")]
+TokenGiven = Annotated[int, Query(ge=1, lt=2**63, description="The number that the grant carries.")]
+
+
+@router.post("/locks", status_code=201, responses=documented(201, Granted, "Held, by a new token."))
+async def acquire(request: Request, service: TheService, who: Holder, asked: LockAsked, key: Key = None) -> Response:
+    """Take locks: all that are named, or none. With `wait`, stand in the queue for so long.
+
+    409 says who is in the way, and when to try again.
+    """
+    wanted = request_of(asked, who, key, service.gate)
+    request.scope["headgate.waits"] = asked.wait > 0
+    grant = await while_there(request, obtain(service, wanted, steady() + asked.wait))
+    return answer({"locks": grant}, 201)
+
+
+@router.get("/locks", responses=documented(200, Page[Lock], "Live locks, by id."))
+def list_locks(
+    gate: TheGate,
+    who: Looker,
+    resource: str | None = None,
+    client: str | None = None,
+    mode: str | None = None,
+    claims: Annotated[bool, Query(description="Only chunks that are worked on.")] = False,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """Who holds what. Chunks that are worked on are among it."""
+    if claims:
+        found: Sequence[Lock] = gate.ledger.store.running()
+        found = [lock for lock in found if after is None or lock.id > after][: limit + 1]
+    else:
+        found = gate.locks.list(resource, client, mode, after=after, limit=limit + 1)
+    if not who.reach.has("read"):
+        found = [lock for lock in found if who.reach.covers("lock:acquire", lock.resource)]
+    return page(found, limit, lambda lock: lock.id, shown_lock)
+
+
+@router.get("/locks/{lock_id}", responses=documented(200, Lock, "As it is."))
+def get(gate: TheGate, who: Looker, lock_id: str) -> Response:
+    """One live lock."""
+    return answer(shown_lock(_seen(gate, who, lock_id)))
+
+
+@router.delete("/locks/{lock_id}", status_code=204)
+def release(gate: TheGate, service: TheService, who: Holder, lock_id: str, token: TokenGiven) -> Response:
+    """Give a lock back. 409, and nothing changes, when it is not yours."""
+    _own(gate, who, lock_id, token)
+    gate.locks.release(lock_id, token)
+    service.ring(("lock", lock_id.split("-")[1]))
+    return nothing()
+
+
+@router.post("/locks/{lock_id}/renew", responses=documented(200, Lock, "Its lease has begun anew."))
+def renew(gate: TheGate, who: Holder, lock_id: str, given: Renewal) -> Response:
+    """Let the lease begin anew. 409 when it has run out: an expired lease is not renewed."""
+    _own(gate, who, lock_id, given.token)
+    return answer(gate.locks.renew(lock_id, given.token, lease=given.lease))
+
+
+@router.post("/locks/{lock_id}/check", responses=documented(200, Lock, "It is yours."))
+def check(gate: TheGate, who: Holder, lock_id: str, given: Tokened) -> Response:
+    """Ask whether a lock is still yours."""
+    _own(gate, who, lock_id, given.token)
+    return answer(gate.locks.check(lock_id, given.token))
+
+
+@router.post("/locks/{lock_id}/upgrade", responses=documented(200, Lock, "Exclusive, with a new token."))
+def upgrade(gate: TheGate, who: Holder, lock_id: str, given: Tokened) -> Response:
+    """Shared to exclusive, for the only holder. Never waits."""
+    _own(gate, who, lock_id, given.token)
+    return answer(gate.locks.upgrade(lock_id, given.token))
+
+
+@router.post("/locks/{lock_id}/downgrade", responses=documented(200, Lock, "Shared, with the same token."))
+def downgrade(gate: TheGate, service: TheService, who: Holder, lock_id: str, given: Tokened) -> Response:
+    """Exclusive to shared, in one step."""
+    _own(gate, who, lock_id, given.token)
+    changed = gate.locks.downgrade(lock_id, given.token)
+    service.ring(("lock", lock_id.split("-")[1]))
+    return answer(changed)
+
+
+@router.post("/locks/{lock_id}/break", responses=documented(200, Lock, "What was broken."))
+def break_lock(gate: TheGate, service: TheService, who: Forcer, lock_id: str, act: Acted) -> Response:
+    """Take a lock away from whoever has it: its token is stale from then on, and the reason is kept."""
+    broken = gate.locks.break_lock(lock_id, reason=act.reason, by=who.by(act.by))
+    service.ring(("lock", lock_id.split("-")[1]))
+    return answer(shown_lock(broken))
+
+
+# ---------------------------------------------------------------- waiting, step by step
+
+
+@router.get("/waiters", responses=documented(200, Page[Waiter], "Earliest first."))
+def waiters(gate: TheGate, _who: Reader, resource: str | None = None) -> Response:
+    """Who waits for what."""
+    return answer({"items": gate.locks.waiters(resource), "next": None})
+
+
+@router.post(
+    "/waiters",
+    status_code=202,
+    responses={**documented(202, Ticketed, "A place in the queue."), **documented(201, Granted, "Held at once.")},
+)
+def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None) -> Response:
+    """Take locks, or a place in the queue for them. Ask for the turn at least every few seconds, or the place lapses.
+
+    `POST /locks` with `wait` does all of this in one request.
+    """
+    found = gate.store.queue_up(request_of(asked, who, key, gate))
+    return answer({"ticket": found.number}, 202) if isinstance(found, Ticket) else answer({"locks": found}, 201)
+
+
+@router.post(
+    "/waiters/{ticket}/turn",
+    responses=documented(200, Granted, "It was the turn: held.", nothing="Not yet."),
+)
+async def take_turn(request: Request, service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
+    """Ask whether it is the turn, for up to `wait` seconds; keeps the place meanwhile."""
+    place = _place(who, ticket, asked, service.gate)
+    request.scope["headgate.waits"] = asked.wait > 0
+
+    async def turn() -> Grant | None:
+        async with service.turns.keeping(place):
+            look = lambda: service.gate.store.take_turn(place)  # noqa: E731 - one line, used once
+            return await service.turns.wait(group_of(place), look, steady() + asked.wait)
+
+    grant = await while_there(request, turn())
+    return answer({"locks": grant}) if grant else nothing()
+
+
+@router.post("/waiters/{ticket}/give-up", responses=documented(200, Granted, "It was the turn after all: held."))
+async def give_up(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
+    """Leave the queue. 409 says who is in the way."""
+    place = _place(who, ticket, asked, service.gate)
+    return answer({"locks": await run_in_threadpool(service.gate.store.give_up, place)})
+
+
+@router.post("/waiters/{ticket}/withdraw", status_code=204)
+async def withdraw(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
+    """Leave the queue whatever happened; a grant that was made meanwhile is given back."""
+    place = _place(who, ticket, asked, service.gate)
+    await run_in_threadpool(service.gate.store.withdraw, place)
+    service.turns.ring(*(("lock", each) for each in group_of(place)[1:]))
+    return nothing()
+
+
+def _place(who: Caller, ticket: int, asked: WaiterAsked, gate: Gate) -> Ticket:
+    return Ticket(ticket, request_of(asked, who, asked.request_id, gate))
+
+
+def _seen(gate: Gate, who: Caller, lock_id: str) -> Lock:
+    lock = gate.locks.get(lock_id)
+    who.must_see("lock", "lock:acquire", lock.resource, lock_id)
+    return lock
+
+
+def _own(gate: Gate, who: Caller, lock_id: str, token: int) -> None:
+    """Of a token that is limited to some resources, whether the lock is on one of them; as if it were not there."""
+    parse_lock_id(lock_id)
+    if who.reach.covers("lock:acquire", ""):
+        return
+    try:
+        resource = gate.locks.get(lock_id).resource
+    except UnknownName:
+        raise LockLost(lock_id, token, "there is no such lock") from None
+    if not who.reach.covers("lock:acquire", resource):
+        raise UnknownName("lock", lock_id)

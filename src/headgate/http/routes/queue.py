@@ -1,0 +1,336 @@
+"""The queue over HTTP: batches, ingest jobs, holds."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from headgate.core.errors import BadValue
+from headgate.core.names import check_reason
+from headgate.core.queue import (
+    ALL,
+    Batch,
+    Fault,
+    Folder,
+    Hold,
+    IngestJob,
+    Item,
+    Place,
+    Report,
+    Taken,
+    check_item_id,
+    is_batch,
+)
+from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
+from headgate.http.schemas import (
+    Acted,
+    After,
+    BatchTaking,
+    Count,
+    FaultGiven,
+    Fired,
+    GivenBack,
+    ItemChanged,
+    ItemRenewal,
+    JobsMade,
+    JobTaking,
+    Key,
+    Limit,
+    Page,
+    PrioritySet,
+    SubmissionAsked,
+    answer,
+    documented,
+    nothing,
+    page,
+)
+from headgate.http.waiting import while_there
+from headgate.service.clock import steady
+from headgate.wiring import Gate
+
+router = APIRouter(tags=["queue"])
+Submitter = Annotated[Caller, needs("queue:submit")]
+Consumer = Annotated[Caller, needs("queue:work")]
+Actor = Annotated[Caller, needs("queue:work", "operate", "admin:force")]
+State = Annotated[str, Query(description="The state whose items are wanted.", examples=["pending"])]
+#: A person's events that take more than an operator's scope.
+FORCED = ("delete",)
+#: So many items of a state are looked at.
+LOOK = 100
+NOTHING = "Nothing to do."
+
+
+@router.post("/batches", status_code=201, responses=documented(201, Batch, "Pending."))
+def submit(gate: TheGate, service: TheService, who: Submitter, asked: SubmissionAsked, key: Key = None) -> Response:
+    """Hand in a payload: a new batch. Nothing is fetched or looked into now."""
+    who.must_reach("queue:submit", asked.profile)
+    given = asked.model_dump(exclude={"metadata"})
+    _refuse_names(asked.metadata, given)
+    batch = gate.queue.submit(**given, request_id=key, **asked.metadata)
+    service.ring(("batch", batch.state))
+    return answer(batch, 201)
+
+
+@router.get("/batches", responses=documented(200, Page[Batch], "By id."))
+def batches(
+    gate: TheGate,
+    _who: Reader,
+    state: str | None = None,
+    profile: str | None = None,
+    submitter: str | None = None,
+    taken: bool = False,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """Batches."""
+    found = gate.queue.batches(state, profile=profile, submitter=submitter, taken=taken, after=after, limit=limit + 1)
+    return page(found, limit, lambda each: each.id)
+
+
+@router.post("/batches/next", responses=documented(200, Batch, "Taken, by a new token.", nothing=NOTHING))
+async def next_batch(
+    request: Request, service: TheService, who: Consumer, state: State, asked: BatchTaking, key: Key = None
+) -> Response:
+    """The oldest batch in that state that nobody works on, taken. With `wait`, wait so long for one."""
+    request.scope["headgate.waits"] = asked.wait > 0
+    worker = asked.worker or who.by()
+
+    def look() -> Batch | None:
+        queue = service.gate.queue
+        return queue.acquire_batch(state, worker=worker, lease=asked.lease, after=asked.after, request_id=key)
+
+    found = await while_there(request, service.turns.wait(("batch", state), look, steady() + asked.wait))
+    return nothing() if found is None else answer(found)
+
+
+@router.get("/batches/{bid}", responses=documented(200, Batch, "As it is."))
+def batch(gate: TheGate, _who: Reader, bid: str) -> Response:
+    """One batch."""
+    return answer(gate.queue.batch(bid))
+
+
+@router.get("/batches/{bid}/jobs", responses=documented(200, list[str], "Their ids."))
+def job_ids(gate: TheGate, _who: Reader, bid: str, folder: Folder = Folder.PROCESSING) -> Response:
+    """The jobs of a batch that are processing, failed or completed."""
+    return answer(gate.queue.job_ids(bid, folder))
+
+
+@router.post("/batches/{bid}/jobs", responses=documented(200, Count, "How many it has then."))
+def create_jobs(gate: TheGate, service: TheService, _who: Consumer, bid: str, asked: JobsMade) -> Response:
+    """Make jobs of a batch that was taken as pending, from a position on; those that are there are passed over."""
+    taken = Taken(bid, asked.token, asked.state, asked.worker)
+    count = gate.queue.create_portion(taken, asked.position, asked.jobs)
+    service.ring(("job", "pending"))
+    return answer({"count": count})
+
+
+@router.get("/ingest-jobs", responses=documented(200, Page[IngestJob], "By id."))
+def ingest_jobs(
+    gate: TheGate,
+    _who: Reader,
+    state: str | None = None,
+    batch: str | None = None,
+    profile: str | None = None,
+    taken: bool = False,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """Ingest jobs."""
+    found = gate.queue.jobs(state, batch=batch, profile=profile, taken=taken, after=after, limit=limit + 1)
+    return page(found, limit, lambda each: each.id)
+
+
+@router.post("/ingest-jobs/next", responses=documented(200, IngestJob, "Taken, by a new token.", nothing=NOTHING))
+async def next_job(
+    request: Request, service: TheService, who: Consumer, state: State, asked: JobTaking, key: Key = None
+) -> Response:
+    """The first ingest job in that state that nobody works on, taken. With `wait`, wait so long for one."""
+    request.scope["headgate.waits"] = asked.wait > 0
+    after = None if asked.after is None else Place(asked.after.priority, check_item_id(asked.after.id))
+    worker = asked.worker or who.by()
+
+    def look() -> IngestJob | None:
+        queue = service.gate.queue
+        return queue.acquire_job(state, worker=worker, lease=asked.lease, after=after, request_id=key)
+
+    found = await while_there(request, service.turns.wait(("job", state), look, steady() + asked.wait))
+    return nothing() if found is None else answer(found)
+
+
+@router.get("/ingest-jobs/{jid}", responses=documented(200, IngestJob, "As it is."))
+def ingest_job(gate: TheGate, _who: Reader, jid: str) -> Response:
+    """One ingest job."""
+    return answer(gate.queue.job(jid))
+
+
+@router.put("/ingest-jobs/{jid}/priority", responses=documented(200, IngestJob, "It has it now."))
+def set_priority(gate: TheGate, who: Operator, jid: str, act: PrioritySet) -> Response:
+    """Another place in the order: 0 is first, 99 last."""
+    return answer(gate.queue.set_priority(jid, act.priority, reason=act.reason, by=who.by(act.by)))
+
+
+# ---------------------------------------------------------------- holds
+
+
+@router.get("/holds", responses=documented(200, list[Hold], "By profile."))
+def holds(gate: TheGate, _who: Reader) -> Response:
+    """What is held: who, why, since."""
+    return answer(gate.queue.holds())
+
+
+@router.put("/holds/{profile}", responses=documented(200, Hold, "What holds."))
+def set_hold(gate: TheGate, who: Operator, profile: str, act: Acted) -> Response:
+    """A collection waits; `*`: nobody gets anything new to do. A hold that stood keeps its reason."""
+    return answer(gate.queue.set_hold(profile, reason=act.reason, by=who.by(act.by)))
+
+
+@router.delete("/holds/{profile}", responses=documented(200, dict[str, bool], "Whether there was one."))
+def clear_hold(gate: TheGate, service: TheService, who: Operator, profile: str, by: str | None = None) -> Response:
+    """The hold is gone; what is held stays so until it is released."""
+    cleared = gate.queue.clear_hold(profile, by=who.by(by))
+    service.ring(("batch",), ("job",))
+    return answer({"cleared": cleared})
+
+
+# ---------------------------------------------------------------- daemons
+
+
+@router.get("/queue/counts", responses=documented(200, dict[str, dict[str, int]], "By noun and state."))
+def counts(gate: TheGate, _who: Reader) -> Response:
+    """How many batches and ingest jobs are in each state."""
+    return answer(gate.queue.counts())
+
+
+@router.get("/queue/reportable", responses=documented(200, list[str], "Ids of batches."))
+def reportable(gate: TheGate, _who: Consumer, limit: Limit = 100) -> Response:
+    """Batches whose last job has ended."""
+    return answer(gate.queue.store.reportable(limit))
+
+
+@router.get("/queue/cleanable", responses=documented(200, list[str], "Ids."))
+def cleanable(
+    gate: TheGate,
+    _who: Consumer,
+    noun: Annotated[str, Query(description="batch or ingest job.")],
+    seconds: Annotated[float, Query(ge=0, le=1e10, allow_inf_nan=False, description="How long ago it completed.")],
+    limit: Limit = 100,
+) -> Response:
+    """What completed so long ago."""
+    tables = {table.name: table for table in gate.queue.tables()}
+    if noun not in tables:
+        raise BadValue("noun", noun, f"is none of {', '.join(tables)}")
+    return answer(gate.queue.store.cleanable(tables[noun], seconds, limit))
+
+
+@router.get("/queue/work", status_code=204)
+async def await_work(
+    request: Request,
+    service: TheService,
+    _who: Consumer,
+    batch: Annotated[list[str], Query(description="States of batches.")] = [],  # noqa: B006 - FastAPI copies it
+    job: Annotated[list[str], Query(description="States of ingest jobs.")] = [],  # noqa: B006 - the same
+    wait: Annotated[float, Query(ge=0, le=60, allow_inf_nan=False)] = 0,
+) -> Response:
+    """Answered when there may be something to take in one of these states, or after `wait` seconds."""
+    request.scope["headgate.waits"] = True
+    key = ("work", *(f"batch {each}" for each in sorted(batch)), *(f"job {each}" for each in sorted(job)))
+
+    def look() -> bool | None:
+        return _is_work(service.gate, batch, job) or None
+
+    await while_there(request, service.turns.wait(key, look, steady() + wait))
+    return nothing()
+
+
+@router.get("/queue/faults", responses=documented(200, list[Fault], "Each with what a repair would do."))
+def faults(gate: TheGate, _who: Reader) -> Response:
+    """What should not be. Changes nothing."""
+    return answer(gate.queue.faults())
+
+
+@router.post("/queue/repair", responses=documented(200, dict[str, bool], "Whether it was mended."))
+def repair(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
+    """Mend a fault as it says, if it is still there."""
+    fault = Fault(given.kind, given.item, given.what, given.repair)
+    return answer({"mended": gate.queue.repair(fault, by=who.by(given.by))})
+
+
+# ---------------------------------------------------------------- what an owner or a person does
+
+
+def add_item_routes(noun: str, short: str, kind: Any) -> None:
+    """The same acts on batches and on ingest jobs."""
+    path = f"/{noun}/{{{short}}}"
+    ItemId = Annotated[str, Path(alias=short)]  # noqa: N806 - a type
+
+    @router.post(f"{path}/renew", name=f"renew {noun}", responses=documented(200, dict[str, float], "Its seconds."))
+    def renew(gate: TheGate, _who: Consumer, item: ItemId, given: ItemRenewal) -> Response:
+        """The consumer lives: its lease begins anew. 409 when it has run out."""
+        taken = Taken(_of(noun, item), given.token, given.state, given.worker, given.lease)
+        return answer({"lease": gate.queue.renew(taken)})
+
+    @router.post(f"{path}/give-back", name=f"give back {noun}", status_code=204)
+    def give_back(gate: TheGate, service: TheService, _who: Consumer, item: ItemId, given: GivenBack) -> Response:
+        """Not done, and nobody's: somebody takes it again in the same state."""
+        taken = Taken(_of(noun, item), given.token, given.state, given.worker)
+        gate.queue.give_back(taken, given.message)
+        service.ring(("batch",), ("job",), ("work",))
+        return nothing()
+
+    @router.patch(path, name=f"change {noun}", responses=documented(200, kind, "Changed, and still taken."))
+    def change(gate: TheGate, _who: Consumer, item: ItemId, given: ItemChanged) -> Response:
+        """Write something down at once, while the item stays its owner's and where it is."""
+        taken = Taken(_of(noun, item), given.token, given.state, given.worker)
+        changes = given.model_dump(include={"priority", "space_needed", "identifiers", "configuration"})
+        return answer(gate.queue.change(taken, **changes))
+
+    @router.post(f"{path}/{{event}}", name=f"fire {noun}", responses=documented(200, kind, "As it then is."))
+    def fire(gate: TheGate, service: TheService, who: Actor, item: ItemId, event: str, given: Fired) -> Response:
+        """Fire an event of the table. With `token` and `state`: its owner's outcome. Without: a person's act (resume,
+        release, delete, update-report), or with `daemon` that of a daemon.
+        """
+        _of(noun, item)
+        fired = _fire_as_owner if given.token is not None else _act
+        moved = fired(gate, who, item, event, given)
+        service.ring(("batch",), ("job",), ("work",))
+        return answer(moved)
+
+
+def _fire_as_owner(gate: Gate, who: Caller, item: str, event: str, given: Fired) -> Item:
+    who.must_reach("queue:work", item)
+    taken = Taken(item, given.token or 0, given.state or "", given.worker)
+    changes = given.model_dump(include={"priority", "space_needed", "identifiers", "configuration"})
+    told = given.report
+    report = None if told is None else Report(tuple(told.failed), tuple(told.successful))
+    return gate.queue.fire(taken, event, given.message, report=report, **changes)
+
+
+def _act(gate: Gate, who: Caller, item: str, event: str, given: Fired) -> Item:
+    scope = "queue:work" if given.daemon else "admin:force" if event in FORCED else "operate"
+    who.must_reach(scope, item)
+    reason = check_reason(given.reason) if event in FORCED else given.reason
+    return gate.queue.act(item, event, reason=reason, by=who.by(given.by), daemon=given.daemon)
+
+
+def _is_work(gate: Gate, batch_states: list[str], job_states: list[str]) -> bool:
+    """Whether there may be something to take, as far as a short look tells."""
+    if gate.queue.hold_of(ALL):
+        return False
+    found: list[Item] = [each for state in batch_states for each in gate.queue.batches(state, limit=LOOK)]
+    found += [each for state in job_states for each in gate.queue.jobs(state, limit=LOOK)]
+    return any(not each.worker for each in found)
+
+
+def _of(noun: str, item: str) -> str:
+    if is_batch(item) != (noun == "batches"):
+        raise BadValue("id", item, f"is none of {noun}")
+    return item
+
+
+def _refuse_names(metadata: dict[str, Any], names: dict[str, Any]) -> None:
+    for name in metadata:
+        if name in names or name == "request_id":
+            raise BadValue("metadata", name, "stands beside the metadata, not in it")
+
+
+add_item_routes("batches", "bid", Batch)
+add_item_routes("ingest-jobs", "jid", IngestJob)

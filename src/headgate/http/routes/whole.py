@@ -1,0 +1,210 @@
+"""The whole over HTTP: status, history, tables, known names, tokens."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel
+
+from headgate import __version__
+from headgate.core.describe import machine_data
+from headgate.core.history import Entry
+from headgate.core.names import check_name
+from headgate.core.scopes import ApiToken
+from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
+from headgate.http.auth import Admin, Caller, Operator, Reader, TheGate, TheService, needs
+from headgate.http.schemas import (
+    After,
+    Body,
+    Count,
+    Lease,
+    Limit,
+    Page,
+    Since,
+    answer,
+    documented,
+    moment,
+    nothing,
+    page,
+)
+from headgate.service.checks import check_limit
+from headgate.stores.base import LedgerHistoryFilter
+from headgate.stores.queue_port import QueueHistoryFilter
+from headgate.wiring import Gate
+
+router = APIRouter(tags=["whole"])
+Anyone = Annotated[
+    Caller,
+    needs("read", "lock:acquire", "chunk:claim", "queue:work", "queue:submit", "data:publish", "operate", "admin:force",
+          "define", "cred:read"),
+]  # fmt: skip
+Registrar = Annotated[Caller, needs("lock:acquire", "define")]
+Reaper = Annotated[Caller, needs("queue:work", "operate")]
+ResourceGiven = Annotated[str, Query(min_length=1, max_length=2048, description="The resource's URI, exact.")]
+
+
+class ClientKnown(BaseModel):
+    """A registered client."""
+
+    name: str
+    since: datetime
+
+
+class TokenAsked(Body):
+    """A token to be made."""
+
+    name: str
+    scopes: list[str]
+    expires: Lease | None = None
+
+
+@router.get("/about", responses=documented(200, dict[str, Any], "Version, store and caller."))
+def about(gate: TheGate, who: Anyone) -> Response:
+    """What answers here: its version, its store's tag, the spelling of its tables; and who asks."""
+    spelling = "mrt-zk" if gate.queue.tables()[0] is MERRITT_BATCH else "design"
+    has_ledger = getattr(gate.store, "ledger", None) is not None
+    return answer(
+        {
+            "version": __version__,
+            "store": gate.store.name,
+            "tag": gate.store.tag,
+            "spelling": spelling,
+            "ledger": has_ledger,
+            "token": who.token.name,
+            "scopes": who.token.scopes,
+        }
+    )
+
+
+@router.get("/status", responses=documented(200, dict[str, Any], "opsQueue, lockCount, locks, failures."))
+def status(gate: TheGate, _who: Reader, rich: bool = False) -> Response:
+    """What runs, what is locked, what failed. `rich` adds holders, waiters and the queue's counts."""
+    return answer(gate.status(rich=rich))
+
+
+@router.get("/machines", responses=documented(200, list[dict[str, Any]], "Each table."))
+def machines(gate: TheGate, _who: Anyone) -> Response:
+    """The state tables in force: the states, the events, and who may fire them."""
+    return answer([machine_data(each) for each in (LOCK, CHUNK, *gate.queue.tables())])
+
+
+@router.get("/history", responses=documented(200, Page[Entry], "Newest first."))
+def history(
+    gate: TheGate,
+    _who: Reader,
+    of: Annotated[str, Query(pattern="^(locks|ledger|queue)$", description="locks, ledger or queue.")] = "locks",
+    resource: str | None = None,
+    client: str | None = None,
+    event: str | None = None,
+    lock_id: str | None = None,
+    job: str | None = None,
+    dataid: str | None = None,
+    item: str | None = None,
+    since: Since = None,
+    before: Annotated[int | None, Query(ge=0, lt=2**63, description="The `next` of the page before.")] = None,
+    limit: Limit = 100,
+) -> Response:
+    """What happened: to locks; with a job or data id, or `of=ledger`, to chunks; with an item, or `of=queue`, to
+    batches and ingest jobs.
+    """
+    common: dict[str, Any] = {"event": event, "since": moment(since), "before": before, "limit": check_limit(limit + 1)}
+    found = _history(gate, of, common, resource=resource, client=client, lock_id=lock_id, job=job, dataid=dataid,
+                     item=item)  # fmt: skip
+    return page(found, limit, lambda each: each.id)
+
+
+# ---------------------------------------------------------------- known names
+
+
+@router.get("/clients", responses=documented(200, list[ClientKnown], "By name."))
+def clients(gate: TheGate, _who: Reader) -> Response:
+    """Registered clients."""
+    return answer([{"name": name, "since": since} for name, since in gate.locks.clients()])
+
+
+@router.put("/clients/{name}", responses=documented(200, dict[str, str], "Since when it is known."))
+def register_client(gate: TheGate, _who: Registrar, name: str) -> Response:
+    """Make a client known, if it is not."""
+    return answer({"since": gate.locks.register_client(name)})
+
+
+@router.delete("/clients/{name}", status_code=204)
+def forget_client(gate: TheGate, _who: Operator, name: str) -> Response:
+    """Make a client unknown. 409 while it holds a lock."""
+    gate.locks.forget_client(name)
+    return nothing()
+
+
+@router.get("/resources", responses=documented(200, Page[str], "Sorted."))
+def resources(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
+    """Known resources: registered or ever locked, and not forgotten."""
+    found = [each for each in gate.locks.resources() if after is None or each > after]
+    return page(found[: limit + 1], limit, str)
+
+
+@router.put("/resources", status_code=204)
+def register_resource(gate: TheGate, who: Registrar, resource: ResourceGiven) -> Response:
+    """Make a resource known, if it is not."""
+    if not who.reach.has("define"):
+        who.must_reach("lock:acquire", resource)
+    gate.locks.register_resource(resource)
+    return nothing()
+
+
+@router.delete("/resources", status_code=204)
+def forget_resource(gate: TheGate, _who: Operator, resource: ResourceGiven) -> Response:
+    """Make a resource unknown; its token is kept. 409 while it is held or waited for."""
+    gate.locks.forget_resource(resource)
+    return nothing()
+
+
+@router.post("/reap", responses=documented(200, Count, "How many."))
+def reap(
+    gate: TheGate,
+    service: TheService,
+    who: Reaper,
+    of: Annotated[str, Query(pattern="^(locks|ledger|queue)$", description="locks, ledger or queue.")],
+    limit: Limit = 1000,
+) -> Response:
+    """End what the dead left: locks, claims, or takings whose lease has run out. Whoever needs them does so anyway."""
+    if of == "locks":
+        count = gate.store.expire(limit)
+    else:
+        count = gate.ledger.store.reap(who.by(), limit) if of == "ledger" else gate.queue.reap(limit)
+    service.ring(("lock",), ("job",), ("batch",), ("work",))
+    return answer({"count": count})
+
+
+# ---------------------------------------------------------------- tokens
+
+
+@router.get("/tokens", responses=documented(200, list[ApiToken], "Oldest first."))
+def tokens(gate: TheGate, _who: Admin) -> Response:
+    """All API tokens; what opens the service is not among it."""
+    return answer(gate.tokens.list())
+
+
+@router.post("/tokens", status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
+def new_token(gate: TheGate, _who: Admin, asked: TokenAsked) -> Response:
+    """Make an API token. It is shown this once, and kept nowhere."""
+    return answer(gate.tokens.new(asked.name, asked.scopes, expires=asked.expires), 201)
+
+
+@router.delete("/tokens/{token_id}", status_code=204)
+def revoke_token(gate: TheGate, _who: Admin, token_id: str) -> Response:
+    """A token opens nothing any more."""
+    gate.tokens.revoke(token_id)
+    return nothing()
+
+
+def _history(gate: Gate, of: str, common: dict[str, Any], **which: str | None) -> Any:
+    asked: dict[str, Any] = {name: value for name, value in which.items() if value is not None}
+    if of == "ledger" and not asked:
+        return gate.ledger.history(LedgerHistoryFilter(**common))
+    if of == "queue" and not asked:
+        return gate.queue.history(QueueHistoryFilter(**common))
+    if "client" in asked:
+        check_name("client", asked["client"])
+    return gate.history(**asked, **common)

@@ -1,0 +1,421 @@
+"""What is sent and answered. Answers are the domain's own nouns; their descriptions are the code's own comments."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Generic, TypeVar
+
+from fastapi import Header, Query, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from headgate.core import claims, credentials, history, ledger, locks, queue, scopes
+from headgate.core.errors import BadValue
+from headgate.core.locks import Lock
+from headgate.core.wire import plain
+
+T = TypeVar("T")
+Responses = dict[int | str, dict[str, Any]]
+#: Of a page, at most and unless said otherwise.
+MOST, USUAL = 1000, 100
+#: The longest that a caller may wait in one request.
+LONGEST_WAIT = 3600.0
+_COMMENT = re.compile(r"^ {4}#: (.*(?:\n {4}#: .*)*)\n {4}(\w+):", re.MULTILINE)
+
+Limit = Annotated[int, Query(ge=1, le=MOST, description="At most so many.")]
+After = Annotated[str | None, Query(description="The `next` of the page before.")]
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", min_length=1, max_length=200, description="Sent again: the same answer."),
+]
+Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it.")]
+Lease = Annotated[float, Field(gt=0, description="Seconds that it lives without being renewed.")]
+TokenNumber = Annotated[int, Field(ge=1, lt=2**63, description="The number that the grant carries.")]
+Reason = Annotated[str, Field(min_length=1, description="Why; kept in the history.", examples=["the disk is full"])]
+By = Annotated[str | None, Field(description="Who acts, where the token alone does not say so.")]
+
+
+class Body(BaseModel):
+    """Something that is sent: nothing that is not known, nothing bent to fit."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Page(BaseModel, Generic[T]):
+    """A part of a list."""
+
+    items: list[T]
+    next: str | None = Field(description="Where to go on; null: this is the end.")
+
+
+class Problem(BaseModel):
+    """Why not, as RFC 9457 has it; the error's own data stand beside."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str = Field(examples=["urn:headgate:lock-refused"])
+    title: str
+    status: int
+    detail: str
+
+
+class Granted(BaseModel):
+    """Locks that were granted, in the order of their resources."""
+
+    locks: list[Lock]
+
+
+class Count(BaseModel):
+    """How many."""
+
+    count: int
+
+
+# ---------------------------------------------------------------- locks
+
+
+class LockAsked(Body):
+    """Locks on one resource, or on all of several or none."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"client": "copy-core", "resource": "mysql://db1/core", "mode": "exclusive", "wait": 30}]
+        }
+    )
+    client: str = Field(description="Who asks: a process or a person.")
+    resource: str | None = Field(None, description="The resource's URI, exact.")
+    mode: str = Field("exclusive", description="shared or exclusive (read or write), for `resource`.")
+    resources: dict[str, str] | None = Field(None, description="Instead: several resources with a mode each.")
+    wait: Wait = 0
+    lease: Lease | None = None
+    reentrant: bool = Field(False, description="Count holds of the same client instead of refusing them.")
+    note: str = Field("", description="Why it is taken, for people.")
+    owner: str = Field("", description="The asking process, for people.")
+    lock_delay: float = Field(0, ge=0, description="Seconds that the resource stays closed if the holder dies.")
+
+
+class Tokened(Body):
+    """What proves a grant."""
+
+    token: TokenNumber
+
+
+class Renewal(Tokened):
+    """A lease that begins anew."""
+
+    lease: Lease | None = Field(None, description="Another length from now on.")
+
+
+class WaiterAsked(LockAsked):
+    """A waiter who proves its place by what it asked for."""
+
+    request_id: str = Field(description="The Idempotency-Key by which the place was taken.")
+
+
+class Ticketed(BaseModel):
+    """A place in the queue."""
+
+    ticket: int
+
+
+class Acted(Body):
+    """An operator's act."""
+
+    reason: Reason
+    by: By = None
+
+
+class ActedLightly(Body):
+    """An operator's act that may go without a reason."""
+
+    reason: str = ""
+    by: By = None
+
+
+# ---------------------------------------------------------------- the ledger
+
+
+class DatasetAsked(Body):
+    """A dataset as it shall be. Secrets are sealed by the caller; see /datasets/{name}/custody."""
+
+    uri: str = Field("", examples=["postgresql://warehouse/raw"])
+    order: str = Field("natural", description="natural or text: how its data ids are ordered.")
+    settings: dict[str, str] = {}
+
+
+class JobAsked(Body):
+    """A job as it shall be."""
+
+    inputs: list[str] = Field([], examples=[["orders_raw"]])
+    outputs: list[str] = Field([], examples=[["orders_clean"]])
+    environment: dict[str, str] = {}
+    max_attempts: int = Field(3, description="Failures after which a chunk is not tried again; 0: no limit.")
+    max_crashes: int = Field(3, description="Deaths of workers after which a chunk is held; 0: no limit.")
+    retry_delay: float = Field(0, description="Seconds before a failed chunk is tried again.")
+    on_failure: str = Field("rerun", description="rerun or hold.")
+
+
+class Defined(BaseModel):
+    """What a definition did."""
+
+    changes: list[str]
+    warnings: list[str]
+
+
+class JobFound(BaseModel):
+    """A job and its datasets."""
+
+    job: ledger.Job
+    datasets: list[ledger.Dataset]
+
+
+class Worker(Body):
+    """Who asks for work."""
+
+    worker: str | None = Field(None, description="Who works; the asking process unless said otherwise.")
+    lease: Lease = 60
+
+
+class WorkerWaiting(Worker):
+    """Who asks for work, and waits for it."""
+
+    wait: Wait = 0
+
+
+class Forced(Worker):
+    """Support claims a chunk, whatever the rules say."""
+
+    reason: Reason
+    steal: bool = Field(False, description="From a living worker, too.")
+
+
+class Report(Tokened):
+    """What a worker says of its chunk."""
+
+    by: By = None
+
+
+class Failure(Report):
+    """Why a chunk could not be done."""
+
+    message: str = ""
+
+
+class Heartbeat(Tokened):
+    """The worker lives."""
+
+    lease: Lease = 60
+
+
+class Dataids(Body):
+    """Chunks by their data ids."""
+
+    dataids: Annotated[list[str], Field(min_length=1, max_length=5000)]
+    by: By = None
+
+
+class Resubmission(Acted):
+    """Chunks that shall be made again."""
+
+    downstream: bool = Field(False, description="And all that was made from them.")
+    steal: bool = Field(False, description="From living workers, too.")
+    dry_run: bool = Field(False, description="Only say what would change.")
+
+
+class ManyResubmitted(Resubmission):
+    """Several of them in one step."""
+
+    dataids: Annotated[list[str], Field(min_length=1, max_length=5000)]
+
+
+class Forgotten(Acted):
+    """A chunk that shall be as if it never was."""
+
+    steal: bool = Field(False, description="From a living worker, too.")
+
+
+class StatusSet(Acted):
+    """Support's hand."""
+
+    dataset: str
+    kind: str = Field("OUTPUT", description="INPUT or OUTPUT.")
+    status: str = Field(examples=["READY"])
+
+
+class PlanFound(BaseModel):
+    """What a job would do."""
+
+    next: list[claims.Verdict]
+    blocked: list[claims.Verdict]
+
+
+# ---------------------------------------------------------------- the queue
+
+
+class SubmissionAsked(Body):
+    """What a depositor hands in. Nothing is fetched or looked into now."""
+
+    profile: str = Field(examples=["demo_content"])
+    submitter: str = Field(examples=["ann"])
+    payload_url: str = Field(examples=["https://example.org/payload.checkm"])
+    type: str = "object-manifest"
+    mode: str = "add"
+    metadata: dict[str, Any] = Field({}, examples=[{"erc_who": "Ann", "erc_what": "A book"}])
+
+
+class BatchTaking(WorkerWaiting):
+    """A consumer asks for a batch."""
+
+    after: str | None = Field(None, description="Only batches behind that one.")
+
+
+class PlaceGiven(Body):
+    """A place in the order of a state."""
+
+    priority: int = Field(ge=0, le=99)
+    id: str = Field(examples=["jid0000000007"])
+
+
+class JobTaking(WorkerWaiting):
+    """A consumer asks for an ingest job."""
+
+    after: PlaceGiven | None = Field(None, description="Only those behind that place.")
+
+
+class Taken(Tokened):
+    """What an owner shows to prove that an item is its own."""
+
+    state: str = Field(description="The state in which it was taken.", examples=["pending"])
+    worker: str = ""
+
+
+class ItemRenewal(Taken):
+    """The consumer lives."""
+
+    lease: Lease = 60
+
+
+class GivenBack(Taken):
+    """Not done, and nobody's."""
+
+    message: str = ""
+
+
+class ItemChanges(BaseModel):
+    """What an owner writes down."""
+
+    priority: int | None = None
+    space_needed: int | None = None
+    identifiers: dict[str, Any] | None = Field(None, examples=[{"primary": "ark:/99999/fk4", "local": ["x1"]}])
+    configuration: dict[str, Any] | None = None
+
+
+class ItemChanged(Taken, ItemChanges):
+    """What an owner writes down while the item stays its own."""
+
+
+class ReportWritten(Body):
+    """A batch's status-report."""
+
+    failed: list[str]
+    successful: list[str]
+
+
+class Fired(Body, ItemChanges):
+    """An event: the owner's, with token and state; a person's, with a reason; or a daemon's."""
+
+    token: TokenNumber | None = None
+    state: str | None = Field(None, description="The state in which it was taken; for its owner.")
+    worker: str = ""
+    message: str = ""
+    report: ReportWritten | None = None
+    reason: str = Field("", description="For a person's event.")
+    by: By = None
+    daemon: bool = Field(False, description="Fired by a daemon of the queue, not by a person.")
+
+
+class JobsMade(Taken):
+    """Jobs of a batch, from a position on."""
+
+    position: int = Field(ge=0)
+    jobs: list[dict[str, Any]]
+
+
+class PrioritySet(ActedLightly):
+    """Another place in the order."""
+
+    priority: int = Field(description="0 is first, 99 last.")
+
+
+class FaultGiven(Body):
+    """A fault, as /queue/faults told it."""
+
+    kind: str
+    item: str
+    what: str
+    repair: str = ""
+    by: By = None
+
+
+# ---------------------------------------------------------------- answers
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    """A value in JSON's own types."""
+    return JSONResponse(plain(value), status)
+
+
+def nothing() -> Response:
+    """Done, or nothing to do."""
+    return Response(status_code=204)
+
+
+def page(found: Sequence[T], limit: int, key: Callable[[T], object], show: Callable[[T], Any] = plain) -> Response:
+    """A page out of one more than was asked for."""
+    shown = found[:limit]
+    more = str(key(shown[-1])) if len(found) > limit else None
+    return JSONResponse({"items": [show(each) for each in shown], "next": more})
+
+
+def shown_lock(lock: Lock) -> dict[str, Any]:
+    """A lock; its request's id is left out, since it is the holder's own."""
+    document: dict[str, Any] = plain(lock)
+    del document["request_id"]
+    return document
+
+
+def documented(status: int, model: Any, description: str, *, nothing: str = "") -> Responses:
+    """What a route answers when all is well, for the OpenAPI. `nothing`: what 204 means."""
+    found: Responses = {status: {"model": model, "description": description}}
+    return {**found, 204: {"description": nothing}} if nothing else found
+
+
+def comments() -> Mapping[str, Mapping[str, str]]:
+    """The comment of every field of the nouns, by class: what the OpenAPI tells of them."""
+    found: dict[str, dict[str, str]] = {}
+    for module in (claims, credentials, history, ledger, locks, queue, scopes):
+        for name, kind in vars(module).items():
+            if inspect.isclass(kind) and kind.__module__ == module.__name__:
+                texts = _COMMENT.findall(inspect.getsource(kind))
+                found[name] = {field: text.replace("\n    #: ", " ") for text, field in texts}
+    return found
+
+
+Since = Annotated[
+    str | None,
+    Query(
+        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$",
+        description="Not before this (RFC 3339).",
+        examples=["2026-11-15T04:50:00Z"],
+    ),
+]  # fmt: skip
+
+
+def moment(text: str | None) -> datetime | None:
+    """The time that was given."""
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadValue("since", text, f"is no time: {error}") from None

@@ -1,0 +1,100 @@
+"""The service on a port: started, answering, and ended in order."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvicorn
+
+from headgate.core.errors import BadValue
+from headgate.http.app import make_app
+from headgate.http.service import Service
+
+#: What is under way when it is time to stop gets this long.
+GRACE_SECONDS = 5
+#: Connections that may be open side by side; what waits is among them.
+MOST_CONNECTIONS = 5000
+#: Connections that stand in line to be taken.
+BACKLOG = 2048
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to who started it."""
+
+    def install_signal_handlers(self) -> None:
+        """None of ours."""
+
+    def capture_signals(self) -> object:  # type: ignore[override] # a context manager
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+
+class Server:
+    """One service, answering in a thread of its own."""
+
+    def __init__(self, service: Service, listen: str, tls: tuple[str, str] | None = None) -> None:
+        self.service = service
+        self._socket = bind(listen)
+        host, port = self._socket.getsockname()[:2]
+        #: Where it answers.
+        self.url = f"http{'s' if tls else ''}://" + (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        certificate, key = tls or (None, None)
+        config = uvicorn.Config(
+            make_app(service), log_config=None, access_log=False, lifespan="on", server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS, limit_concurrency=MOST_CONNECTIONS, backlog=BACKLOG,
+            timeout_keep_alive=75, ssl_certfile=certificate, ssl_keyfile=key,
+        )  # fmt: skip
+        self._server = _Uvicorn(config)
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="headgate-http", daemon=True)
+
+    def start(self, ended: Callable[[], None] = lambda: None) -> None:
+        """Answer from now on. `ended` is called when it does not any more."""
+        self._ended = ended
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            threading.Event().wait(0.005)
+        if self._failed:
+            raise self._failed
+
+    def stop(self) -> None:
+        """What is under way ends; those who wait are let go."""
+        self._server.should_exit = True
+        self.service.end()
+        self._thread.join(GRACE_SECONDS + 1)
+        with suppress(OSError):
+            self._socket.close()
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        except BaseException as error:  # noqa: BLE001 - raised again by who started it
+            self._failed = error
+        finally:
+            self._ended()
+
+
+def bind(listen: str) -> socket.socket:
+    """A socket on HOST:PORT; port 0 is any free one."""
+    host, port = parse_address(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise BadValue("listen", listen, f"cannot be listened on: {error.strerror or error}") from error
+    return found
+
+
+def parse_address(listen: str) -> tuple[str, int]:
+    """Host and port."""
+    host, colon, port = listen.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) < 65536):
+        raise BadValue("listen", listen, "is not HOST:PORT, as in 127.0.0.1:8750")
+    return host.strip("[]"), int(port)

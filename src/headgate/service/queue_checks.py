@@ -1,0 +1,146 @@
+"""What callers hand to the queue: what it must be like."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headgate.core.errors import BadValue
+from headgate.core.machine import Machine
+from headgate.core.names import check_resource
+from headgate.core.queue import (
+    Batch,
+    Changes,
+    Identifiers,
+    IngestJob,
+    NewJob,
+    Report,
+    Taken,
+    check_item_id,
+    check_priority,
+    work_states,
+)
+from headgate.service.checks import check_positive_lease, check_token
+
+#: Short enough that a dead consumer is noticed, long enough for a slow store.
+DEFAULT_LEASE = 60.0
+#: Largest document of a submission or of a job's configuration, in bytes: a node of a tree holds no more.
+LARGEST_DOCUMENT = 500_000
+#: What a payload may be.
+TYPES = (
+    "file", "container", "object-manifest",
+    "batch-manifest", "container-batch-manifest", "single-file-batch-manifest",
+)  # fmt: skip
+PAYLOAD_TYPES = ("file", "container", "object_manifest")
+MODES = ("add", "update")
+DUBLIN_CORE = (
+    "contributor", "coverage", "creator", "date", "description", "format", "identifier", "language", "publisher",
+    "relation", "rights", "source", "subject", "title", "type",
+)  # fmt: skip
+#: What may be said of a submission besides.
+METADATA = (
+    "erc_who", "erc_what", "erc_when", "erc_where", "primary_id", "local_id", "digest_type", "digest_value", "size",
+    "filename", "note", "notification", "notification_format", "response_type", "resource_type", "batch_id",
+    *(f"dc_{word}" for word in DUBLIN_CORE),
+)  # fmt: skip
+
+
+def check_taken(item: object) -> Taken:
+    """What an owner shows: an item that it took, or its id, token and state."""
+    if isinstance(item, Batch | IngestJob):
+        item = Taken(item.id, item.token, item.state, item.worker, item.lease or DEFAULT_LEASE)
+    if not isinstance(item, Taken):
+        raise BadValue("item", item, "is no batch or ingest job that was acquired")
+    check_token(item.token)
+    return replace(item, id=check_item_id(item.id), lease=check_positive_lease(item.lease))
+
+
+def check_state(machine: Machine, value: object) -> str:
+    """A state in which an item can be taken."""
+    return check_word("state", value, work_states(machine))
+
+
+def check_word(what: str, value: object, words: Sequence[str]) -> str:
+    """One of some words; the nearest is named when it is none."""
+    if isinstance(value, str) and value in words:
+        return value
+    near = difflib.get_close_matches(str(value), words, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise BadValue(what, value, f"is none of {', '.join(words)}{hint}")
+
+
+def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of a submission besides: known names, each with a text, a number or a list of texts."""
+    for name, value in metadata.items():
+        check_word("metadata", name, METADATA)
+        texts = value if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in texts):
+            raise BadValue(f"metadata {name}", value, "is no text, number or list of texts")
+    return check_document("metadata", metadata)
+
+
+def check_document(what: str, document: object) -> dict[str, Any]:
+    """A JSON object of a size that every store can keep."""
+    if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
+        raise BadValue(what, document, "is no mapping of names to values")
+    try:
+        size = len(json.dumps(dict(document), allow_nan=False).encode())
+    except (TypeError, ValueError) as error:
+        raise BadValue(what, document, f"cannot be written as JSON: {error}") from None
+    if size > LARGEST_DOCUMENT:
+        raise BadValue(what, document, f"has {size:,} bytes; {LARGEST_DOCUMENT:,} are allowed")
+    return dict(document)
+
+
+def check_identifiers(value: object) -> Identifiers:
+    """A primary id and local ids: Identifiers, or a mapping with `primary` and `local`."""
+    if isinstance(value, Mapping) and set(value) <= {"primary", "local"}:
+        local = value.get("local", ())
+        value = Identifiers(value.get("primary", ""), (local,) if isinstance(local, str) else tuple(local))
+    if not isinstance(value, Identifiers):
+        raise BadValue("identifiers", value, "are not given as {'primary': …, 'local': [ … ]}")
+    for each in (value.primary, *value.local):
+        if each != "":
+            check_resource(each)
+    return value
+
+
+def check_new_job(row: NewJob | Mapping[str, Any]) -> NewJob:
+    """One object of a batch, given as a NewJob or as a mapping with its fields."""
+    if isinstance(row, Mapping):
+        fields = ("payload_url", "payload_type", "identifiers", "priority", "settings")
+        for name in row:
+            check_word("row", name, fields)
+        given = {"payload_url": "", **row}
+        given["identifiers"] = check_identifiers(given.get("identifiers", {}))
+        row = NewJob(**given)
+    if not isinstance(row, NewJob):
+        raise BadValue("row", row, "is no job to be: give a payload_url, and what else is known")
+    check_resource(row.payload_url)
+    check_word("payload_type", row.payload_type, PAYLOAD_TYPES)
+    check_priority(row.priority)
+    return replace(
+        row, identifiers=check_identifiers(row.identifiers), settings=check_document("settings", row.settings)
+    )
+
+
+def check_changes(
+    priority: object, space_needed: object, identifiers: object, configuration: object, report: object
+) -> Changes:
+    """What an owner writes down."""
+    if space_needed is not None and (
+        isinstance(space_needed, bool) or not isinstance(space_needed, int) or not 0 <= space_needed < 2**63
+    ):
+        raise BadValue("space_needed", space_needed, "is not a number of bytes; 0 means not known")
+    if report is not None and not isinstance(report, Report):
+        raise BadValue("report", report, "is no Report")
+    return Changes(
+        priority=None if priority is None else check_priority(priority),
+        space_needed=space_needed,
+        identifiers=None if identifiers is None else check_identifiers(identifiers),
+        configuration=None if configuration is None else check_document("configuration", configuration),
+        report=report,
+    )

@@ -1,0 +1,131 @@
+"""API tokens: made, shown once, proven, revoked. The store keeps a keyed digest alone."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headgate.core.errors import NotAllowed, UnknownName
+from headgate.core.names import check_name
+from headgate.core.scopes import ApiToken, check_scopes
+from headgate.service.checks import check_span
+from headgate.service.clock import steady
+from headgate.telemetry import event
+
+_FORM = re.compile("hg_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+#: How long a proven token is taken without asking the store; a revoked one ends within it.
+REMEMBERED_SECONDS = 1.0
+#: How exactly the last use is kept.
+LAST_USE_SECONDS = 60.0
+MOST_REMEMBERED = 1000
+
+
+class TokenStore(Protocol):
+    """Where tokens are kept."""
+
+    def token_key(self) -> bytes:
+        """What digests of tokens are keyed with: this store's own, made at first use."""
+
+    def add_token(self, token_id: str, name: str, scopes: Sequence[str], seconds: float | None, digest: str) -> None:
+        """One more."""
+
+    def token(self, token_id: str) -> tuple[ApiToken, str] | None:
+        """A token and its digest."""
+
+    def tokens(self) -> Sequence[ApiToken]:
+        """All tokens, oldest first."""
+
+    def revoke_token(self, token_id: str) -> bool:
+        """It opens nothing any more. False: there is none."""
+
+    def use_token(self, token_id: str) -> None:
+        """It was used just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token that was just made."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    #: To be handed to its user; kept nowhere.
+    token: str = field(repr=False)
+
+
+class Tokens:
+    """The tokens of one store."""
+
+    def __init__(self, store: TokenStore) -> None:
+        self._store = store
+        self._key: bytes | None = None
+        self._proven: dict[str, tuple[float, ApiToken]] = {}
+        self._used: dict[str, float] = {}
+        self._guard = threading.Lock()
+
+    def new(self, name: str, scopes: Iterable[str], *, expires: float | None = None) -> NewToken:
+        """A token, told once and kept nowhere. `expires`: seconds until it ends."""
+        check_name("name", name)
+        chosen = check_scopes(scopes)
+        public = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(12))
+        text = f"hg_{public}_{secrets.token_urlsafe(32)}"
+        seconds = None if expires is None else check_span("expires", expires)
+        self._store.add_token(public, name, chosen, seconds, self._digest(text))
+        event("token.made", id=public, whose=name, scopes=chosen)
+        return NewToken(public, name, chosen, text)
+
+    def list(self) -> Sequence[ApiToken]:
+        """All tokens, oldest first; what opens the service is not among it."""
+        return self._store.tokens()
+
+    def revoke(self, token_id: str) -> None:
+        """It opens nothing any more."""
+        if not self._store.revoke_token(token_id):
+            raise UnknownName("API token", token_id, "See: headgate token list")
+        with self._guard:
+            self._proven.clear()
+        event("token.revoked", id=token_id)
+
+    def prove(self, text: str) -> ApiToken:
+        """The token that this text is; NotAllowed when it is none that is good."""
+        found = _FORM.fullmatch(text)
+        if not found:
+            raise NotAllowed("the API token is not of the form hg_…_…; see: headgate token new")
+        token = self._looked_up(found[1], self._digest(text))
+        self._tell_use(token.id)
+        return token
+
+    def recall(self, text: str) -> ApiToken | None:
+        """The token, if it was proven a moment ago. Asks no store."""
+        if self._key is None:
+            return None
+        until, token = self._proven.get(self._digest(text), (0.0, None))
+        return token if until > steady() else None
+
+    def _looked_up(self, public: str, digest: str) -> ApiToken:
+        found = self._store.token(public)
+        if found is None or not hmac.compare_digest(found[1], digest):
+            raise NotAllowed("there is no such API token; see: headgate token list")
+        if not found[0].good:
+            raise NotAllowed(f"the API token {public} of {found[0].name} has ended; ask for another one")
+        with self._guard:
+            if len(self._proven) >= MOST_REMEMBERED:
+                self._proven.clear()
+            self._proven[digest] = (steady() + REMEMBERED_SECONDS, found[0])
+        return found[0]
+
+    def _tell_use(self, token_id: str) -> None:
+        now = steady()
+        if self._used.get(token_id, -LAST_USE_SECONDS) + LAST_USE_SECONDS <= now:
+            self._used[token_id] = now
+            self._store.use_token(token_id)
+
+    def _digest(self, text: str) -> str:
+        if self._key is None:
+            self._key = self._store.token_key()
+        return hmac.new(self._key, text.encode(), "sha256").hexdigest()

@@ -1,0 +1,71 @@
+"""API tokens in SQL: who may ask the service for what. Nothing here opens it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+
+from headgate.core.scopes import ApiToken
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.moments import moment, to_micro, to_seconds
+from headgate.stores.sql.statement import Row, Statement
+
+_COLUMNS = "id, name, scopes, created_at, expires_at - {now}, last_used_at, revoked, digest"
+ADD_KEY = Statement(
+    "What digests of tokens are keyed with.",
+    "{insert_once} hg_meta (name, value) values ('api_token_key', :value) {or_leave}",
+)
+READ_KEY = Statement("The same, as it is.", "select value from hg_meta where name = 'api_token_key'")
+ADD_TOKEN = Statement(
+    "A new token.",
+    """insert into hg_api_token (id, name, scopes, created_at, expires_at, revoked, digest)
+       values (:id, :name, :scopes, {now}, {now} + :seconds, :no, :digest)""",
+)
+READ_TOKEN = Statement("One token.", f"select {_COLUMNS} from hg_api_token where id = :id")
+READ_TOKENS = Statement("All tokens.", f"select {_COLUMNS} from hg_api_token order by created_at, id")
+REVOKE_TOKEN = Statement(
+    "A token opens nothing any more.", "update hg_api_token set revoked = :yes where id = :id and revoked = :no"
+)
+USE_TOKEN = Statement("A token was used.", "update hg_api_token set last_used_at = {now} where id = :id")
+
+
+class SqlTokens:
+    """API tokens in one SQL database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def token_key(self) -> bytes:
+        found = self._database.read(lambda tx: tx.one(READ_KEY))
+        return bytes.fromhex(str(found[0])) if found else self._database.write(_make_key)
+
+    def add_token(self, token_id: str, name: str, scopes: Sequence[str], seconds: float | None, digest: str) -> None:
+        values = {"id": token_id, "name": name, "scopes": json.dumps(list(scopes)), "digest": digest}
+        self._database.write(lambda tx: tx.run(ADD_TOKEN, **values, seconds=to_micro(seconds), no=False))
+
+    def token(self, token_id: str) -> tuple[ApiToken, str] | None:
+        row = self._database.read(lambda tx: tx.one(READ_TOKEN, id=token_id))
+        return None if row is None else (_token(row), str(row[7]))
+
+    def tokens(self) -> Sequence[ApiToken]:
+        return [_token(row) for row in self._database.read(lambda tx: tx.all(READ_TOKENS))]
+
+    def revoke_token(self, token_id: str) -> bool:
+        return bool(self._database.write(lambda tx: tx.count(REVOKE_TOKEN, id=token_id, yes=True, no=False)))
+
+    def use_token(self, token_id: str) -> None:
+        self._database.write(lambda tx: tx.run(USE_TOKEN, id=token_id))
+
+
+def _make_key(tx: Transaction) -> bytes:
+    tx.run(ADD_KEY, value=secrets.token_hex(32))
+    return bytes.fromhex(str(tx.one(READ_KEY)[0]))
+
+
+def _token(row: Row) -> ApiToken:
+    public, name, scopes, created, left, used, revoked, _digest = row
+    return ApiToken(
+        str(public), str(name), tuple(json.loads(scopes)), moment(created), to_seconds(left),
+        None if used is None else moment(used), bool(revoked),
+    )  # fmt: skip

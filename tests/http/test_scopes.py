@@ -1,0 +1,157 @@
+"""Every route x every scope, as the OpenAPI lists them: none is left out, and none answers whom it should not."""
+
+import re
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+
+import headgate
+from headgate import Gate
+from headgate.core.scopes import SCOPES
+from headgate.http.app import make_app
+from headgate.http.service import Service
+from tests.http.conftest import Tokens
+
+OPEN = {"/healthz", "/readyz"}
+#: Where a second look is taken at who acts: an owner, a person or a daemon.
+TWICE = re.compile(r"POST /v1/(batches|ingest-jobs)/\{\w+\}/\{event\}")
+#: What stands for a name in a path.
+NAMES = {"lock_id": "abcd-abcdefghijklmnop-abcdefghijkl", "bid": "bid9999999999", "jid": "jid9999999999", "ticket": "1"}
+
+
+class Route(NamedTuple):
+    """One thing that may be asked."""
+
+    method: str
+    path: str
+    scopes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def every_route() -> list[Route]:
+    """As the OpenAPI has them; no store is asked for it."""
+    with headgate.connect("sqlite://") as gate:
+        document = make_app(Service(gate)).openapi()
+    found = []
+    for path, methods in document["paths"].items():
+        for method, what in methods.items():
+            scopes = tuple(word for each in what.get("security", []) for words in each.values() for word in words)
+            found.append(Route(method.upper(), path, scopes))
+    return found
+
+
+ROUTES = every_route()
+
+
+def ask(client: httpx2.Client, route: Route) -> int:
+    """Ask with nothing that could have an effect; of a stream, its beginning."""
+    path = re.sub(r"\{(\w+)\}", lambda found: NAMES.get(found[1], "nobody"), route.path)
+    body: Any = {} if route.method in ("POST", "PUT", "PATCH") else None
+    with client.stream(route.method, path, json=body) as answer:
+        return answer.status_code
+
+
+def test_every_route_but_the_two_for_supervisors_names_its_scopes() -> None:
+    assert {route.path for route in ROUTES if not route.scopes} == OPEN
+    assert all(word in SCOPES for route in ROUTES for word in route.scopes)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_token_reaches_exactly_the_routes_that_name_its_scope(with_scopes: Tokens, scope: str) -> None:
+    client = with_scopes(scope)
+    for route in ROUTES:
+        status = ask(client, route)
+        if not route.scopes or scope in (*route.scopes, "admin"):
+            assert status != 401, route.name
+            assert status != 403 or TWICE.fullmatch(route.name), route.name
+        else:
+            assert status == 403, route.name
+
+
+def test_without_a_token_nothing_is_answered(server: Any) -> None:
+    with httpx2.Client(base_url=server.url, trust_env=False) as client:
+        for route in ROUTES:
+            status = ask(client, route)
+            assert (status == 401) == bool(route.scopes), route.name
+
+
+@pytest.mark.parametrize("token", ["hg_", "nonsense", "hg_aaaaaaaaaaaa_" + "a" * 43])
+def test_a_wrong_token_is_told_so(server: Any, token: str) -> None:
+    answer = httpx2.get(f"{server.url}/v1/status", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_token_that_has_ended_or_was_revoked_opens_nothing(gate: Gate, with_scopes: Tokens) -> None:
+    assert with_scopes("read", expires=0).get("/v1/status").status_code == 401
+    client = with_scopes("read")
+    assert client.get("/v1/status").status_code == 200
+    gate.tokens.revoke(gate.tokens.list()[-1].id)
+    assert client.get("/v1/status").status_code == 401
+
+
+def test_a_jobs_token_sees_its_own_job_and_takes_others_for_unknown(gate: Gate, with_scopes: Tokens) -> None:
+    for name in ("raw", "tidy", "other"):
+        gate.ledger.define_dataset(name)
+    gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"])
+    gate.ledger.define_job("report", inputs=["raw"], outputs=["other"])
+    gate.ledger.publish("raw", ["1", "2"])
+    client = with_scopes("chunk:claim:clean", "cred:read:clean")
+    claim = client.post("/v1/jobs/clean/next", json={}).json()
+    path = f"/v1/jobs/clean/chunks/{claim['dataid']}"
+    assert client.post(f"{path}/success", json={"token": claim["token"]}).status_code == 204
+    assert client.get("/v1/jobs/clean/custody").status_code == 200
+    for method, other in (
+        ("POST", "/v1/jobs/report/next"),
+        ("POST", "/v1/jobs/report/chunks/1/claim"),
+        ("GET", "/v1/jobs/report"),
+        ("GET", "/v1/jobs/report/chunks/1/explain"),
+        ("GET", "/v1/jobs/report/custody"),
+        ("GET", "/v1/chunks?job=report"),
+    ):
+        answer = client.request(method, other, json={} if method == "POST" else None)
+        unknown = client.request(method, other.replace("report", "nothing"), json={} if method == "POST" else None)
+        assert (answer.status_code, unknown.status_code) == (404, 404), other
+        assert answer.json()["title"] == unknown.json()["title"]
+    assert client.get("/v1/locks").status_code == 403
+    assert client.post(f"{path}/hold", json={"reason": "x"}).status_code == 403
+
+
+def test_locks_are_reached_by_the_beginning_of_their_resource(gate: Gate, with_scopes: Tokens) -> None:
+    client = with_scopes("lock:acquire:s3://ours/")
+    mine = client.post("/v1/locks", json={"client": "me", "resource": "s3://ours/1"})
+    assert mine.status_code == 201
+    refused = client.post("/v1/locks", json={"client": "me", "resource": "s3://theirs/1"})
+    assert (refused.status_code, refused.json()["scope"]) == (403, "lock:acquire:s3://theirs/1")
+    other = gate.locks.acquire("they", "s3://theirs/1", "exclusive")
+    assert client.get(f"/v1/locks/{other.id}").status_code == 404
+    assert client.delete(f"/v1/locks/{other.id}", params={"token": other.token}).status_code == 404
+    assert gate.locks.check(other).id == other.id
+    listed = client.get("/v1/locks").json()["items"]
+    assert [lock["resource"] for lock in listed] == ["s3://ours/1"]
+
+
+def test_an_operator_gives_a_reason_and_is_named_with_the_token(gate: Gate, with_scopes: Tokens) -> None:
+    lock = gate.locks.acquire("they", "s3://broken/1", "exclusive")
+    forcer = with_scopes("admin:force")
+    assert forcer.post(f"/v1/locks/{lock.id}/break", json={}).status_code == 422
+    answer = forcer.post(f"/v1/locks/{lock.id}/break", json={"reason": "stuck", "by": "ann"})
+    assert answer.status_code == 200
+    told = gate.history("s3://broken/1", event="break")[0]
+    assert (told.client, told.reason) == ("they", "a test (ann): stuck")
+    with pytest.raises(headgate.LockLost):
+        gate.locks.release(lock)
+
+
+def test_the_store_never_holds_what_opens_the_service(gate: Gate, tmp_path: Any) -> None:
+    made = gate.tokens.new("secret keeper", ["read"])
+    path = gate.settings["url"].removeprefix("sqlite:///")
+    content = b"".join(each.read_bytes() for each in type(tmp_path)(path).parent.iterdir() if each.is_file())
+    assert made.id.encode() in content
+    assert made.token.encode() not in content
+    assert made.token.rpartition("_")[2].encode() not in content

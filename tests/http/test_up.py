@@ -1,0 +1,63 @@
+"""`headgate up` and the commands over HTTP, as processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "headgate"]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", dict[str, str]]]:
+    """A service that was started for the first time, and what it said."""
+    words = [*COMMAND, "up", "--listen", "127.0.0.1:0", "--json", "-q"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert process.stdout
+    said = json.loads(process.stdout.readline())
+    yield process, said
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def run(said: dict[str, str], folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """A command that talks to the service."""
+    environment = {**os.environ, "HEADGATE_SERVER": said["url"], "HEADGATE_API_TOKEN": said.get("token", "")}
+    return subprocess.run(
+        [*COMMAND, *words], env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_first_start_makes_a_token_and_the_commands_work_with_it(
+    service: tuple["subprocess.Popen[str]", dict[str, str]], tmp_path: Path
+) -> None:
+    process, said = service
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    lock = json.loads(run(said, elsewhere, "lock", "acquire", "file:/x", "--client", "me", "--json").stdout)
+    refused = run(said, elsewhere, "lock", "acquire", "file:/x", "--client", "you")
+    assert (refused.returncode, "me" in refused.stderr) == (75, True)
+    assert lock
+    viewer = run(said, elsewhere, "token", "new", "v", "--role", "viewer", "-q").stdout.strip()
+    barred = run({"url": said["url"], "token": viewer}, elsewhere, "lock", "acquire", "file:/y", "--client", "me")
+    assert barred.returncode == 77
+    assert not list(elsewhere.iterdir()), "the commands made no store of their own"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert run(said, elsewhere, "status").returncode == 69
+
+
+@pytest.mark.parametrize("words", [["--listen", "0.0.0.0:0"], ["--listen", "0.0.0.0:0", "--insecure-bind"]])
+def test_beyond_this_machine_it_needs_tls_and_tokens(tmp_path: Path, words: list[str]) -> None:
+    found = subprocess.run(
+        [*COMMAND, "up", *words, "--once"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.returncode == 75
+    assert "other machines" in found.stderr

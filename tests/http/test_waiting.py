@@ -1,0 +1,115 @@
+"""Those who wait hold no thread: a thousand of them, and the service still answers."""
+
+import asyncio
+import json
+import threading
+import time
+
+import httpx2
+import pytest
+
+from headgate import Gate
+from headgate.http.server import Server
+from headgate.http.service import THREADS
+from tests.http.conftest import Tokens
+
+MANY = 1000
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+PATIENCE = 60.0
+
+
+async def wait_for_lock(server: Server, token: str, number: int) -> Connection:
+    """Send a request that waits; what was sent is on its way when this returns."""
+    host, port = server.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    body = json.dumps({"client": f"waiter {number}", "resource": f"busy:{number % 10}", "wait": PATIENCE}).encode()
+    head = f"POST /v1/locks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()
+    return reader, writer
+
+
+@pytest.mark.timeout(240)
+def test_a_thousand_wait_and_others_are_answered(gate: Gate, server: Server, admin: httpx2.Client) -> None:
+    token = gate.tokens.new("waiters", ["lock:acquire"]).token
+    held = [gate.locks.acquire("holder", f"busy:{number}", "exclusive") for number in range(10)]
+
+    async def crowd() -> list[int]:
+        open_ones = [await wait_for_lock(server, token, number) for number in range(MANY)]
+        deadline = time.monotonic() + PATIENCE
+        while server.service.turns.waiting < MANY:
+            assert time.monotonic() < deadline, f"only {server.service.turns.waiting} wait"
+            await asyncio.sleep(0.05)
+        answers = [(await asyncio.to_thread(admin.get, "/v1/status")).status_code for _ in range(20)]
+        workers = [each for each in threading.enumerate() if "AnyIO" in each.name]
+        assert len(workers) <= THREADS
+        for lock in held:
+            await asyncio.to_thread(admin.delete, f"/v1/locks/{lock.id}", params={"token": lock.token})
+        first = [asyncio.create_task(reader.readline()) for reader, _writer in open_ones]
+        done, left = await asyncio.wait(first, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        assert any(b"201" in task.result() for task in done)
+        for task in left:
+            task.cancel()
+        for _reader, writer in open_ones:
+            writer.close()
+        return answers
+
+    assert asyncio.run(crowd()) == [200] * 20
+
+
+def test_a_caller_that_hangs_up_leaves_the_queue(gate: Gate, server: Server, with_scopes: Tokens) -> None:
+    lock = gate.locks.acquire("holder", "left:1", "exclusive")
+    client = with_scopes("lock:acquire")
+    with pytest.raises(httpx2.ReadTimeout):
+        client.post("/v1/locks", json={"client": "w", "resource": "left:1", "wait": 60}, timeout=1)
+    deadline = time.monotonic() + PATIENCE
+    while gate.locks.waiters("left:1"):
+        assert time.monotonic() < deadline, "it still stands in the queue"
+        time.sleep(0.02)
+    gate.locks.release(lock)
+    assert not gate.locks.list(resource="left:1")
+
+
+def test_a_worker_that_waits_gets_what_is_published(gate: Gate, with_scopes: Tokens, admin: httpx2.Client) -> None:
+    for name in ("in", "out"):
+        gate.ledger.define_dataset(name)
+    gate.ledger.define_job("make", inputs=["in"], outputs=["out"])
+    worker = with_scopes("chunk:claim:make")
+    answers: list[httpx2.Response] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(worker.post("/v1/jobs/make/next", json={"wait": 60}, timeout=90))
+    )
+    thread.start()
+    admin.post("/v1/datasets/in/chunks/7/publish")
+    thread.join(PATIENCE)
+    assert answers[0].json()["dataid"] == "7"
+
+
+def test_events_are_told_and_taken_up_where_they_broke_off(gate: Gate, with_scopes: Tokens) -> None:
+    client = with_scopes("read")
+    with client.stream("GET", "/v1/events") as stream:
+        lines = stream.iter_lines()
+        mark = next(line for line in lines if line.startswith("id: "))
+        gate.locks.acquire("e", "event:1", "exclusive")
+        assert "event:1" in next(line for line in lines if line.startswith("data: "))
+    with client.stream("GET", "/v1/events", headers={"Last-Event-ID": mark.removeprefix("id: ")}) as stream:
+        assert "event:1" in next(line for line in stream.iter_lines() if line.startswith("data: "))
+
+
+def test_a_repeat_by_its_key_is_not_done_twice(gate: Gate, admin: httpx2.Client) -> None:
+    gate.ledger.define_dataset("kept")
+    gate.ledger.define_job("keep", outputs=["kept"])
+    sent = {"reason": "again", "worker": "w"}
+    first = admin.post("/v1/jobs/keep/chunks/1/force", json=sent, headers={"Idempotency-Key": "k1"})
+    again = admin.post("/v1/jobs/keep/chunks/1/force", json=sent, headers={"Idempotency-Key": "k1"})
+    assert first.status_code == 200
+    assert (again.status_code, again.content) == (200, first.content)
+    other = {**sent, "reason": "another"}
+    refused = admin.post("/v1/jobs/keep/chunks/1/force", json=other, headers={"Idempotency-Key": "k1"})
+    assert refused.status_code == 422
+
+
+def test_a_large_body_is_refused(admin: httpx2.Client) -> None:
+    answer = admin.post("/v1/batches", content=b" " * 1_100_000, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
