@@ -16,6 +16,7 @@ PACKAGES = {
     "zookeeper": "HEADGATE_TEST_ZOOKEEPER",
     "strace": "",  # kills a process at a chosen system call
     "faketime": "",  # moves the clock of one process
+    "chromium": "",  # looks at the dashboard
 }
 
 
