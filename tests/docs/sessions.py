@@ -13,10 +13,15 @@ from pathlib import Path
 from tests.docs.pages import Block, Step
 
 PATIENCE_SECONDS = 60.0
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.2
+#: Set it, and what a page shows wrongly is written anew: `make pages`.
+RENEWS = bool(os.environ.get("HEADGATE_RENEW_PAGES"))
 TOOLS = Path(__file__).parent / "bin"
 #: Whom the pages tell of: user, host and working folder of the examples.
 USER, HOST, FOLDER = "ann", "node1", "/home/ann/orders"
+
+#: How a command is run where the host has that name, so that columns of what is written down line up.
+AS_HOST = ["unshare", "--uts", "sh", "-c", f'hostname {HOST}; exec "$@"', "sh"] if RENEWS else []
 
 #: What differs from run to run and is typed in again later: ids of locks and of objects, API tokens, keys, pids.
 NAMES = re.compile(
@@ -27,9 +32,10 @@ _VARIES = [
     (NAMES, "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00| UTC)?"), "TIME"),
     (re.compile(r"\bpid \d+( #[0-9a-f]{6})?"), "pid N"),
-    (re.compile(r"\b\d+(\.\d+)?( ms| s| min|s)\b(?! \()"), "N s"),
+    (re.compile(r"\b\d+(\.\d+)?( ms| s| min| h|s)\b|\b\d+ d(?= ago)"), "N s"),
     (re.compile(r"\b[0-9a-f]{32}([0-9a-f]{32})?\b"), "DIGEST"),
     (re.compile(r"\b[0-9][0-9,]* bytes"), "N bytes"),
+    (re.compile(r"\bschema \d{4}\b"), "schema N"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" $", re.MULTILINE), ""),
 ]
@@ -81,7 +87,7 @@ class Shell:
         self._scripts = folder.parent / "scripts"
         self._scripts.mkdir()
         self._process = subprocess.Popen(
-            ["sh"],
+            [*AS_HOST, "sh"],
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.PIPE,
@@ -135,7 +141,7 @@ class Terminal:
         self._output = output
         with output.open("w", encoding="utf-8") as stream:
             self.process = subprocess.Popen(
-                ["sh", "-c", command],
+                [*AS_HOST, "sh", "-c", command],
                 cwd=folder,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
 """What the pages show is run, and what they point to is there."""
 
 import json
-import os
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,7 +13,7 @@ import pytest
 from headgate.core.states import BATCH, INGEST_JOB
 from tests.conftest import SQL_STORES
 from tests.docs.pages import ROOT, all_pages, blocks_of, has_something_to_run
-from tests.docs.sessions import Visit, plain
+from tests.docs.sessions import RENEWS, Visit, plain
 from tests.shared_servers import Servers
 
 PAGES = all_pages()
@@ -25,8 +25,6 @@ SERVERS = {
 }
 #: The ports of the pages; here each is any free one.
 PORTS = ("8750", "8000")
-#: Set it, and what a page shows wrongly is written anew: `make pages`.
-RENEW = "HEADGATE_RENEW_PAGES"
 
 
 def name_of(page: Path) -> str:
@@ -41,8 +39,8 @@ def free_port() -> str:
 
 
 @pytest.fixture
-def visit(request: pytest.FixtureRequest, page: Path, tmp_path: Path) -> Iterator[Visit]:
-    """A visit to the page, with the servers that it names."""
+def visit(request: pytest.FixtureRequest, page: Path, empty_store: Path, tmp_path: Path) -> Iterator[Visit]:
+    """A visit to the page, with the servers that it names, and a SQLite store in which nothing has happened."""
     text = page.read_text(encoding="utf-8")
     here = {f":{port}": f":{free_port()}" for port in PORTS}
     with ExitStack() as ends:
@@ -53,13 +51,14 @@ def visit(request: pytest.FixtureRequest, page: Path, tmp_path: Path) -> Iterato
                 ends.callback(servers.drop, kind, here[address])
         visiting = Visit(tmp_path, here)
         ends.callback(visiting.end)
+        shutil.copy(empty_store, visiting.folder / "headgate.db")
         yield visiting
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if has_something_to_run(page)], ids=name_of)
 def test_what_a_page_tells_to_type_does_what_it_shows(page: Path, visit: Visit) -> None:
     visit.run(blocks_of(page.read_text(encoding="utf-8")))
-    if os.environ.get(RENEW):
+    if RENEWS:
         renew(page, visit)
     else:
         for line, (shown, printed) in visit.differences.items():
