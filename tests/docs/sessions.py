@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tests.docs.pages import Block, Step
@@ -109,10 +111,13 @@ class Shell:
         self._process.stdin.write(f"(exit {self._last})\n. {script} </dev/null\nprintf '%s%s\\n' '{mark}' $?\n")
         self._process.stdin.flush()
         printed = ""
+        patience = threading.Timer(PATIENCE_SECONDS, end_group, [self._process, signal.SIGKILL])
+        patience.start()
         while mark not in printed:
             line = self._process.stdout.readline() if self._process.stdout else ""
-            assert line, f"the shell ended within: {command}\n{printed}"
+            assert line, f"the shell ended, or did not within {PATIENCE_SECONDS:g} s: {command}\n{printed}"
             printed += line
+        patience.cancel()
         text, _, code = printed.rpartition(mark)
         self._last = int(code)
         return self._last, text
@@ -127,10 +132,8 @@ class Shell:
 
 def end_group(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
     """Send a signal to a process and all that it started, and wait for it."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-    except ProcessLookupError:
-        pass
     process.wait(PATIENCE_SECONDS)
 
 

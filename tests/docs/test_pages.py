@@ -9,7 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from click import Context
 
+from headgate.cli.tree import root
 from headgate.core.states import BATCH, INGEST_JOB
 from tests.conftest import SQL_STORES
 from tests.docs.pages import ROOT, all_pages, blocks_of, has_something_to_run
@@ -17,6 +19,13 @@ from tests.docs.sessions import RENEWS, Visit, plain
 from tests.shared_servers import Servers
 
 PAGES = all_pages()
+#: Pages of commands that are not there yet.
+LATER = {"docs/how-to/backup.md": "backup", "docs/how-to/postgresql.md": "copy"}
+RUN = [
+    page
+    for page in PAGES
+    if has_something_to_run(page) and LATER.get(str(page.relative_to(ROOT)), "up") in root.list_commands(Context(root))
+]
 #: The servers of the pages, and of which kind they are here.
 SERVERS = {
     "postgresql://headgate@db1/headgate": "postgresql",
@@ -55,7 +64,7 @@ def visit(request: pytest.FixtureRequest, page: Path, empty_store: Path, tmp_pat
         yield visiting
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if has_something_to_run(page)], ids=name_of)
+@pytest.mark.parametrize("page", RUN, ids=name_of)
 def test_what_a_page_tells_to_type_does_what_it_shows(page: Path, visit: Visit) -> None:
     visit.run(blocks_of(page.read_text(encoding="utf-8")))
     if RENEWS:
@@ -78,7 +87,7 @@ def renew(page: Path, visit: Visit) -> None:
 def test_nothing_that_can_be_typed_escapes_the_runner(page: Path) -> None:
     """A block that is not run says why; commands stand in blocks that are run."""
     text = page.read_text(encoding="utf-8")
-    assert not re.findall(r"^\s+```", text, re.MULTILINE), "a block that stands further in would not be found"
+    assert not re.findall(r"^[ \t]+```", text, re.MULTILINE), "a block that stands further in would not be found"
     for block in blocks_of(text):
         if block.kind == "shown" and not block.name:
             assert not re.search(r"^(\$ |headgate )", block.content, re.MULTILINE), f"line {block.line}"
@@ -86,7 +95,8 @@ def test_nothing_that_can_be_typed_escapes_the_runner(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    text = re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text)
     missing = [target for target in targets if not (page.parent / target).exists()]
     assert missing == []
 

@@ -29,6 +29,7 @@ class _Links(HTMLParser):
         self.names: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del tag
         found = dict(attrs)
         self.names |= {name for key in ("id", "name") if (name := found.get(key))}
         self.targets += [target for key in ("href", "src") if (target := found.get(key))]
