@@ -4,6 +4,8 @@ project = "Headgate"
 copyright = "Headgate's authors"  # noqa: A001 - Sphinx wants this name
 html_title = "Headgate"
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_copyright = False
 html_show_sphinx = False
 

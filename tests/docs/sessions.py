@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.docs.pages import Block, Step
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 100.0
 POLL_SECONDS = 0.2
 #: Set it, and what a page shows wrongly is written anew: `make pages`.
 RENEWS = bool(os.environ.get("HEADGATE_RENEW_PAGES"))
@@ -33,7 +33,7 @@ NAMES = re.compile(
 _VARIES = [
     (NAMES, "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00| UTC)?"), "TIME"),
-    (re.compile(r"\bpid \d+( #[0-9a-f]{6})?"), "pid N"),
+    (re.compile(r"\bpid \d+( #[0-9a-f]{6})?( hpc:\d+\.0)?"), "pid N"),
     (re.compile(r"\b\d+(\.\d+)?( ms| s| min| h|s)\b|\b\d+ d(?= ago)"), "N s"),
     (re.compile(r"\b[0-9a-f]{32}([0-9a-f]{32})?\b"), "DIGEST"),
     (re.compile(r"\b[0-9][0-9,]* bytes"), "N bytes"),
