@@ -105,6 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _hear_signals()
     if not is_worker(config):
         _keep_files_in_memory()
+        _compile_quickly()
         config.stash[POOL] = ServerPool()
 
 
@@ -189,3 +190,8 @@ def _keep_files_in_memory() -> None:
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None
+
+
+def _compile_quickly() -> None:
+    """Servers in Java live too briefly here to earn back what their second compiler takes."""
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
