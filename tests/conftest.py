@@ -115,6 +115,11 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["server_desk"] = node.config.stash[POOL].desk_address()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The fault tests are the long ones: first, so that no worker is left alone with one at the end."""
+    items.sort(key=lambda item: "faults" not in item.path.parts)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if POOL in config.stash:
         config.stash[POOL].discard()
