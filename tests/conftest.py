@@ -1,5 +1,6 @@
 """Fixtures for every test: real servers, and a fresh empty store on each."""
 
+import gc
 import json
 import os
 import shutil
@@ -118,6 +119,11 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The fault tests are the long ones: first, so that no worker is left alone with one at the end."""
     items.sort(key=lambda item: "faults" not in item.path.parts)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests have been made, which stay: the collector need not look at them again."""
+    gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
