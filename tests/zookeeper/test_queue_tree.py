@@ -177,9 +177,9 @@ def hold_and_fail_the_other(queue: Queue, look: Looker) -> None:
     queue.fire(take(queue, "pending"), "hold", "the collection is held")
     assert look.tree() == before | design_job(J2, "held", None, message="the collection is held")
     queue.release(J2)
-    assert look.tree() == before | SECOND
+    assert look.tree() == before | design_job(J2, "pending", None, message="A person released it.")
     queue.set_priority(J2, 3)
-    assert look.tree() == before | design_job(J2, "pending", None, 3)
+    assert look.tree() == before | design_job(J2, "pending", None, 3, message="A person released it.")
     queue.fire(take(queue, "pending"), "fail", "corrupt")
     assert look.tree() == RUNNING | design_folders(failed=[J2], completed=[J1]) | DONE | BAD
 
@@ -250,7 +250,8 @@ def store_and_end(queue: Queue, look: Looker) -> None:
     failed = merritt_job(J1, "Failed", "Processing", message="503", **M_SIZED)
     assert look.tree() == M_RUNNING | merritt_folders(processing=[J2], failed=[J1]) | M_SECOND | failed
     queue.resume(J1)
-    assert look.tree() == before | merritt_job(J1, "Storing", "Processing", retries=1, **M_SIZED)
+    resumed = merritt_job(J1, "Storing", "Processing", retries=1, message="Another try to store it.", **M_SIZED)
+    assert look.tree() == before | resumed
     for state in ("storing", "recording", "notify"):
         queue.fire(take(queue, state), "finish")
     assert look.tree() == M_RUNNING | merritt_folders(processing=[J2], completed=[J1]) | M_SECOND | M_DONE

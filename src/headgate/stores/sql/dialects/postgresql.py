@@ -185,7 +185,7 @@ MOVE_JOB = Statement(
         told as (
           insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
                                         reason, spent)
-          select was.at, :event, m.batch_id, m.id, '', was.worker, :token, :state, :target, :message,
+          select was.at, :event, m.batch_id, m.id, '', was.worker, :token, :state, :target, :reason,
                  was.at - was.since
           from was, moved m)
         select m.*, pg_notify(:channel, :number) from moved m""",
