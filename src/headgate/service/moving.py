@@ -40,10 +40,10 @@ def move(source: Source, target: Target, tell: Tell) -> Moved:
             digest.add(rows)
             done += len(rows)
             tell(done)
-    for table, digest in digests.items():
-        if target.digest(table) != digest:
+    for table, found in target.digests():
+        if found != digests[table]:
             raise HalfMoved(f"{table} in {target.name} is not what {source.name} has: somebody else wrote there")
-        done += digest.rows
+        done += found.rows
         tell(done)
     target.finish(digests)
     return Moved(source.name, target.name, {table: (each.rows, each.text) for table, each in digests.items()})

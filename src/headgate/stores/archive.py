@@ -37,7 +37,6 @@ class ArchiveTarget:
         self._unfinished = path.with_name(path.name + UNFINISHED)
         self._out: IO[str] | None = None
         self._table = ""
-        self._read_back: dict[str, Digest] = {}
 
     def begin(self, contents: Contents) -> None:
         if self._path.exists():
@@ -47,7 +46,7 @@ class ArchiveTarget:
         self._out = gzip.open(self._unfinished, "wt", compresslevel=6, encoding="utf-8")  # noqa: SIM115 - _close
         header = {key: value for key, value in asdict(contents).items() if key != "old"}
         self._write({"headgate": KIND, "format": FORMAT, **header})
-        self._table, self._read_back = "", {}
+        self._table = ""
 
     def add(self, table: str, rows: Sequence[Row]) -> None:
         if table != self._table:
@@ -56,12 +55,10 @@ class ArchiveTarget:
         for row in rows:
             self._write(list(row))
 
-    def digest(self, table: str) -> Digest:
-        if not self._read_back:
-            self._close()
-            with _open(self._unfinished) as lines:
-                self._read_back = _digests(lines, self.name)
-        return self._read_back.get(table, Digest())
+    def digests(self) -> Iterator[tuple[str, Digest]]:
+        self._close()
+        with _open(self._unfinished) as lines:
+            yield from _digests(lines, self.name).items()
 
     def finish(self, digests: Mapping[str, Digest]) -> None:
         end = {table: [digest.text, digest.rows] for table, digest in digests.items()}

@@ -85,8 +85,8 @@ class Target(Protocol):
     def add(self, table: str, rows: Sequence[Row]) -> None:
         """These rows too."""
 
-    def digest(self, table: str) -> Digest:
-        """What the table's rows come to, read again from where they are now."""
+    def digests(self) -> Iterator[tuple[str, Digest]]:
+        """What each table's rows come to, read again from where they are now."""
 
     def finish(self, digests: Mapping[str, Digest]) -> None:
         """All is there: from now on it can be worked with, and no token is given again."""

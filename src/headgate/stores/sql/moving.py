@@ -119,11 +119,11 @@ class SqlTarget:
         self._check_schema(contents)
         self._contents = contents
         try:
-            self._database.write(lambda tx: self._take_over(tx, contents))
+            begun_before = self._database.write(lambda tx: self._take_over(tx, contents))
         except Duplicate:
             raise HalfMoved(f"somebody else begins to move a store into {self.name} at this moment") from None
-        for table in self._tables:
-            self._clear(table)
+        if begun_before:
+            self._write(self._clear)
         now = self._database.read(lambda tx: tx.one(sql.READ_CLOCKS))[1]
         self._shift = int(now) - contents.now
 
@@ -138,12 +138,13 @@ class SqlTarget:
         except Duplicate:
             raise HalfMoved(f"somebody else writes into {self.name}: {table} has rows that were not moved") from None
 
-    def digest(self, table: str) -> Digest:
-        digest = Digest()
+    def digests(self) -> Iterator[tuple[str, Digest]]:
         with self._database.still() as still:
-            for rows in _read(self._database, still, self._tables[table], -self._shift):
-                digest.add(rows)
-        return digest
+            for name, table in self._tables.items():
+                digest = Digest()
+                for rows in _read(self._database, still, table, -self._shift):
+                    digest.add(rows)
+                yield name, digest
 
     def finish(self, digests: Mapping[str, Digest]) -> None:
         del digests
@@ -163,8 +164,8 @@ class SqlTarget:
         if {name: list(found) for name, found in contents.tables.items()} != columns:
             raise BadValue("source", contents.tag, "has other tables than this Headgate")
 
-    def _take_over(self, tx: Transaction, contents: Contents) -> None:
-        """Nobody works with it from here on."""
+    def _take_over(self, tx: Transaction, contents: Contents) -> bool:
+        """Nobody works with it from here on. True: a try before this one may have left rows."""
         mark = {"from": contents.tag, "run": self._run}
         standing = tx.one(sql.READ_FACT, name=opening.ARRIVING)
         if standing is None:
@@ -172,13 +173,15 @@ class SqlTarget:
             if full:
                 raise BadValue("target", self.name, f"is not empty ({', '.join(full[:3])} …); name an empty database")
             tx.run(sql.ADD_FACT, name=opening.ARRIVING, value=json.dumps(mark))
-            return
+            return False
         if json.loads(standing[0])["from"] != contents.tag:
             raise BadValue("target", self.name, "holds half of another store; name an empty database")
         tx.run(sql.WRITE_FACT, name=opening.ARRIVING, value=json.dumps(mark))
+        return True
 
-    def _clear(self, table: str) -> None:
-        self._write(lambda tx: tx.run(Statement("Begin anew.", f"delete from {table}")))
+    def _clear(self, tx: Transaction) -> None:
+        for table in self._tables:
+            tx.run(Statement("Begin anew.", f"delete from {table}"))
 
     def _write(self, work: Callable[[Transaction], None]) -> None:
         """In one transaction, if nobody else has begun to move something into the same place."""
