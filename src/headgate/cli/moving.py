@@ -9,12 +9,15 @@ import click
 
 from headgate.cli.output import progress
 from headgate.cli.session import Session, common
+from headgate.stores.moving_port import PORTION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headgate.service.moving import Moved
 
-#: Fewer rows need no bar: they take less than a second.
-FEW = 5000
+#: Fewer rows need no bar: they take less than a second. So often is told how far it is.
+FEW = 20_000
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -40,7 +43,7 @@ def copy(session: Session, from_url: str, to_url: str, force: bool) -> None:  # 
     from headgate import moving
 
     with moving.copying(from_url, to_url, force=force) as work, progress(session, work.total, FEW) as tell:
-        moved = work.run(tell)
+        moved = work.run(_at_times(tell))
     _answer(session, moved, f"from now on: export HEADGATE_URL={moved.target}")
 
 
@@ -61,7 +64,7 @@ def backup(session: Session, file: Path) -> None:
     from headgate import moving
 
     with moving.backing_up(session.settings, file) as work, progress(session, work.total, FEW) as tell:
-        moved = work.run(tell)
+        moved = work.run(_at_times(tell))
     _answer(session, moved, *moving.not_backed_up(session.settings))
 
 
@@ -83,8 +86,13 @@ def restore(session: Session, file: Path) -> None:
     from headgate import moving
 
     with moving.restoring(session.settings, file) as work, progress(session, work.total, FEW) as tell:
-        moved = work.run(tell)
+        moved = work.run(_at_times(tell))
     _answer(session, moved)
+
+
+def _at_times(tell: Callable[[int], None]) -> Callable[[int], None]:
+    """The same, not for every portion."""
+    return lambda done: tell(done) if done % FEW < PORTION else None
 
 
 def _answer(session: Session, moved: Moved, *hints: str) -> None:
