@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from headgate.core.errors import (
+    HalfMoved,
     HeadgateError,
     Invalid,
     LockRefused,
@@ -38,6 +39,7 @@ STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
     (UnknownName, 404),
     (Unavailable, 503),
     (SchemaMismatch, 503),
+    (HalfMoved, 503),
     (MissingExtra, 503),
     (Invalid, 422),
 )
