@@ -229,4 +229,6 @@ def _contradictions(profile: Profile) -> list[tuple[bool, str]]:
             "confirmation_mail has nobody to go to; set notification",
         ),
         ("file" in sources.schemes and not sources.roots, "sources.roots is missing; the scheme file needs it"),
+        # Our own credentials open buckets: a depositor must not choose among all of them.
+        ("s3" in sources.schemes and not sources.hosts, "sources.hosts is missing; the scheme s3 needs the buckets"),
     ]
