@@ -164,6 +164,19 @@ def test_the_depositors_own_files_describe_and_name_the_object(there: Site) -> N
         assert (found.who, found.what, found.when, found.local) == ("Bea", "From the file", "1999", ("loc-7",))
 
 
+def test_dublin_core_names_the_object_where_the_profile_says_so(there: Site) -> None:
+    there.profile("plain")
+    there.profile("named", dublin_core_ids=True)
+    core = b"""<x xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:identifier>isbn 7; ark:/99999/fk4x</dc:identifier>
+        <dc:identifier>shelf 9</dc:identifier></x>"""
+    url = there.object_manifest("/1.checkm", {"mrt-dc.xml": core})
+    with there.gate() as gate, running(gate):
+        for profile in ("plain", "named", "named"):
+            assert ended(gate, gate.queue.submit(profile, "ann", url)).state == "completed"
+        found = sorted((each.version, each.local) for each in gate.inventory.objects())
+        assert found == [(1, ()), (2, ("isbn 7", "shelf 9"))]
+
+
 # ---------------------------------------------------------------- names
 
 
