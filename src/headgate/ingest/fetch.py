@@ -239,6 +239,9 @@ class Fetcher:
         if hops > self.rules.redirects:
             allowed = f"only {self.rules.redirects} are followed" if self.rules.redirects else "none are followed"
             raise BadPayload(shown(url), f"it redirects to {target}, and {allowed}")
+        if following.url.scheme not in ("http", "https"):
+            # What a depositor may name, a server may not send us to.
+            raise BadPayload(shown(url), f"it redirects to {target}, which is no web address")
         if answer.url.scheme == "https" and following.url.scheme != "https":
             raise BadPayload(shown(url), f"it redirects from https to {target}")
         return following
