@@ -26,24 +26,30 @@ from tests.shared_servers import Servers
 FILES = {"page-1.txt": b"one\n", "pages/page-2.txt": b"two\n" * 1000}
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "postgresql+zookeeper"])
+STORES = ["sqlite", "mariadb", "postgresql+zookeeper", "sqlite+zookeeper?spelling=mrt-zk"]
+
+
+@pytest.fixture
 def here(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[Site]:
     """A site on each combination of stores."""
     ledger, _, coordination = str(request.param).partition("+")
+    kind, mark, options = coordination.partition("?")
     url = fresh_store(ledger, servers, tmp_path)
-    other = fresh_store(coordination, servers, tmp_path) if coordination else iter([""])
-    with site(tmp_path, next(url), next(other)) as found:
+    other = fresh_store(kind, servers, tmp_path) if kind else iter([""])
+    with site(tmp_path, next(url), next(other) + mark + options) as found:
         yield found
     for each in (url, other):
         next(each, None)
 
 
+@pytest.mark.parametrize("here", STORES, indirect=True)
 def test_a_batch_becomes_stored_recorded_reported_objects(here: Site) -> None:
     here.profile(confirmation_mail=True)
     urls = {f"book-{number}": here.object_manifest(f"/{number}.checkm", FILES) for number in range(3)}
     with here.gate() as gate, running(gate):
         url = here.batch_manifest("/all.checkm", urls)
         batch = ended(gate, gate.queue.submit("demo", "ann", url, type="batch-manifest"))
+        assert [each.message for each in gate.queue.jobs("failed", batch=batch.id)] == []
         assert (batch.state, batch.message) == ("completed", "3 completed, 0 failed")
         until(lambda: len(here.box.mails) == 2, "the mails arrive")
         objects = gate.inventory.objects()
@@ -86,6 +92,7 @@ def assert_told(here: Site, arks: set[str]) -> None:
         assert seen.headers["webhook-signature"] == f"v1,{value}"
 
 
+@pytest.mark.parametrize("here", ["sqlite", "mariadb", "postgresql"], indirect=True)
 def test_one_local_id_in_many_jobs_at_once_is_one_object_with_as_many_versions(here: Site) -> None:
     here.profile()
     with here.gate() as gate, running(gate, workers=4):
