@@ -9,9 +9,11 @@ import pytest
 
 import headgate
 from headgate import BadValue, Gate, IngestJob, ItemLost, QueueRefused
-from headgate.core.queue import ALL, Identifiers, Report
+from headgate.core.queue import ALL, Identifiers, Report, Submission
 from headgate.service.queue import Queue
+from headgate.service.queue_checks import METADATA
 from headgate.stores.zookeeper.address import parse
+from headgate.stores.zookeeper.queue_tree import SPELLINGS
 from tests.contract.steps import LONG
 from tests.zookeeper.queue_trees import (
     DESIGN_EMPTY,
@@ -367,3 +369,16 @@ def test_all_that_is_ours_alone_is_below_one_node(open_gate: OpenGate, raw: Any,
     assert [raw.get_children(f"{own}/{folder}") for folder in ("batches", "requests", "owners")] == [[], [], []]
     with pytest.raises(ItemLost):
         queue.fire(batch, "hold", "y")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_every_word_of_a_submission_comes_back(spelling: str) -> None:
+    tree = SPELLINGS[spelling]("/x")
+    said = {name: f"the {name}" for name in METADATA if name != "batch_id"}
+    given = Submission("demo", "ann", "https://example.org/a", "file", "update", said, "r")
+    found = tree.read_submission(tree.submission(given, "bid-1"), "r")
+    assert (found.payload_url, found.type, found.mode) == (given.payload_url, given.type, given.mode)
+    assert {name: found.metadata.get(name) for name in said} == said
+    configuration = {**said, "payload_url": given.payload_url, "payload_type": "file", "submission_mode": "add"}
+    kept = tree.read_configuration(tree.configuration(configuration), "bid0000000001")
+    assert {name: kept.get(name) for name in configuration} == configuration
