@@ -7,10 +7,13 @@ from tests.browser.conftest import Sites, Visit, axe_clean, fits
 #: A page author adds a line.
 PAGES = [
     "/",
+    "/sign-in",
     "/locks",
     "/locks?client=nobody",
 ]
 STATES = ["empty", "full", "error"]
+#: What the console tells of a store that is broken on purpose.
+BROKEN = ("status of 500", "status of 503")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -18,13 +21,14 @@ STATES = ["empty", "full", "error"]
 def test_every_page_is_accessible_in_every_state(sites: Sites, visit: Visit, theme: str, width: int) -> None:
     for state in STATES:
         site = sites(state)
-        page = visit(site, "/sign-in", theme=theme, width=width, expected=("status of 500", "status of 503"))
-        axe_clean(page)
+        page = visit(site, "/sign-in", theme=theme, width=width, expected=BROKEN)
         for path in PAGES:
             page.goto(path)
-            assert (page.locator("h1").count(), page.locator("main").count()) == (1, 1)
-            axe_clean(page)
+            assert (page.locator("h1").count(), page.locator("main").count()) == (1, 1), path
             fits(page)
+            # What a page says when the store is broken is one template: looking at it once is enough.
+            if state != "error" or path == PAGES[0]:
+                axe_clean(page)
 
 
 def test_a_lock_and_its_question_are_accessible(sites: Sites, visit: Visit) -> None:
