@@ -29,9 +29,11 @@ from headgate.stores.queue_port import QueueHistoryFilter
 if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds
     from headgate.ingest.context import Context
+    from headgate.service.activity import Activity, Ask
     from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
     from headgate.service.outcomes import Handler
+    from headgate.service.overview import Overview
     from headgate.service.queue import Queue
     from headgate.service.tokens import Tokens, TokenStore
 
@@ -224,6 +226,30 @@ class Gate:
             limit=check_limit(limit),
         )
         return self._store.history(chosen)
+
+    def histories(self) -> tuple[Ask, Ask, Ask]:
+        """How to read the histories of locks, ledger and queue, each newest first."""
+        ledger = self._ledger
+        return (
+            lambda before, limit: self._store.history(HistoryFilter(before=before, limit=limit)),
+            lambda before, limit: (
+                () if ledger is None else ledger.history(LedgerHistoryFilter(before=before, limit=limit))
+            ),
+            lambda before, limit: self.queue.history(QueueHistoryFilter(before=before, limit=limit)),
+        )
+
+    @cached_property
+    def activity(self) -> Activity:
+        """What happened in the last day, hour by hour."""
+        from headgate.service.activity import Activity
+
+        return Activity(self.histories())
+
+    def overview(self) -> Overview:
+        """What runs, what waits, and what needs a person: cheap, whatever the store holds."""
+        from headgate.service.overview import overview
+
+        return overview(self.locks, self._ledger, self.queue)
 
     def close(self) -> None:
         """Let go of connections. Locks that live by a session end; nothing else changes."""
