@@ -1,6 +1,6 @@
 PYTHON ?= python3
-# Test processes side by side.
-WORKERS ?= 3
+# Test processes side by side: twice the cores that CI has, for half of the tests' time is waiting.
+WORKERS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
 # The independent validator of OCFL; its libraries do not go together with ours.
@@ -24,9 +24,8 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(RUNTIME_STAMP) ## Run the examples; needs no server and none of the developers' tools
-	@set -e; for noun in locks ledger queue ingest; do \
-		PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/$$noun/run.sh; done
+run: $(RUNTIME_STAMP) ## Run Headgate with an example, until Ctrl-C; ARGS=--once ends when it is done
+	@exec $(BIN)/headgate up --example $(ARGS)
 
 venv: $(DEV_STAMP) ## Make .venv with everything that development needs
 
@@ -88,7 +87,7 @@ lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
 		--output-file requirements-runtime.lock
 
 clean: ## Remove .venv and everything that was generated
-	rm -rf $(VENV) $(OCFL_VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OCFL_VENV) headgate-example build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

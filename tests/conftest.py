@@ -1,8 +1,11 @@
 """Fixtures for every test: real servers, and a fresh empty store on each."""
 
+import gc
 import json
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +22,11 @@ SQL_STORES = ["sqlite", "postgresql", "mariadb"]
 STORES = [*SQL_STORES, "zookeeper"]
 
 POOL = pytest.StashKey[ServerPool]()
+
+#: A file system in memory: what is written there outlives a killed process, and to synchronise it costs nothing.
+MEMORY = Path("/dev/shm")  # noqa: S108 - only folders that tempfile makes
+#: More than all servers and files of a run take at once.
+MEMORY_NEEDED = 2 * 2**30
 
 # How long an example takes says more about the machine's other work than about the code.
 hypothesis.settings.register_profile("headgate", deadline=None, print_blob=True)
@@ -107,6 +115,8 @@ def worker_input(config: pytest.Config) -> dict[str, Any]:
 def pytest_configure(config: pytest.Config) -> None:
     _hear_signals()
     if not is_worker(config):
+        _keep_files_in_memory()
+        _compile_quickly()
         config.stash[POOL] = ServerPool()
 
 
@@ -114,6 +124,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Tell each xdist worker where to ask for servers."""
     node.workerinput["server_desk"] = node.config.stash[POOL].desk_address()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The fault tests are the long ones: first, so that no worker is left alone with one at the end."""
+    items.sort(key=lambda item: "faults" not in item.path.parts)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests have been made, which stay: the collector need not look at them again."""
+    gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -184,3 +204,15 @@ def _hear_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
+
+
+def _keep_files_in_memory() -> None:
+    """Servers' data and SQLite files, unless TMPDIR names another place. Servers synchronise there as on a disk."""
+    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
+
+
+def _compile_quickly() -> None:
+    """Servers in Java live too briefly here to earn back what their second compiler takes."""
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")

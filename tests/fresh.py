@@ -11,6 +11,8 @@ from kazoo.client import KazooClient
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
+from headgate.stores.sql.dialects.mysql import MysqlConnection
+
 CONNECT_SECONDS = 10
 
 
@@ -100,7 +102,7 @@ def kill_session(cursor: "pymysql.cursors.Cursor", session: int) -> None:
 
 @contextmanager
 def mariadb_cursor(url: URL) -> Iterator["pymysql.cursors.Cursor"]:
-    connection = pymysql.connect(
+    connection = MysqlConnection(
         host=url.host or "127.0.0.1",
         port=url.port or 3306,
         user=url.username,

@@ -76,6 +76,8 @@ class PostgreSQL(PrivateServer):
             "synchronous_commit": "on",
             "shared_buffers": "32MB",
             "max_connections": 200,
+            # In the data folder: elsewhere, what a killed server leaves would stay.
+            "dynamic_shared_memory_type": "mmap",
         }
         options = [f"--{name}={value}" for name, value in settings.items()]
         return [self._program("postgres"), "-D", str(self.data), *options]

@@ -29,9 +29,11 @@ from headgate.stores.queue_port import QueueHistoryFilter
 if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds
     from headgate.ingest.context import Context
+    from headgate.service.activity import Activity, Ask
     from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
     from headgate.service.outcomes import Handler
+    from headgate.service.overview import Overview
     from headgate.service.queue import Queue
     from headgate.service.tokens import Tokens, TokenStore
 
@@ -225,6 +227,30 @@ class Gate:
         )
         return self._store.history(chosen)
 
+    def histories(self) -> tuple[Ask, Ask, Ask]:
+        """How to read the histories of locks, ledger and queue, each newest first."""
+        ledger = self._ledger
+        return (
+            lambda before, limit: self._store.history(HistoryFilter(before=before, limit=limit)),
+            lambda before, limit: (
+                () if ledger is None else ledger.history(LedgerHistoryFilter(before=before, limit=limit))
+            ),
+            lambda before, limit: self.queue.history(QueueHistoryFilter(before=before, limit=limit)),
+        )
+
+    @cached_property
+    def activity(self) -> Activity:
+        """What happened in the last day, hour by hour."""
+        from headgate.service.activity import Activity
+
+        return Activity(self.histories())
+
+    def overview(self) -> Overview:
+        """What runs, what waits, and what needs a person: cheap, whatever the store holds."""
+        from headgate.service.overview import overview
+
+        return overview(self.locks, self._ledger, self.queue)
+
     def close(self) -> None:
         """Let go of connections. Locks that live by a session end; nothing else changes."""
         if "ingest" in self.__dict__:
@@ -279,7 +305,7 @@ def _history_rounds(gate: Gate, interval: float) -> list[Rounds]:
     if moves:
         age = settings.number("history_age")
         return [history_mover(source, keeper, age, interval) for source, keeper in moves]
-    in_zookeeper = _kind(settings["coordination_url"] or settings["url"]) == "zookeeper"
+    in_zookeeper = kind_of(settings["coordination_url"] or settings["url"]) == "zookeeper"
     why = "`url` names no database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
     return [Rounds("history", lambda: 0, interval, idle=f"nothing can be moved, since {why}")]
 
@@ -306,7 +332,7 @@ def migrate(url: str, *, beside: bool = False, dry_run: bool = False) -> Migrati
 
     `beside`: go into a database that has other tables too. `dry_run`: say what would be done, and write nothing.
     """
-    if _kind(url) in SQL_KINDS:
+    if kind_of(url) in SQL_KINDS:
         from headgate.stores.sql.migrations.command import migrate_database
 
         changed, lines = migrate_database(url, beside=beside, dry_run=dry_run)
@@ -320,7 +346,7 @@ def _open(settings: Settings) -> LockStore:
     """The service that is named, unless a store is named nearer by; else the store."""
     if settings["server"] and not settings.is_flag("url"):
         return open_lock_store(settings["server"], settings["api_token"])
-    if _kind(settings["url"]) in SERVICE_KINDS:
+    if kind_of(settings["url"]) in SERVICE_KINDS:
         return open_lock_store(settings["url"], settings["api_token"])
     return open_lock_stores(settings["url"], settings["coordination_url"])
 
@@ -341,12 +367,12 @@ def open_lock_stores(url: str, coordination_url: str) -> LockStore:
 
 def open_lock_store(url: str, api_token: str | None = None) -> LockStore:
     """The store that a URL names. `api_token`: a service's; None: that of the settings."""
-    if _kind(url) in SQL_KINDS:
+    if kind_of(url) in SQL_KINDS:
         from headgate.stores.sql.locks import SqlLocks
         from headgate.stores.sql.opening import open_database
 
         return SqlLocks(open_database(url))
-    if _kind(url) in SERVICE_KINDS:
+    if kind_of(url) in SERVICE_KINDS:
         from headgate.client import open_service
 
         return open_service(url, load()["api_token"] if api_token is None else api_token)
@@ -400,7 +426,7 @@ def _failure(row: Row) -> dict[str, Any]:
     return {"id": resource, "job": row.job, "dataid": row.dataid, "message": row.message, "since": row.since}
 
 
-def _kind(url: object) -> str:
+def kind_of(url: object) -> str:
     """The kind of store that a URL is of."""
     kind = url.partition("://")[0].partition("+")[0] if isinstance(url, str) and "://" in url else ""
     if kind in (*SQL_KINDS, *SERVICE_KINDS, "zookeeper"):

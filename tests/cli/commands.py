@@ -1,4 +1,4 @@
-"""The installed command, run as a user runs it: a real process."""
+"""The installed command, run as a user runs it: a real process, with an interpreter of its own where it is started."""
 
 import json
 import os
@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tests.cli.forked import Forge
 
 PROGRAM = Path(sys.executable).parent / "headgate"
 PATIENCE_SECONDS = 30.0
@@ -47,16 +50,9 @@ class Headgate:
         return {**code, **told, **more}
 
     def __call__(self, *words: str, stdin: str = "", **environment: str) -> Result:
-        done = subprocess.run(
-            [PROGRAM, *words],
-            input=stdin.encode(),
-            capture_output=True,
-            env=self.environment(**environment),
-            cwd=self.folder,
-            timeout=60,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+        told = self.environment(**environment)
+        code, out, err = forge_for(read_at_start(told)).run([str(PROGRAM), *words], stdin.encode(), told, self.folder)
+        return Result(code, out.decode(), err.decode())
 
     def start(self, *words: str, **settings: Any) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -85,6 +81,16 @@ class Headgate:
                 os.kill(process.pid, signal.SIGCONT)
             process.kill()
             process.communicate()
+
+
+def read_at_start(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What an interpreter reads when it starts, and not again."""
+    return tuple(sorted(each for each in environment.items() if each[0].startswith(("PYTHON", "LANG", "LC_", "PATH"))))
+
+
+@cache
+def forge_for(environment: tuple[tuple[str, str], ...]) -> Forge:
+    return Forge(dict(environment))
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:

@@ -1,4 +1,4 @@
-"""The examples that `make run` shows do what they say."""
+"""The examples do what they say."""
 
 import os
 import subprocess

@@ -16,15 +16,15 @@ from tests.cli.commands import PROGRAM, Headgate
 LONG = "mysql://db1/" + "a-rather-long-name-of-a-database/" * 5
 
 
-def on_terminal(headgate: Headgate, *words: str, width: int = 100, **environment: str) -> str:
-    """What the command writes to a terminal of that width."""
+def on_terminal(headgate: Headgate, *words: str, width: int = 100, errors: bool = False, **environment: str) -> str:
+    """What the command writes to a terminal of that width; its stderr too, if asked for."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     process = subprocess.Popen(
         [PROGRAM, *words],
         stdin=theirs,
         stdout=theirs,
-        stderr=subprocess.DEVNULL,
+        stderr=theirs if errors else subprocess.DEVNULL,
         env=headgate.environment(TERM="xterm-256color", **environment),
         cwd=headgate.folder,
     )

@@ -115,6 +115,22 @@ def test_local_ids_of_different_objects_are_refused(gate: headgate.Gate) -> None
         gate.inventory.claim_local_ids("library", ["x", "y"], "ark:/99999/fk43")
 
 
+def test_an_object_that_is_removed_leaves_nothing_but_the_reason(gate: headgate.Gate) -> None:
+    second = replace(VERSION, version=2, job="jid0000000002", dataid="ark_99999_fk4abc.v2")
+    other = replace(VERSION, ark="ark:/99999/fk4other", local=(), job="jid0000000003", dataid="ark_99999_fk4other.v1")
+    for each in (VERSION, second, other):
+        gate.inventory.record(each)
+    assert gate.inventory.remove(ARK, [VERSION.dataid, second.dataid], reason="withdrawn", by="ann")
+    assert not gate.inventory.remove(ARK, [VERSION.dataid, second.dataid], reason="withdrawn", by="ann")
+    assert [each.ark for each in gate.inventory.objects()] == [other.ark]
+    assert [row.dataid for row in gate.ledger.status(dataset="maps")] == [other.dataid]
+    assert gate.inventory.known_local_ids("library", ["map-1"]) == {}
+    assert gate.inventory.recorded(VERSION.job) is None
+    told = gate.history(dataid=second.dataid)[0]
+    assert (told.event, told.reason, told.client) == ("forget", "withdrawn", "ann")
+    assert gate.inventory.record(VERSION), "it may come again"
+
+
 def test_the_first_intake_of_a_batch_counts(gate: headgate.Gate) -> None:
     first = Intake("bid0000000001", {"name": "demo", "limits": {"tries": 4}})
     assert gate.inventory.keep_intake(first) == first

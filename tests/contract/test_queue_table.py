@@ -8,7 +8,7 @@ import pytest
 
 from headgate import Batch, Gate, IngestJob, ItemLost, QueueRefused, TransitionRefused, UnknownName
 from headgate.core.machine import Also, By, Machine, Transition
-from headgate.core.queue import Folder, Item, Taken, folder_of, work_states
+from headgate.core.queue import Folder, Item, Taken, folder_of, forward_event, work_states
 from headgate.core.states import BATCH, INGEST_JOB
 from tests.contract.queue_steps import (
     FOLDERS,
@@ -29,9 +29,11 @@ from tests.contract.queue_steps import (
     is_there,
     item_in,
     job_in,
+    new_batch,
     port,
     prepared_for,
     row_name,
+    rows_for,
     take,
     taken_batch,
     taken_job,
@@ -153,6 +155,22 @@ def test_the_rows_of_the_new(gate: Gate, record_property: Callable[[str, Any], N
     for machine, row in ROWS:
         if row.source == machine.start:
             record_property("transition", row_name(machine, row))
+
+
+def test_a_status_says_why_though_nobody_gave_a_reason(gate: Gate) -> None:
+    """What the row means, where a message is missing; the history tells what was given, which is nothing."""
+    queue = gate.queue
+    assert new_batch(queue).message == BATCH.find(BATCH.start, "submit")[0].meaning
+    batch = taken_batch(queue)
+    queue.create_jobs(batch, rows_for(1))
+    assert queue.fire(batch, "start").message == BATCH.find("pending", "start")[0].meaning
+    job = queue.job(queue.job_ids(batch.id, Folder.PROCESSING)[0])
+    assert job.message == INGEST_JOB.find(INGEST_JOB.start, "create")[0].meaning
+    while job.state != "completed":
+        row = INGEST_JOB.find(job.state, forward_event(INGEST_JOB, job.state))[0]
+        assert queue.fire(taken_job(queue, job.state), row.event).message == row.meaning
+        job = queue.job(job.id)
+        assert (job.message, told(gate, job.id)[0].reason) == (row.meaning, "")
 
 
 # ---------------------------------------------------------------- every event that has no row

@@ -9,9 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from click import Context
 
-from headgate.cli.tree import root
 from headgate.core.states import BATCH, INGEST_JOB
 from tests.conftest import SQL_STORES
 from tests.docs.pages import ROOT, all_pages, blocks_of, has_something_to_run
@@ -19,13 +17,6 @@ from tests.docs.sessions import RENEWS, Visit, plain
 from tests.shared_servers import Servers
 
 PAGES = all_pages()
-#: Pages of commands that are not there yet.
-LATER = {"docs/how-to/backup.md": "backup", "docs/how-to/postgresql.md": "copy"}
-RUN = [
-    page
-    for page in PAGES
-    if has_something_to_run(page) and LATER.get(str(page.relative_to(ROOT)), "up") in root.list_commands(Context(root))
-]
 #: The servers of the pages, and of which kind they are here.
 SERVERS = {
     "postgresql://headgate@db1/headgate": "postgresql",
@@ -64,7 +55,7 @@ def visit(request: pytest.FixtureRequest, page: Path, empty_store: Path, tmp_pat
         yield visiting
 
 
-@pytest.mark.parametrize("page", RUN, ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if has_something_to_run(page)], ids=name_of)
 def test_what_a_page_tells_to_type_does_what_it_shows(page: Path, visit: Visit) -> None:
     visit.run(blocks_of(page.read_text(encoding="utf-8")))
     if RENEWS:
@@ -113,6 +104,13 @@ def code_of(page: Path) -> str:
     within = re.findall(r"`(make [^`\n]+)`", text)
     beginning = re.findall(r"^make [a-z-]+", text, re.MULTILINE)
     return "\n".join([*within, *beginning])
+
+
+def test_the_unit_that_a_page_shows_is_the_one_of_the_house() -> None:
+    page = blocks_of((ROOT / "docs/how-to/systemd.md").read_text(encoding="utf-8"))
+    (shown,) = (block.content for block in page if block.name.endswith("headgate.service"))
+    unit = (ROOT / "packaging/headgate.service").read_text(encoding="utf-8")
+    assert shown.splitlines() == [line for line in unit.splitlines()[8:] if not line.startswith("#")]
 
 
 def test_every_row_of_the_queue_was_taken_by_the_contract_suite() -> None:

@@ -9,7 +9,11 @@ import pytest
 
 import headgate
 from headgate.ensembl import Client, LockException, LockGone, NotFound, Resource, ResourceLock, ResourceLocker
+from tests.contract.conftest import kind, prepared, store_url
 from tests.ensembl.original import utc
+
+#: Fixtures: stores that are emptied between tests and not made anew.
+__all__ = ["kind", "prepared", "store_url"]
 
 URI = "mysql://host:3306/core_99"
 

@@ -73,3 +73,15 @@ def s3_endpoint() -> Iterator[str]:
     httpx2.put(f"http://{host}:{port}/shelf", trust_env=False).raise_for_status()
     yield f"http://{host}:{port}"
     server.stop()
+
+
+@pytest.fixture
+def s3_environment(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The environment by which buckets are reached; gives the endpoint."""
+    told = {
+        "AWS_ENDPOINT": s3_endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }  # fmt: skip
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    return s3_endpoint

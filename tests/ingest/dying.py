@@ -1,6 +1,7 @@
-"""One ingest job, processed and recorded by a process that is killed before its n-th write.
+"""One ingest job, processed and recorded by a process that is killed before its n-th write; or one object, deleted.
 
-Run as a program: URL, settings as JSON, the job, the number of the write; 0: none. Prints how many writes it did.
+Run as a program: URL, settings as JSON, the job or the object's ARK, the number of the write; 0: none. Prints how
+many writes it did.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import headgate
 from headgate.core.queue import Place
 from headgate.daemons.lanes import Lane
 from headgate.daemons.reporting import Reporter
+from headgate.ingest.deleting import delete_object
 from headgate.stores.sql.engine import Database
 from headgate.wiring import Gate, ingest_handlers
 
@@ -68,10 +70,18 @@ def work(gate: Gate, job: str, point: int) -> int:
     return countdown.seen
 
 
+def delete(gate: Gate, ark: str, point: int) -> int:
+    countdown = Countdown(point)
+    countdown.begin()
+    delete_object(gate.ingest, "somebody", ark, reason="withdrawn")
+    return countdown.seen
+
+
 def main() -> None:
-    url, settings, job, point = sys.argv[1:]
+    url, settings, what, point = sys.argv[1:]
     with headgate.connect(url, **json.loads(settings)) as gate:
-        sys.stdout.write(f"{work(gate, job, int(point))}\n")
+        act = delete if what.startswith("ark:") else work
+        sys.stdout.write(f"{act(gate, what, int(point))}\n")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import headgate
-from headgate.core.queue import Batch, IngestJob
+from headgate.core.queue import Batch, IngestJob, work_states
 from headgate.daemons.consumers import Consumer, Pace, Post
 from headgate.daemons.names import CONSUMERS
 from headgate.daemons.rounds import run_together
@@ -132,7 +132,9 @@ def running(gate: Gate, workers: int = 2, lease: float = 30.0, only: Sequence[st
     from headgate.wiring import ingest_handlers
 
     handlers, stop = ingest_handlers(gate), threading.Event()
-    names = [name for name in handlers if name in (only or handlers) and name != "job-storing"]
+    # One state is only in one of the queue's spellings.
+    known = {(table.name, state) for table in gate.queue.tables() for state in work_states(table)}
+    names = [name for name in handlers if name in (only or handlers) and CONSUMERS[name] in known]
     posts = [Post(*CONSUMERS[name], handlers[name], workers) for name in names]
     consumer = Consumer(gate.queue, posts, Pace(lease, 0.2, 10.0), stop)
     rounds = daemon_rounds(gate, ["batch-watcher", "messenger", "reaper"], 0.2)

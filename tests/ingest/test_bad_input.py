@@ -31,6 +31,7 @@ class Case:
     type: str = "object-manifest"
     name: str = "payload"
     how: dict[str, Any] = field(default_factory=dict)
+    profile: str = "demo"
 
 
 def rows(*lines: str) -> bytes:
@@ -80,6 +81,13 @@ def cases(url: Callable[[str], str]) -> dict[str, Case]:
         "path trick": Case(rows(row.replace("a.txt", "../a.txt")), None, "line 3: "),
         "absolute path": Case(rows(row.replace("a.txt", "/etc/passwd")), None, "line 3: "),
         "look-alike": Case(rows(row.replace("a.txt", "a\u2215b")), None, "line 3: "),
+        "zero byte": Case(rows(row.replace("a.txt", "a\0b")), None, "line 3: "),
+        "hidden mark": Case(rows(row.replace("a.txt", "a\u202etxt")), None, "line 3: "),
+        "twice but for its spelling": Case(rows(row, row.replace("a.txt", "A.TXT")), None, "line 4: "),
+        "a size that is none": Case(rows(row.replace("| 4 |", "| four |")), None, "line 3: "),
+        "columns in another order": Case(rows(f"a.txt | {good} | sha-256 | {GOOD}"), None, "line 3: "),
+        "too large": Case(rows(row, "#" * 100_000), None, "is larger than 50,000 bytes"),
+        "another encoding": Case(rows(row).replace(b"a.txt", b"\xe4.txt"), None, "UTF-8"),
         "twice": Case(rows(row, row), None, "line 4: "),
         "unknown digest": Case(rows(row.replace("sha-256", "sha-257")), None, "sha257"),
         "file of the machine": Case(rows("file:///etc/passwd |  |  |  |  | a.txt"), None, "file is not among"),
@@ -88,6 +96,13 @@ def cases(url: Callable[[str], str]) -> dict[str, Case]:
         "not there": Case(rows(f"{url('/none')} |  |  |  |  | a.txt"), "provisioning", "the server answers 404"),
         "server broken": Case(rows(f"{url('/500')} |  |  |  |  | a.txt"), "provisioning", "answers 500"),
         "reset": Case(rows(f"{url('/reset')} |  |  |  |  | a.txt"), "provisioning", "a.txt: "),
+        "shorter than said": Case(rows(f"{url('/short')} |  |  |  |  | a.txt"), "provisioning", "a.txt: "),
+        "redirect to a machine's own address": Case(
+            rows(f"{url('/metadata')} |  |  |  |  | a.txt"), "provisioning", "not a public address", profile="roaming"
+        ),
+        "redirect to a file": Case(
+            rows(f"{url('/to-file')} |  |  |  |  | a.txt"), "provisioning", "a.txt: ", profile="roaming"
+        ),
         "redirect": Case(rows(f"{url('/moved')} |  |  |  |  | a.txt"), "provisioning", "none are followed"),
         "zip slip": Case(packed(**{"..__..__evil": b"x"}), "provisioning", "payload.zip: ", **container),
         "zip link": Case(link(), "provisioning", "is a link or a device", **container),
@@ -104,7 +119,12 @@ def cases(url: Callable[[str], str]) -> dict[str, Case]:
 
 
 def test_each_mistake_ends_in_a_defined_state_in_words_and_nothing_is_stored(there: Site) -> None:
-    there.profile(limits__tries=1, limits__object_size=5_000_000, callback_for_failed=False)
+    limits: dict[str, Any] = {"limits__tries": 1, "limits__object_size": 5_000_000, "limits__manifest_size": 50_000}
+    there.profile(**limits)
+    there.profile(
+        "roaming", **limits, sources__redirects=2, sources__ports=[there.origin.port, 80], sources__roots=["/etc"],
+        sources__schemes=["http", "file"],
+    )  # fmt: skip
     serve_badly(there)
     wanted = cases(there.origin.url)
     with there.gate() as gate, running(gate, workers=4):
@@ -127,12 +147,14 @@ def serve_badly(there: Site) -> None:
     there.origin.add("/xxe", b'<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><x>&e;</x>')
     there.origin.always |= {
         "/500": acts.status(500), "/reset": acts.reset, "/moved": acts.redirect("http://127.0.0.1:1/"),
+        "/short": acts.promise(9, b"four"), "/metadata": acts.redirect("http://169.254.169.254/latest/meta-data/"),
+        "/to-file": acts.redirect("file:///etc/passwd"),
     }  # fmt: skip
 
 
 def submit(there: Site, gate: Gate, case: Case, number: int) -> Batch:
     url = there.origin.add(f"/{number}/{case.name}", case.payload)
-    return gate.queue.submit("demo", "ann", url, type=case.type, **case.how)
+    return gate.queue.submit(case.profile, "ann", url, type=case.type, **case.how)
 
 
 def told(gate: Gate, batch: Batch) -> tuple[str, str | None, str]:

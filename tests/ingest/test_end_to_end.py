@@ -26,24 +26,30 @@ from tests.shared_servers import Servers
 FILES = {"page-1.txt": b"one\n", "pages/page-2.txt": b"two\n" * 1000}
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "postgresql+zookeeper"])
+STORES = ["sqlite", "mariadb", "postgresql+zookeeper", "sqlite+zookeeper?spelling=mrt-zk"]
+
+
+@pytest.fixture
 def here(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[Site]:
     """A site on each combination of stores."""
     ledger, _, coordination = str(request.param).partition("+")
+    kind, mark, options = coordination.partition("?")
     url = fresh_store(ledger, servers, tmp_path)
-    other = fresh_store(coordination, servers, tmp_path) if coordination else iter([""])
-    with site(tmp_path, next(url), next(other)) as found:
+    other = fresh_store(kind, servers, tmp_path) if kind else iter([""])
+    with site(tmp_path, next(url), next(other) + mark + options) as found:
         yield found
     for each in (url, other):
         next(each, None)
 
 
+@pytest.mark.parametrize("here", STORES, indirect=True)
 def test_a_batch_becomes_stored_recorded_reported_objects(here: Site) -> None:
     here.profile(confirmation_mail=True)
     urls = {f"book-{number}": here.object_manifest(f"/{number}.checkm", FILES) for number in range(3)}
     with here.gate() as gate, running(gate):
         url = here.batch_manifest("/all.checkm", urls)
         batch = ended(gate, gate.queue.submit("demo", "ann", url, type="batch-manifest"))
+        assert [each.message for each in gate.queue.jobs("failed", batch=batch.id)] == []
         assert (batch.state, batch.message) == ("completed", "3 completed, 0 failed")
         until(lambda: len(here.box.mails) == 2, "the mails arrive")
         objects = gate.inventory.objects()
@@ -86,6 +92,7 @@ def assert_told(here: Site, arks: set[str]) -> None:
         assert seen.headers["webhook-signature"] == f"v1,{value}"
 
 
+@pytest.mark.parametrize("here", ["sqlite", "mariadb", "postgresql"], indirect=True)
 def test_one_local_id_in_many_jobs_at_once_is_one_object_with_as_many_versions(here: Site) -> None:
     here.profile()
     with here.gate() as gate, running(gate, workers=4):
@@ -162,6 +169,19 @@ def test_the_depositors_own_files_describe_and_name_the_object(there: Site) -> N
         assert ended(gate, gate.queue.submit("demo", "ann", url, erc_what="From the form")).state == "completed"
         (found,) = gate.inventory.objects()
         assert (found.who, found.what, found.when, found.local) == ("Bea", "From the file", "1999", ("loc-7",))
+
+
+def test_dublin_core_names_the_object_where_the_profile_says_so(there: Site) -> None:
+    there.profile("plain")
+    there.profile("named", dublin_core_ids=True)
+    core = b"""<x xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:identifier>isbn 7; ark:/99999/fk4x</dc:identifier>
+        <dc:identifier>shelf 9</dc:identifier></x>"""
+    url = there.object_manifest("/1.checkm", {"mrt-dc.xml": core})
+    with there.gate() as gate, running(gate):
+        for profile in ("plain", "named", "named"):
+            assert ended(gate, gate.queue.submit(profile, "ann", url)).state == "completed"
+        found = sorted((each.version, each.local) for each in gate.inventory.objects())
+        assert found == [(1, ()), (2, ("isbn 7", "shelf 9"))]
 
 
 # ---------------------------------------------------------------- names

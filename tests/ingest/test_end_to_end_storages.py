@@ -16,13 +16,8 @@ from tests.ingest.site import Site, ended, only_job, running
 FILES = {"page-1.txt": b"one\n", "pages/page-2.txt": b"two\n" * 1000}
 
 
-def test_objects_in_a_bucket(there: Site, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {
-        "AWS_ENDPOINT": s3_endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }  # fmt: skip
-    for name, value in told.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.usefixtures("s3_environment")
+def test_objects_in_a_bucket(there: Site) -> None:
     there.profile(storage__kind="s3", storage__url=f"s3://shelf/{there.folder.name}")
     with there.gate() as gate, running(gate):
         for number in range(2):

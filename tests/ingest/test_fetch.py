@@ -142,6 +142,14 @@ def test_a_redirect_is_checked_like_the_first_address(origin: Origin, rules: Rul
     assert len(origin.seen) == 1
 
 
+@pytest.mark.parametrize("target", ["file://localhost/etc/passwd", "s3://bucket/key", "ftp://h/x"])
+def test_a_redirect_stays_on_the_web(origin: Origin, rules: Rules, target: str) -> None:
+    origin.add("/a", b"", acts.redirect(target))
+    allowed = replace(rules, redirects=1, schemes=frozenset({"http", "file", "s3"}), roots=(Path("/etc"),))
+    with Fetcher(allowed) as fetcher, pytest.raises(BadPayload, match="no web address"):
+        fetcher.read(origin.url("/a"), 100)
+
+
 def test_a_password_is_not_carried_to_another_server(origin: Origin, rules: Rules) -> None:
     with serving() as other:
         other.add("/x", b"there")

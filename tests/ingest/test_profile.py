@@ -151,6 +151,7 @@ def test_every_mistake_of_a_file_is_told_at_once(tmp_path: Path) -> None:
     ("more", "what"),
     [
         ('[storage]\nkind = "s3"', "storage.url is missing"),
+        ('[sources]\nschemes = ["s3"]', "the scheme s3 needs the buckets"),
         ('[storage]\nurl = "s3://x"', "does not fit storage.kind 'ocfl'; it starts with file://"),
         ('[minter]\nkind = "ezid"', "minter.kind 'ezid' needs ezid_url, ezid_user and ezid_password"),
         ('callback_url = "https://h/"', "callback_secret is missing"),

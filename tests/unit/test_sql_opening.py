@@ -1,6 +1,7 @@
 """Opening: an empty database becomes a store, whoever comes first; what is not ours is left as it is."""
 
 import sqlite3
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import headgate
 from headgate import ForeignStore, SchemaMismatch
 from headgate.stores.sql import opening
 from headgate.stores.sql.dialects import dialect_for
+from headgate.stores.sql.dialects.mysql import MysqlConnection
 
 PROCESSES = 8
 ENSEMBL = [
@@ -164,3 +166,11 @@ def test_a_relative_file_stays_the_same_file_when_the_folder_changes(
         gate.locks.acquire("a", "r", "write")
     assert (tmp_path / "here.db").exists()
     assert not (tmp_path / "elsewhere" / "here.db").exists()
+
+
+def test_a_connection_to_mariadb_reads_the_machines_authorities_only_to_look_at_a_certificate() -> None:
+    """It is encrypted where the server can do that; whom it talks to is checked with `tls` alone."""
+    anybody = MysqlConnection(defer_connect=True)
+    assert (anybody.ssl, anybody.ctx.verify_mode, anybody.ctx.cert_store_stats()["x509"]) == (True, ssl.CERT_NONE, 0)
+    asked = ssl.create_default_context()
+    assert MysqlConnection(defer_connect=True, ssl=asked).ctx is asked

@@ -12,6 +12,26 @@ Tree = dict[str, Any]
 B, J1, J2 = "bid0000000000", "jid0000000001", "jid0000000002"
 URL = "https://example.org/payload.checkm"
 
+#: Why a batch, and a job, is where it is, where nobody gave a reason.
+BATCH_SAYS = {
+    "pending": "A payload was handed in; nothing was fetched yet.",
+    "processing": "All its jobs are made.",
+    "reporting": "Its last job has completed or failed.",
+    "completed": "The depositor was told: all is well.",
+    "failed": "The depositor was told what failed.",
+}
+JOB_SAYS = {
+    "pending": "The owner of its batch made it.",
+    "estimating": "Its payload is in order; sizes are next.",
+    "provisioning": "Its size is known, or known to be unknown.",
+    "downloading": "There is room for it.",
+    "processing": "All its files are here, and are what was promised.",
+    "storing": "It is named and ready to be stored.",
+    "recording": "It is named and stored.",
+    "notify": "It is in the inventory: now it may be told.",
+    "completed": "Whoever wants to know of it was told.",
+}
+
 # ---------------------------------------------------------------- design
 
 DESIGN_STATES = (
@@ -23,14 +43,16 @@ DESIGN_EMPTY: Tree = {
 }  # fmt: skip
 
 
-def design_batch(status: str, message: str = "") -> Tree:
+def design_batch(status: str, message: str | None = None) -> Tree:
     return {
         f"/batches/{B}": REF,
         f"/batches/{B}/submission": {
             "profile_name": "demo", "submitter": "ann", "payload_url": URL, "erc_what": "title", "erc_who": "author",
             "erc_when": None, "erc_where": None, "type": "batch-manifest", "submission_mode": "add",
         },
-        f"/batches/{B}/status": {"status": status, "last_modified": NOW, "message": message},
+        f"/batches/{B}/status": {
+            "status": status, "last_modified": NOW, "message": message or BATCH_SAYS[status.lower()],
+        },
     }  # fmt: skip
 
 
@@ -43,7 +65,7 @@ def design_folders(**refs: list[str]) -> Tree:
 
 
 def design_job(
-    job: str, status: str, good: str | None, priority: int = 5, *, retries: int = 0, message: str = "",
+    job: str, status: str, good: str | None, priority: int = 5, *, retries: int = 0, message: str | None = None,
     primary: str | None = None, space: str | None = None,
 ) -> Tree:  # fmt: skip
     number = int(job[3:])
@@ -57,7 +79,7 @@ def design_job(
         f"/jobs/{job}/identifiers": {"primary": primary, "local_id": [f"loc{number}"]},
         f"/jobs/{job}/status": {
             "status": status, "last_successful_status": good, "last_modification_date": NOW,
-            "retry_count": retries, "message": message,
+            "retry_count": retries, "message": message or JOB_SAYS[status],
         },
         f"/jobs/{job}/priority": str(priority),
         f"/jobs/states/{status}/{priority:02d}-{job}": REF,
@@ -79,7 +101,7 @@ MERRITT_EMPTY: Tree = {
 UUID = "bid-11111111-2222-3333-4444-555555555555"
 
 
-def merritt_batch(status: str, message: str = "") -> Tree:
+def merritt_batch(status: str, message: str | None = None) -> Tree:
     return {
         f"/batch-uuids/{UUID}": B,
         f"/batches/{B}": None,
@@ -87,7 +109,9 @@ def merritt_batch(status: str, message: str = "") -> Tree:
             "batchID": UUID, "profile": "demo", "submitter": "ann", "filename": URL, "title": "title",
             "creator": "author", "type": "batch-manifest", "update": False,
         },
-        f"/batches/{B}/status": {"status": status, "last_modified": NOW, "message": message},
+        f"/batches/{B}/status": {
+            "status": status, "last_modified": NOW, "message": message or BATCH_SAYS[status.lower()],
+        },
     }  # fmt: skip
 
 
@@ -100,7 +124,7 @@ def merritt_folders(**refs: list[str]) -> Tree:
 
 
 def merritt_job(
-    job: str, status: str, good: str | None, priority: int = 5, *, retries: int = 0, message: str = "",
+    job: str, status: str, good: str | None, priority: int = 5, *, retries: int = 0, message: str | None = None,
     primary: str = "", space: str = "0",
 ) -> Tree:  # fmt: skip
     number = int(job[3:])
@@ -114,7 +138,7 @@ def merritt_job(
         f"/jobs/{job}/identifiers": {"primary_id": primary, "local_id": [f"loc{number}"]},
         f"/jobs/{job}/status": {
             "status": status, "last_successful_status": good, "last_modified": NOW, "retry_count": retries,
-            "message": message,
+            "message": message or JOB_SAYS[status.lower()],
         },
         f"/jobs/{job}/priority": str(priority),
         f"/jobs/{job}/space_needed": space,

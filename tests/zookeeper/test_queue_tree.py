@@ -9,9 +9,11 @@ import pytest
 
 import headgate
 from headgate import BadValue, Gate, IngestJob, ItemLost, QueueRefused
-from headgate.core.queue import ALL, Identifiers, Report
+from headgate.core.queue import ALL, Identifiers, Report, Submission
 from headgate.service.queue import Queue
+from headgate.service.queue_checks import METADATA
 from headgate.stores.zookeeper.address import parse
+from headgate.stores.zookeeper.queue_tree import SPELLINGS
 from tests.contract.steps import LONG
 from tests.zookeeper.queue_trees import (
     DESIGN_EMPTY,
@@ -177,9 +179,9 @@ def hold_and_fail_the_other(queue: Queue, look: Looker) -> None:
     queue.fire(take(queue, "pending"), "hold", "the collection is held")
     assert look.tree() == before | design_job(J2, "held", None, message="the collection is held")
     queue.release(J2)
-    assert look.tree() == before | SECOND
+    assert look.tree() == before | design_job(J2, "pending", None, message="A person released it.")
     queue.set_priority(J2, 3)
-    assert look.tree() == before | design_job(J2, "pending", None, 3)
+    assert look.tree() == before | design_job(J2, "pending", None, 3, message="A person released it.")
     queue.fire(take(queue, "pending"), "fail", "corrupt")
     assert look.tree() == RUNNING | design_folders(failed=[J2], completed=[J1]) | DONE | BAD
 
@@ -250,7 +252,8 @@ def store_and_end(queue: Queue, look: Looker) -> None:
     failed = merritt_job(J1, "Failed", "Processing", message="503", **M_SIZED)
     assert look.tree() == M_RUNNING | merritt_folders(processing=[J2], failed=[J1]) | M_SECOND | failed
     queue.resume(J1)
-    assert look.tree() == before | merritt_job(J1, "Storing", "Processing", retries=1, **M_SIZED)
+    resumed = merritt_job(J1, "Storing", "Processing", retries=1, message="Another try to store it.", **M_SIZED)
+    assert look.tree() == before | resumed
     for state in ("storing", "recording", "notify"):
         queue.fire(take(queue, state), "finish")
     assert look.tree() == M_RUNNING | merritt_folders(processing=[J2], completed=[J1]) | M_SECOND | M_DONE
@@ -366,3 +369,16 @@ def test_all_that_is_ours_alone_is_below_one_node(open_gate: OpenGate, raw: Any,
     assert [raw.get_children(f"{own}/{folder}") for folder in ("batches", "requests", "owners")] == [[], [], []]
     with pytest.raises(ItemLost):
         queue.fire(batch, "hold", "y")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_every_word_of_a_submission_comes_back(spelling: str) -> None:
+    tree = SPELLINGS[spelling]("/x")
+    said = {name: f"the {name}" for name in METADATA if name != "batch_id"}
+    given = Submission("demo", "ann", "https://example.org/a", "file", "update", said, "r")
+    found = tree.read_submission(tree.submission(given, "bid-1"), "r")
+    assert (found.payload_url, found.type, found.mode) == (given.payload_url, given.type, given.mode)
+    assert {name: found.metadata.get(name) for name in said} == said
+    configuration = {**said, "payload_url": given.payload_url, "payload_type": "file", "submission_mode": "add"}
+    kept = tree.read_configuration(tree.configuration(configuration), "bid0000000001")
+    assert {name: kept.get(name) for name in configuration} == configuration

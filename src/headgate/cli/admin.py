@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.items import ItemId
-from headgate.cli.output import ago, aligned, span, table
+from headgate.cli.output import ago, aligned, span, table, working
 from headgate.cli.session import DURATION, Session, common
 from headgate.core.queue import ALL
 from headgate.core.wire import plain, rfc3339
@@ -141,7 +141,8 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
     """
     from headgate import wiring
 
-    done = wiring.migrate(session.settings["url"], beside=beside, dry_run=dry_run)
+    with working(session, "bringing the tables to this version"):
+        done = wiring.migrate(session.settings["url"], beside=beside, dry_run=dry_run)
     session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
 
 

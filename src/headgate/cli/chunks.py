@@ -42,6 +42,14 @@ def data() -> None:
       headgate data publish orders_raw 2024-01-01..2026-10-31
       headgate data list --status ERROR
       headgate data grid
+
+    \b
+    A quick look, in a new folder:
+      printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
+      headgate define quick.toml
+      headgate data publish raw 1..3
+      headgate data list
+      headgate data grid
     """
 
 

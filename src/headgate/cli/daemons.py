@@ -76,6 +76,11 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
       headgate daemon reaper --once
       headgate daemon job-downloading --exec job-downloading='./fetch.sh --quiet' --workers 4
       headgate daemon batch-pending --handler batch-pending=mypackage.ingest:split
+
+    \b
+    A quick look, in a new folder:
+      headgate daemon reaper --once
+      headgate daemon cleaner batch-watcher --once
     """
     from headgate.cli.daemon_plan import plan
 

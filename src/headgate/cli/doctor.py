@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.output import working
 from headgate.cli.session import Session, common
 from headgate.core.wire import plain
 
@@ -36,7 +37,7 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
       headgate doctor
       headgate doctor --repair --json
     """
-    with session.gate() as gate:
+    with session.gate() as gate, working(session, "looking at everything"):
         looked = {**gate.looked_at(), "locked resources": gate.locks.status()["lockCount"]}
         found = gate.faults()
         mended = [each for each in found if repair and each.repair and gate.repair(each, by=session.client())]

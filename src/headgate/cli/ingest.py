@@ -33,6 +33,13 @@ def ingest() -> None:
       headgate ingest jobs --state failed
       headgate ingest resume --batch bid7 --reason "disk is back"
       headgate ingest hold demo --reason "collection is moved"
+
+    \b
+    A quick look, in a new folder:
+      echo hello > hello.txt
+      headgate ingest submit hello.txt --profile demo --submitter me --type file
+      headgate ingest batches
+      headgate ingest hold demo --reason "not today"
     """
 
 

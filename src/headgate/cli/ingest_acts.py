@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli import items
-from headgate.cli.items import ItemId
+from headgate.cli.ingest_objects import delete_objects
+from headgate.cli.items import ItemId, ItemIdOrArk, is_ark
 from headgate.cli.output import table
 from headgate.cli.session import Session, common
 from headgate.core.errors import Refused, UnknownName
@@ -113,7 +114,7 @@ def resume(session: Session, /, ids: Sequence[str], batch: str, profile: str, *,
 
 
 @click.command("delete")
-@click.argument("ids", metavar="[ID]...", nargs=-1, type=ItemId("jid", "bid"))
+@click.argument("ids", metavar="[ID|ARK]...", nargs=-1, type=ItemIdOrArk("jid", "bid"))
 @click.option("--failed", is_flag=True, help="All failed jobs of --batch or --profile.")
 @click.option("--batch", type=ItemId("bid"), metavar="BID", help="With --failed: of this batch.")
 @click.option("--profile", help="With --failed: of this profile.")
@@ -122,12 +123,23 @@ def resume(session: Session, /, ids: Sequence[str], batch: str, profile: str, *,
 @common
 @click.pass_obj
 def delete(session: Session, /, ids: Sequence[str], batch: str, profile: str, *, failed: bool, **how: Any) -> int:
-    """Give up failed or held batches and jobs. Nothing is left of them but their history.
+    """Give up failed or held batches and jobs, or delete stored objects. Nothing is left of them but their history.
 
     A job that is deleted before its batch is reported will not be in the report; a batch takes its jobs along, and
     its depositor is not told.
+
+    An object goes with all its versions: out of the storage, the inventory and the ledger, and what pipelines made of
+    it stays. Refused while somebody reads it, adds to it, or works on one of its chunks. Hold its collection first:
+    a job of it that is under way may store it again.
+
+    \b
+    Examples:
+      headgate ingest delete jid7 --reason "sent twice"
+      headgate ingest delete ark:/13030/m5abc --reason "withdrawn by its owner"
     """
-    _one_of(ids, failed, "an ID, or --failed with --batch BID or --profile P")
+    _one_of(ids, failed, "an ID or ARK, or --failed with --batch BID or --profile P")
+    if any(is_ark(each) for each in ids):
+        return delete_objects(session, ids, **how)
     if failed and not (batch or profile):
         raise click.UsageError("--failed needs --batch BID or --profile P")
     with session.gate() as gate:

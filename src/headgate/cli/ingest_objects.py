@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.items import is_ark
 from headgate.cli.output import ago, pairs, table
 from headgate.cli.session import DURATION, Session, common
 from headgate.core.wire import plain
@@ -113,6 +114,27 @@ def verify(session: Session, arks: Sequence[str], wait: float) -> int:
     document = {"objects": len(names), "bytes": meter.bytes, "problems": plain(problems)}
     session.answer(document, lambda: _verified(len(names), meter.bytes, problems))
     return PROBLEMS_FOUND if problems else 0
+
+
+def delete_objects(session: Session, names: Sequence[str], *, reason: str, dry_run: bool, yes: bool) -> int:
+    """Delete stored objects; on a terminal they are shown, and it is asked, before."""
+    from headgate.ingest.deleting import delete_object, find_object
+
+    if not all(is_ark(each) for each in names):
+        raise click.UsageError("name objects, or items of the queue, not both")
+    with session.gate() as gate:
+        found = [find_object(gate.ingest, each) for each in dict.fromkeys(names)]
+        if dry_run:
+            session.answer({"dry_run": True, "objects": plain(found)}, lambda: _object_table(found))
+            return 0
+        if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+            click.echo(f"{_object_table(found)}\nWhat is deleted is gone for good, with all its versions.", err=True)
+            if not click.confirm(f"delete {len(found)}?", err=True):
+                session.say("nothing was changed")
+                return 0
+        done = [delete_object(gate.ingest, session.client(), each.ark, reason=reason) for each in found]
+    session.answer({"deleted": plain(done)}, lambda: "\n".join(f"{each.ark}  deleted" for each in done))
+    return 0
 
 
 class _Meter:

@@ -43,6 +43,19 @@ class ItemId(click.ParamType[str]):
         return f"{prefix}{int(found[2]):010}"
 
 
+class ItemIdOrArk(ItemId):
+    """An id, or the ARK of a stored object."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """What an ARK must be like is for others to say."""
+        return str(value) if is_ark(value) else super().convert(value, param, ctx)
+
+
+def is_ark(text: str) -> bool:
+    """Whether an object is meant, and not an item of the queue."""
+    return text.lower().startswith("ark:")
+
+
 @contextmanager
 def naming_the_nearest(session: Session, queue: Queue, item: str) -> Iterator[None]:
     """An id that is unknown is answered with the nearest one that there is."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli.job_run import NOTHING_TO_DO, run
-from headgate.cli.output import pairs, table
+from headgate.cli.output import pairs, table, working
 from headgate.cli.session import DURATION, InOrder, Session, common
 from headgate.core.wire import plain
 
@@ -40,6 +40,14 @@ def job() -> None:
       headgate job success clean 2026-11-01 --token 12
       headgate job explain clean 2026-11-01
       headgate job resubmit clean 2026-11-01 --reason "wrong rates" --downstream --dry-run
+
+    \b
+    A quick look, in a new folder:
+      printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
+      headgate define quick.toml
+      headgate data publish raw 1..3
+      headgate job run clean --loop -- sh -c 'echo making $HEADGATE_DATAID'
+      headgate job explain clean 1
     """
 
 
@@ -192,7 +200,7 @@ def force(session: Session, /, job_name: str, dataid: str, **how: Any) -> None:
 @click.pass_obj
 def resubmit(session: Session, /, job_name: str, dataids: Sequence[str], **how: Any) -> None:
     """Have chunks made again, before all others and with new counts."""
-    with session.gate() as gate:
+    with session.gate() as gate, working(session, "looking for all that was made from it"):
         changes = gate.ledger.resubmit(job_name, dataids, **how)
     _answer_changes(session, changes)
 

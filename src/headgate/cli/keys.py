@@ -30,6 +30,14 @@ def keys() -> None:
       headgate keys new clean --beside              another one; the old one opens until: headgate keys retire clean
       headgate job next clean --json | headgate keys open
       headgate keys rewrap                          all comes under the newest master key
+
+    \b
+    A quick look, in a new folder:
+      printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
+      headgate define quick.toml
+      export HEADGATE_MASTER_KEY_FILE=quick.ring
+      headgate keys rotate
+      headgate keys new clean
     """
 
 

@@ -36,6 +36,13 @@ def lock() -> None:
       headgate lock run mysql://db1/core -- ./copy.sh
       headgate lock acquire mysql://db1/core --client copy-core --wait 5m
       headgate lock list
+
+    \b
+    A quick look, in a new folder:
+      headgate lock run file:/data/x -- echo "nobody else has it"
+      headgate lock acquire file:/data/x --client me --mode shared --lease 10m
+      headgate lock list
+      headgate history --resource file:/data/x
     """
 
 

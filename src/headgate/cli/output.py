@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: From which on a time is told in the next greater unit.
 UNITS = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
+#: What takes longer than this is told of.
+PATIENCE_SECONDS = 1.0
 #: From this width on, no id is broken in a table.
 WIDE = 110
 #: Colours beside words that say the same.
@@ -91,6 +93,27 @@ def progress(session: Session, total: Callable[[], int], few: int) -> Iterator[C
             yield tell
     else:
         yield lambda done: session.say(f"{done} so far") if done > few and not bar else None
+
+
+@contextmanager
+def working(session: Session, what: str) -> Iterator[None]:
+    """On a terminal, say after a second that something goes on whose end nobody can tell."""
+    if not sys.stderr.isatty() or session.quiet or session.as_json:
+        yield
+        return
+    from threading import Timer
+
+    from rich.console import Console
+
+    shown = Console(stderr=True).status(what)
+    timer = Timer(PATIENCE_SECONDS, shown.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        shown.stop()
 
 
 @contextmanager

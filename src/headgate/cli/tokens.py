@@ -22,6 +22,11 @@ def token() -> None:
       headgate token new cleaner --job clean                       claims and reports that job, nothing else
       headgate token new nightly --scope lock:acquire:s3://bucket/
       headgate token revoke abcdefghijkl
+
+    \b
+    A quick look, in a new folder:
+      headgate token new ann --role operator --expires 90d
+      headgate token list
     """
 
 

@@ -31,6 +31,10 @@ COMMANDS = {
     "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
     "doctor": ("headgate.cli.doctor", "doctor", "Find what should not be in the store; mend it with --repair."),
     "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),
+    "copy": ("headgate.cli.moving", "copy", "Copy a whole store into an empty one of any kind, and compare."),
+    "backup": ("headgate.cli.moving", "backup", "Write the whole store into one file, while others work."),
+    "restore": ("headgate.cli.moving", "restore", "Read such a file into an empty store."),
+    "completion": ("headgate.cli.completion", "completion", "Print what a shell needs to complete words with TAB."),
     "migrate": ("headgate.cli.admin", "migrate", "Make or update the store's tables; take over another program's."),
 }
 
@@ -142,7 +146,7 @@ def _answer(session: Session) -> int:
 
 
 def _invoke(session: Session) -> int:
-    if "_HEADGATE_COMPLETE" in os.environ:
+    if "_HEADGATE_COMPLETE" in os.environ:  # See completion.py: a shell asks what could come next.
         root.main(prog_name="headgate")
     with root.make_context("headgate", list(session.words), obj=session) as context:
         result: Any = root.invoke(context)

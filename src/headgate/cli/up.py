@@ -15,6 +15,7 @@ from headgate.cli.session import DURATION, Session, common
 from headgate.core.errors import BadValue, Refused
 
 if TYPE_CHECKING:
+    from headgate.cli.example.showing import Shown
     from headgate.http.server import Server
     from headgate.wiring import Gate
 
@@ -35,34 +36,56 @@ FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
 @click.option("--lease", type=DURATION, default=60, help="An item is free so long after this died.  [default: 60s]")
 @click.option("--grace", type=DURATION, default=30, help="From SIGTERM to handing back what runs.  [default: 30s]")
 @click.option("--interval", type=DURATION, default=5, help="Pause between two rounds of daemons.  [default: 5s]")
-@click.option("--once", is_flag=True, help="End when the daemons have nothing left to do.")
+@click.option("--example", is_flag=True, help="Load an example into ./headgate-example, and work on it; see below.")
+@click.option("--once", is_flag=True, help="End when the daemons have nothing left to do, or the example is done.")
 @common
 @click.pass_obj
-def up(session: Session, /, *, listen: str, once: bool, interval: float, **how: Any) -> None:
+def up(session: Session, /, *, listen: str, example: bool, once: bool, interval: float, **how: Any) -> int:
     """Run the service and its daemons until SIGTERM or SIGINT.
 
     The first start on this machine's own address makes an admin's API token, and shows it once. Beyond this machine
     it listens with TLS (--tls-cert, --tls-key) and once there are tokens (headgate token new), or by --insecure-bind.
 
+    --example makes a folder headgate-example here, with a SQLite store and a small collection that is fetched from a
+    web server on loopback, stored, recorded, and worked on by a pipeline; one payload and one chunk are wrong on
+    purpose, one collection is held, one lock is taken. Other settings do not count. It tells what became of it, and
+    runs on; with --once it ends then, with exit code 1 if not all is well. A second start goes on with what is there.
+
     \b
     Examples:
       headgate up
+      headgate up --example
       headgate up --listen 127.0.0.1:0 --json
       headgate up --listen 0.0.0.0:8750 --tls-cert chain.pem --tls-key key.pem
     """
+    if not example:
+        session.verbose = session.verbose if session.quiet else max(session.verbose, 1)
+        return _run(session, listen, interval, how, once=once)
+    from headgate.cli.example.showing import shown_by
+
+    with shown_by(session, once=once) as shown:
+        return _run(session, listen, interval, how, once=False, shown=shown)
+
+
+def _run(
+    session: Session, listen: str, interval: float, how: dict[str, Any], *, once: bool, shown: Shown | None = None
+) -> int:
     wanted = plan((), how.pop("handlers"), how.pop("commands"), once=False, ingest=has_profiles(session))
-    session.verbose = session.verbose if session.quiet else max(session.verbose, 1)
     tls = _tls(how.pop("tls_cert"), how.pop("tls_key"))
     insecure = how.pop("insecure_bind")
     orders = Orders()
     with heard_by(orders), wanted.guarded(), session.gate() as gate:
-        first = _first_token(gate, listen, tls=tls is not None, insecure=insecure)
+        first = _first_token(gate, listen, tls=tls is not None, insecure=insecure, anew=shown is not None)
         with _answering(gate, listen, tls, orders) as server:
             _tell(session, server.url, first)
             if once:
                 _finish(gate, wanted, interval)
-            else:
+            elif shown is None:
                 run_daemons(session, gate, wanted, interval, orders, **how)
+            else:
+                with shown.running(gate, orders.stop):
+                    run_daemons(session, gate, wanted, min(interval, shown.interval), orders, **how)
+    return 0 if shown is None else shown.code
 
 
 @contextmanager
@@ -78,14 +101,20 @@ def _answering(gate: Gate, listen: str, tls: tuple[str, str] | None, orders: Ord
         server.stop()
 
 
-def _first_token(gate: Gate, listen: str, *, tls: bool, insecure: bool) -> str | None:
-    """The token of the first start, where one may be made; Refused where nobody could be kept out."""
+def _first_token(gate: Gate, listen: str, *, tls: bool, insecure: bool, anew: bool) -> str | None:
+    """The token of the first start, where one may be made; Refused where nobody could be kept out.
+
+    `anew`: another one in place of that, at every start.
+    """
     if not is_loopback(listen) and not tls and not insecure:
         raise Refused(
             f"{listen} is reached from other machines, and API tokens would go there in the clear: give --tls-cert "
             "and --tls-key, or listen on 127.0.0.1 behind a proxy that does TLS, or say --insecure-bind"
         )
-    if any(token.good for token in gate.tokens.list()):
+    for token in gate.tokens.list() if anew else ():
+        if token.good and token.name == FIRST_TOKEN:
+            gate.tokens.revoke(token.id)
+    if not anew and any(token.good for token in gate.tokens.list()):
         return None
     if not is_loopback(listen):
         raise Refused(f"{listen} is reached from other machines and there is no API token yet: headgate token new NAME")

@@ -17,6 +17,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "LockRefused": {"request": Request, "blockers": tuple[Blocker, ...], "cycle": tuple[str, ...]},
     "ClaimRefused": {"job": Any, "dataid": Any, "why": Any, "verdict": Verdict | None},
     "TransitionRefused": {"machine": Any, "state": Any, "event": Any, "allowed": tuple[str, ...]},
+    "StoreInUse": {"store": Any, "users": tuple[str, ...]},
     "QueueRefused": {"item": Any, "event": Any, "why": Any},
     "LockLost": {"lock_id": Any, "token": Any, "why": Any},
     "ClaimLost": {"job": Any, "dataid": Any, "token": Any, "why": Any},

@@ -7,7 +7,8 @@ HeadgateError
 │   ├── TransitionRefused       the table has no such move from the present state
 │   ├── QueueRefused            a move of a batch or ingest job whose condition is not met
 │   ├── ObjectRefused           what an object is said to be contradicts what is known of it
-│   └── ServiceRefused          another service (EZID, storage, a callback) answered no
+│   ├── ServiceRefused          another service (EZID, storage, a callback) answered no
+│   └── StoreInUse              a store that should move is still worked on
 ├── Lost                    somebody else was first, or it is no longer yours; never retry
 │   ├── LockLost                released, expired, broken, or the token is stale
 │   ├── ClaimLost               reported already, reaped, taken by another, or the token is stale
@@ -28,6 +29,7 @@ HeadgateError
     ├── NotAllowed              the API token is missing, unknown or ended, or does not reach that far
     ├── ForeignStore            a database that is not Headgate's, or a lock id of another store
     ├── SchemaMismatch          a store of an older or newer Headgate
+    ├── HalfMoved               a store into which another one is being moved, or was, and not to the end
     └── MissingExtra            a library for this kind of store, or for secrets, is not installed
 """
 
@@ -128,6 +130,19 @@ class ServiceRefused(Refused):
         self.service = service
         self.why = why
         super().__init__(f"{service} says no: {why}")
+
+
+class StoreInUse(Refused):
+    """A store that should move is still worked on."""
+
+    def __init__(self, store: str, users: Sequence[str]) -> None:
+        self.store = store
+        #: Who: "2 running claims", …
+        self.users = tuple(users)
+        super().__init__(
+            f"{store} is worked on: {', '.join(self.users)}. Stop what uses it, or wait until its leases have run out; "
+            "with --force it is copied as it stands, and whoever holds something goes on with it in the new place"
+        )
 
 
 class LockLost(Lost):
@@ -291,6 +306,10 @@ class ForeignStore(Invalid):
 
 class SchemaMismatch(Invalid):
     """The store was made by an older or newer Headgate."""
+
+
+class HalfMoved(Invalid):
+    """Another store is being moved into this one, or was, and not to the end. Nobody works with it until it is."""
 
 
 class MissingExtra(Invalid):

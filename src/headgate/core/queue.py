@@ -293,9 +293,14 @@ def choose(machine: Machine, item: str, state: str, event: str, facts: Facts) ->
     return row
 
 
+def why(row: Transition, message: str) -> str:
+    """What a status says: the reason that was given, else what the move means."""
+    return message[:MESSAGE_LENGTH] or row.meaning
+
+
 def moved_by(row: Transition, item: Item, message: str, at: datetime) -> Item:
     """The item after a row of its table, by itself: nobody's, for that reason, since that time."""
-    text = message[:MESSAGE_LENGTH]
+    text = why(row, message)
     if isinstance(item, Batch):
         return replace(item, state=row.target, message=text, since=at, worker="", lease=None)
     return replace(

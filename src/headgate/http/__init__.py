@@ -1,1 +1,10 @@
 """The service: the same questions over HTTP, for any language."""
+
+from headgate.core.errors import MissingExtra
+
+try:
+    import fastapi  # noqa: F401 - looked for here, once, for all files of the folder
+    import prometheus_client  # noqa: F401 - the same
+    import uvicorn  # noqa: F401 - the same
+except ImportError as missing:  # pragma: no cover - tests/package runs it in an environment without the extra
+    raise MissingExtra("service", f"the service needs {missing.name}") from missing

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from headgate import __version__
 from headgate.http import errors, schemas
 from headgate.http.auth import Reader, TheService
+from headgate.http.dashboard import frame, pages
 from headgate.http.metrics import CONTENT_TYPE
 from headgate.http.middleware import Around
 from headgate.http.routes import claims, custody, events, ledger, locks, queue, whole
@@ -55,10 +56,12 @@ def make_app(service: Service) -> FastAPI:
     for part in (locks, claims, ledger, custody, whole, events, queue):
         app.include_router(part.router, prefix="/v1", responses=PROBLEMS)
     app.include_router(around)
+    for page in pages.ROUTERS:
+        app.include_router(page)
     app.add_middleware(Around, service=service)
     app.add_exception_handler(Gone, _gone)
     app.add_exception_handler(Ending, _ending)
-    errors.add_handlers(app)
+    errors.add_handlers(app, frame.problem_page)
     _describe(app)
     return app
 

@@ -1,4 +1,6 @@
-"""Who asks, and whether they may: API tokens in the Authorization header, scopes on every route."""
+"""Who asks, and whether they may: an API token in the Authorization header, or the session that it signed a browser in
+for; scopes on every route.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import NotAllowed, UnknownName
 from headgate.core.names import NAME_LENGTH, check_name
-from headgate.core.scopes import ApiToken, Reach
+from headgate.core.scopes import SCOPES, ApiToken, Reach
+from headgate.http import sessions
 from headgate.http.service import Service
 from headgate.wiring import Gate
 
@@ -27,6 +30,8 @@ class Caller:
     token: ApiToken
     #: The asking process, in its own words.
     process: str
+    #: What the forms of a signed-in browser carry; empty for all others.
+    form_key: str = ""
 
     @property
     def reach(self) -> Reach:
@@ -59,19 +64,31 @@ async def authenticate(
     given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)] = None,
 ) -> Caller:
     """The caller, if its token has one of the route's scopes."""
-    service = service_of(request)
-    if given is None:
-        raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
-    tokens = service.gate.tokens
-    token = tokens.recall(given.credentials)
-    if token is None:
-        token = await run_in_threadpool(tokens.prove, given.credentials)
-    request.scope["headgate.token"] = token.id
-    if not any(token.reach.has(word) for word in scopes.scopes):
+    who = await _by_token(request, given.credentials) if given else await _by_session(request)
+    request.scope["headgate.token"] = who.token.id
+    if not any(who.reach.has(word) for word in scopes.scopes):
         wanted = " or ".join(scopes.scopes)
-        raise NotAllowed(f"the API token of {token.name} does not allow this; it takes {wanted}", scopes.scopes[0])
+        raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", scopes.scopes[0])
+    return who
+
+
+async def _by_token(request: Request, text: str) -> Caller:
+    tokens = gate_of(request).tokens
+    token = tokens.recall(text)
+    if token is None:
+        token = await run_in_threadpool(tokens.prove, text)
     process = request.headers.get(CLIENT_HEADER, "")
     return Caller(token, process if process.isprintable() and "/" not in process else "")
+
+
+async def _by_session(request: Request) -> Caller:
+    signed = sessions.signed_of(request)
+    if not signed:
+        raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
+    session = await run_in_threadpool(gate_of(request).tokens.session, signed)
+    if request.method not in ("GET", "HEAD"):
+        await sessions.check_own_form(request, session)
+    return Caller(session.token, "", session.form_key)
 
 
 def service_of(request: Request) -> Service:
@@ -96,3 +113,4 @@ Reader = Annotated[Caller, needs("read")]
 Operator = Annotated[Caller, needs("operate")]
 Forcer = Annotated[Caller, needs("admin:force")]
 Admin = Annotated[Caller, needs("admin")]
+Anybody = Annotated[Caller, needs(*SCOPES)]

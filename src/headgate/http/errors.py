@@ -6,15 +6,17 @@ import inspect
 import logging
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from headgate.core.errors import (
+    HalfMoved,
     HeadgateError,
     Invalid,
     LockRefused,
@@ -38,6 +40,7 @@ STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
     (UnknownName, 404),
     (Unavailable, 503),
     (SchemaMismatch, 503),
+    (HalfMoved, 503),
     (MissingExtra, 503),
     (Invalid, 422),
 )
@@ -64,10 +67,12 @@ class TooMany(Exception):
         super().__init__(why)
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Every end that is not good becomes a problem."""
+def add_handlers(app: FastAPI, page: Callable[[Request, Exception], Response]) -> None:
+    """Every end that is not good becomes a problem; a browser that looks for a page gets it as one."""
 
     async def told(request: Request, error: Exception) -> Response:
+        if not request.url.path.startswith("/v1/") and "text/html" in request.headers.get("accept", ""):
+            return await run_in_threadpool(page, request, error)
         found = problem_of(error)
         if found.status_code == 405:  # The framework names the methods of the first route that it meets.
             found.headers["Allow"] = ", ".join(methods_of(app.openapi(), request.scope["path"]))

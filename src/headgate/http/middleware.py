@@ -41,13 +41,14 @@ class Around:
             return
         given = _header(scope, b"x-request-id")
         request_id = given if REQUEST_ID.fullmatch(given) else secrets.token_urlsafe(9)
+        scope["headgate.request"] = request_id
         began, status = steady(), 0
 
         async def send_on(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], *_added(request_id)]}
+                message = {**message, "headers": [*message["headers"], *_added(request_id, message["headers"])]}
             await send(message)
 
         try:
@@ -149,11 +150,13 @@ def _with_body(body: bytes, receive: Receive) -> Receive:
     return receive_on
 
 
-def _added(request_id: str) -> list[tuple[bytes, bytes]]:
+def _added(request_id: str, there: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Nothing is kept by a cache, but for what says so itself."""
+    kept = any(name == b"cache-control" for name, _ in there)
     return [
         (b"x-request-id", request_id.encode()),
         (b"x-content-type-options", b"nosniff"),
-        (b"cache-control", b"no-store"),
+        *(() if kept else ((b"cache-control", b"no-store"),)),
     ]
 
 

@@ -18,6 +18,8 @@ from headgate.wiring import Gate
 THREADS = 16
 #: Waiters whose places are kept for them are heard of this often.
 SIGN_OF_LIFE_SECONDS = 3.0
+#: What the last day brought is read on this often, so that little of a busy hour is missed.
+ACTIVITY_SECONDS = 20.0
 
 
 class Service:
@@ -52,14 +54,24 @@ class Service:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         self.ending = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        keeper = asyncio.create_task(self._keep_places())
+        keepers = [asyncio.create_task(each) for each in (self._keep_places(), self._keep_activity())]
         try:
             yield
         finally:
             self.ending.set()
-            keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeper
+            for keeper in keepers:
+                keeper.cancel()
+                with suppress(asyncio.CancelledError):
+                    await keeper
+
+    async def _keep_activity(self) -> None:
+        """Know what the last day brought before a page asks for it."""
+        while True:
+            try:
+                await run_in_threadpool(self.gate.activity.day)
+            except HeadgateError as error:
+                event("http.activity_not_read", why=str(error))
+            await asyncio.sleep(ACTIVITY_SECONDS)
 
     async def _keep_places(self) -> None:
         """Tell the store that those who wait here live: one statement for all of them."""

@@ -174,7 +174,7 @@ def now() -> datetime:
 def rules_of(profile: Profile, uploads: Path | None) -> Rules:
     """A profile's sources and limits, as the HTTP client wants them."""
     sources, limits = profile.sources, profile.limits
-    schemes = {scheme for scheme in sources.schemes if scheme != "s3"}
+    schemes = set(sources.schemes)
     roots = tuple(Path(root) for root in sources.roots)
     return Rules(
         schemes=frozenset(schemes | ({"file"} if uploads else set())),

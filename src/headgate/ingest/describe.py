@@ -131,6 +131,12 @@ def read_dublin_core(data: bytes) -> Description:
     return _short(Description(who, what, when, fields))
 
 
+def names_in(description: Description) -> tuple[str, ...]:
+    """What Dublin Core calls the object, but for names that we or others like us have given."""
+    told = (part.strip() for each in description.dublin_core.get("identifier", ()) for part in each.split(";"))
+    return tuple(each for each in told if each and not each.lower().startswith("ark:"))
+
+
 def read_datacite(data: bytes) -> Description:
     """Creators, titles and year of a depositor's DataCite XML, of whatever version."""
     found: dict[str, list[str]] = {"creatorName": [], "title": [], "publicationYear": []}

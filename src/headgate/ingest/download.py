@@ -165,7 +165,9 @@ class _Run:
         except HeadgateError as error:
             if not isinstance(error, ServiceUnavailable):
                 work.forget()
-            return Failed(wanted.name, wanted.url, str(error), work.tries)
+            # Its name stands before it wherever it is told.
+            why = str(error).removeprefix(f"{wanted.name}: ")
+            return Failed(wanted.name, wanted.url, why, work.tries)
         except OSError as error:
             return Failed(wanted.name, wanted.url, f"it cannot be written: {error.strerror}", work.tries)
 

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, unquote
 
 from headgate.core.errors import BadPayload, BadValue, HeadgateError, MissingExtra, ServiceRefused, ServiceUnavailable
 from headgate.ingest.beneath import open_beneath
+from headgate.ingest.buckets import Buckets
 from headgate.ingest.guard import GuardedBackend, Resolve, Rules, Watch, check_url, shown, system_addresses
 from headgate.ingest.hashing import BLOCK
 from headgate.ingest.retries import seconds_of
@@ -123,6 +124,7 @@ class Fetcher:
     def __init__(self, rules: Rules, resolve: Resolve = system_addresses) -> None:
         self.rules = rules
         self._transport = GuardedTransport(rules, resolve)
+        self._buckets = Buckets(rules)
         timeout = httpx2.Timeout(rules.idle_seconds, connect=rules.connect_seconds, pool=None)
         #: For other protocols over HTTP (callbacks, EZID): the same guard stands before every request.
         self.client = httpx2.Client(
@@ -148,6 +150,8 @@ class Fetcher:
         if parts.scheme == "file":
             with _opened_file(parts, self.rules) as descriptor:
                 return _file_head(descriptor)
+        if parts.scheme == "s3":
+            return Head(*self._buckets.find(parts))
         with self.watched(None), ExitStack() as stack:
             answer = stack.enter_context(self._answer("HEAD", url, {}))
             if answer.status_code in (405, 501):
@@ -162,6 +166,9 @@ class Fetcher:
         if parts.scheme == "file":
             with _opened_file(parts, self.rules) as descriptor:
                 yield _file_body(descriptor, offset, validator, stop)
+            return
+        if parts.scheme == "s3":
+            yield self._body_in_bucket(parts, offset, validator, stop)
             return
         headers = {"Range": f"bytes={offset}-", "If-Range": validator} if offset and validator else {}
         with self.watched(stop), ExitStack() as stack:
@@ -232,15 +239,27 @@ class Fetcher:
         if hops > self.rules.redirects:
             allowed = f"only {self.rules.redirects} are followed" if self.rules.redirects else "none are followed"
             raise BadPayload(shown(url), f"it redirects to {target}, and {allowed}")
+        if following.url.scheme not in ("http", "https"):
+            # What a depositor may name, a server may not send us to.
+            raise BadPayload(shown(url), f"it redirects to {target}, which is no web address")
         if answer.url.scheme == "https" and following.url.scheme != "https":
             raise BadPayload(shown(url), f"it redirects from https to {target}")
         return following
 
+    def _body_in_bucket(self, parts: SplitResult, offset: int, validator: str, stop: Stop | None) -> Body:
+        size, tag = self._buckets.find(parts)
+        self._check_size(parts.geturl(), size)
+        begins = offset if offset and validator == tag else 0
+        return Body(Head(size, tag), begins, self._buckets.read(parts, begins, size, tag, stop))
+
+    def _check_size(self, url: str, total: int | None) -> None:
+        if total is not None and total > self.rules.max_bytes:
+            raise BadPayload(shown(url), f"it has {total:,} bytes; at most {self.rules.max_bytes:,} are taken")
+
     def _body(self, answer: httpx2.Response, url: str, offset: int) -> Body:
         begins, total = _content_range(answer, url, offset)
         head = Head(total, _validator(answer))
-        if total is not None and total > self.rules.max_bytes:
-            raise BadPayload(shown(url), f"it has {total:,} bytes; at most {self.rules.max_bytes:,} are taken")
+        self._check_size(url, total)
         return Body(head, begins, self._bounded(answer, url, self.rules.max_bytes - begins))
 
     def _bounded(self, answer: httpx2.Response, url: str, most: int) -> Iterator[bytes]:

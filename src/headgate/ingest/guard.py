@@ -47,7 +47,7 @@ LOOK_SECONDS = 0.25
 class Rules:
     """Where to, and how much. A profile's, or the installation's."""
 
-    #: Of http, https and file.
+    #: Of http, https, s3 and file.
     schemes: frozenset[str] = frozenset({"https"})
     ports: frozenset[int] = frozenset({80, 443})
     #: The only hosts, if any are named: `data.example.org`, or `*.example.org` for all below.
@@ -109,7 +109,7 @@ def _why_not_host(parts: SplitResult, port: int | None, rules: Rules) -> str:
         return "has a user name or password in it"
     if not parts.hostname or "%" in parts.hostname:
         return "has no host that can be used"
-    if port not in rules.ports:
+    if parts.scheme != "s3" and port not in rules.ports:
         return f"has the port {port}; allowed are {', '.join(map(str, sorted(rules.ports)))}"
     if rules.hosts and not any(_host_matches(parts.hostname, each) for each in rules.hosts):
         return f"has the host {parts.hostname}, which is not on the list of allowed hosts"

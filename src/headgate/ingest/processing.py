@@ -66,7 +66,7 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
         if isinstance(again, Failed):
             return again
     found = gather(context, job, profile, stop_of(hold))
-    said = read_sayings(job, folder, found)
+    said = read_sayings(job, profile, folder, found)
     identifiers = name_object(context, job, profile, said.description, said.identifiers)
     added = _write_system_files(job, profile, folder, said.description, identifiers)
     change = _change(job, folder, found, added, said)
@@ -79,7 +79,7 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 # ---------------------------------------------------------------- what the files say
 
 
-def read_sayings(job: IngestJob, folder: Folder, found: Mapping[str, Found]) -> Said:
+def read_sayings(job: IngestJob, profile: Profile, folder: Folder, found: Mapping[str, Found]) -> Said:
     """The submission's words, and those of the depositor's own files. BadPayload says which of them is wrong."""
 
     def read(name: str, parse: Callable[[bytes], T]) -> T | None:
@@ -95,13 +95,18 @@ def read_sayings(job: IngestJob, folder: Folder, found: Mapping[str, Found]) -> 
     erc = read(ERC, lambda data: describe.read_erc(_text(ERC, data)))
     read(EMBARGO, lambda data: read_embargo(_text(EMBARGO, data)))
     deletions = read(DELETIONS, lambda data: read_deletions(_text(DELETIONS, data)))
+    dublin_core = read(DUBLIN_CORE, describe.read_dublin_core)
     description = describe.combined(
         describe.said(job.configuration),
-        read(DUBLIN_CORE, describe.read_dublin_core),
+        dublin_core,
         read(DATACITE, describe.read_datacite),
         erc.description if erc else None,
     )
-    return Said(description, erc.identifiers if erc else Identifiers(), deletions or ())
+    identifiers = erc.identifiers if erc else Identifiers()
+    if profile.dublin_core_ids and dublin_core:
+        local = (*identifiers.local, *describe.names_in(dublin_core))
+        identifiers = Identifiers(identifiers.primary, tuple(dict.fromkeys(local)))
+    return Said(description, identifiers, deletions or ())
 
 
 def _text(name: str, data: bytes) -> str:

@@ -134,6 +134,9 @@ class Profile:
     hold: str = known(values.text, "", "Why the collection is held; empty: it is not.")
     notification: tuple[str, ...] = known(values.mail_addresses, (), "Who gets the reports.")
     confirmation_mail: bool = known(values.flag, False, "Whether they also hear that a batch was taken in.")
+    dublin_core_ids: bool = known(
+        values.flag, False, "Whether `dc:identifier` of a payload's `mrt-dc.xml` is a local id too."
+    )
     callback_url: str = known(values.web_address, "", "Who is told of each object; empty: nobody.")
     callback_secret: str = known(
         values.secret_reference, "", "Where the key of its signature is: `env:NAME` or `file:/path`."
@@ -229,4 +232,6 @@ def _contradictions(profile: Profile) -> list[tuple[bool, str]]:
             "confirmation_mail has nobody to go to; set notification",
         ),
         ("file" in sources.schemes and not sources.roots, "sources.roots is missing; the scheme file needs it"),
+        # Our own credentials open buckets: a depositor must not choose among all of them.
+        ("s3" in sources.schemes and not sources.hosts, "sources.hosts is missing; the scheme s3 needs the buckets"),
     ]

@@ -17,9 +17,10 @@ from headgate.core.inventory import (
     Recording,
     StoredObject,
 )
-from headgate.core.names import check_name, check_resource
+from headgate.core.names import check_name, check_reason, check_resource
 from headgate.core.queue import check_item_id
 from headgate.service.checks import check_limit
+from headgate.service.identity import actor
 from headgate.service.identity import owner as caller
 from headgate.stores.inventory_port import InventoryStore
 from headgate.telemetry import event
@@ -90,6 +91,14 @@ class Inventory:
         if not found and version not in [each.number for each in self.versions(ark)]:
             raise UnknownName("version", f"{ark} v{version}")
         return found
+
+    def remove(self, ark: str, dataids: Sequence[str], *, reason: str, by: str | None = None) -> bool:
+        """Strike out an object whose bytes are gone, and its chunks in the ledger. False: it was not there."""
+        names = [check_name("dataid", each) for each in dataids]
+        removed = self._store.remove(check_resource(ark), names, check_reason(reason), actor(by))
+        if removed:
+            event("object.removed", logging.WARNING, ark=ark, reason=reason)
+        return removed
 
     # ---------------------------------------------------------------- intakes
 

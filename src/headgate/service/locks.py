@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused
-from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, parse_lock_id, parse_mode
+from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, decide, parse_lock_id, parse_mode
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
@@ -212,6 +212,16 @@ class Locks:
     def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
         """Who waits, earliest first."""
         return self._store.waiters(None if resource is None else check_resource(resource))
+
+    def explain(self, resource: str) -> Sequence[tuple[Waiter, tuple[Blocker, ...]]]:
+        """Who waits for a resource, earliest first, each with everything that is in its way."""
+        waiting = self.waiters(resource)
+        held = self.list(resource) if waiting else ()
+        found = []
+        for place, waiter in enumerate(waiting):
+            request = Request(str(waiter.ticket), waiter.client, (Want(waiter.resource, waiter.mode),))
+            found.append((waiter, decide(request, held, waiting[:place]).blockers))
+        return found
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
         """Registered clients and since when, by name."""

@@ -6,6 +6,7 @@ import hmac
 import re
 import secrets
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,6 +24,8 @@ REMEMBERED_SECONDS = 1.0
 #: How exactly the last use is kept.
 LAST_USE_SECONDS = 60.0
 MOST_REMEMBERED = 1000
+#: How long a browser stays signed in.
+SESSION_SECONDS = 12 * 3600
 
 
 class TokenStore(Protocol):
@@ -56,6 +59,15 @@ class NewToken:
     scopes: tuple[str, ...]
     #: To be handed to its user; kept nowhere.
     token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser that was signed in by a token, and may do what the token may."""
+
+    token: ApiToken
+    #: What a form has to carry, so that no other site can send it.
+    form_key: str = field(repr=False)
 
 
 class Tokens:
@@ -96,7 +108,8 @@ class Tokens:
         found = _FORM.fullmatch(text)
         if not found:
             raise NotAllowed("the API token is not of the form hg_…_…; see: headgate token new")
-        token = self._looked_up(found[1], self._digest(text))
+        digest = self._digest(text)
+        token = self._looked_up(found[1], digest, digest)
         self._tell_use(token.id)
         return token
 
@@ -104,20 +117,44 @@ class Tokens:
         """The token, if it was proven a moment ago. Asks no store."""
         if self._key is None:
             return None
-        until, token = self._proven.get(self._digest(text), (0.0, None))
-        return token if until > steady() else None
+        return self._remembered(self._digest(text))
 
-    def _looked_up(self, public: str, digest: str) -> ApiToken:
+    def sign_in(self, text: str) -> str:
+        """A session of the token that this text is, signed: kept nowhere, and over when the token is."""
+        token = self.prove(text)
+        content = f"{token.id}.{int(time.time()) + SESSION_SECONDS}.{secrets.token_urlsafe(18)}"
+        event("token.signed_in", id=token.id, whose=token.name)
+        return f"{content}.{self._digest(f'session {content}')}"
+
+    def session(self, signed: str) -> Session:
+        """The session that was signed so; NotAllowed when it is none, or over."""
+        content, _, signature = signed.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._digest(f"session {content}").encode()):
+            raise NotAllowed("nobody is signed in here")
+        public, ends, _nonce = content.split(".")
+        if int(ends) < time.time():
+            raise NotAllowed("the session is over; sign in again")
+        place = f"session {signature}"
+        token = self._remembered(place) or self._looked_up(public, None, place)
+        self._tell_use(token.id)
+        return Session(token, self._digest(f"form {content}"))
+
+    def _looked_up(self, public: str, digest: str | None, place: str) -> ApiToken:
+        """The good token of that id; with a digest, if it is its own. Remembered for a moment."""
         found = self._store.token(public)
-        if found is None or not hmac.compare_digest(found[1], digest):
+        if found is None or (digest is not None and not hmac.compare_digest(found[1], digest)):
             raise NotAllowed("there is no such API token; see: headgate token list")
         if not found[0].good:
             raise NotAllowed(f"the API token {public} of {found[0].name} has ended; ask for another one")
         with self._guard:
             if len(self._proven) >= MOST_REMEMBERED:
                 self._proven.clear()
-            self._proven[digest] = (steady() + REMEMBERED_SECONDS, found[0])
+            self._proven[place] = (steady() + REMEMBERED_SECONDS, found[0])
         return found[0]
+
+    def _remembered(self, place: str) -> ApiToken | None:
+        until, token = self._proven.get(place, (0.0, None))
+        return token if until > steady() else None
 
     def _tell_use(self, token_id: str) -> None:
         now = steady()

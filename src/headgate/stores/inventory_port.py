@@ -54,6 +54,12 @@ class InventoryStore(Protocol):
     def files(self, ark: str, version: int) -> Sequence[InventoryFile]:
         """The files of a version."""
 
+    def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
+        """Strike an object out with its versions, files and names, and its chunks out of the ledger: one step.
+
+        `dataids`: what the ledger calls its versions. False when there is no such object.
+        """
+
     def keep_intake(self, intake: Intake) -> Intake:
         """What a batch starts with; gives what it started with when it was kept before."""
 

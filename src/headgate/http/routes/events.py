@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,14 +13,12 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import BadValue, Unavailable
-from headgate.core.history import Entry
 from headgate.core.wire import plain
 from headgate.http.auth import Reader, TheService
 from headgate.http.errors import TooMany
 from headgate.http.service import Service
+from headgate.service.activity import entries_after
 from headgate.service.clock import steady
-from headgate.stores.base import HistoryFilter, LedgerHistoryFilter
-from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.wiring import Gate
 
 router = APIRouter(tags=["whole"])
@@ -28,8 +26,6 @@ router = APIRouter(tags=["whole"])
 PAUSE_SECONDS, SILENCE_SECONDS = 0.5, 15.0
 #: Streams side by side.
 MOST_STREAMS = 200
-#: Entries that are read at once, and at most after a break; who was away longer reads the history.
-PORTION, MOST_MISSED = 200, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,7 @@ async def _pause(service: Service) -> None:
 
 
 def _newest(gate: Gate) -> Mark:
-    newest = [next(iter(ask(None, 1)), None) for ask in _histories(gate)]
+    newest = [next(iter(ask(None, 1)), None) for ask in gate.histories()]
     return Mark(*(0 if entry is None else entry.id for entry in newest))
 
 
@@ -101,7 +97,9 @@ def _newer(gate: Gate, mark: Mark) -> tuple[list[str], Mark]:
     """What happened since, oldest first, and how far that is. A store that is away is asked again later."""
     marks = [mark.locks, mark.ledger, mark.queue]
     try:
-        found = [(place, entry) for place, ask in enumerate(_histories(gate)) for entry in _since(ask, marks[place])]
+        found = [
+            (place, entry) for place, ask in enumerate(gate.histories()) for entry in entries_after(ask, marks[place])
+        ]
     except Unavailable:
         return [], mark
     texts = []
@@ -110,30 +108,3 @@ def _newer(gate: Gate, mark: Mark) -> tuple[list[str], Mark]:
         data = json.dumps(plain(entry), ensure_ascii=False)
         texts.append(f"id: {Mark(*marks)}\nevent: {entry.noun}\ndata: {data}\n\n")
     return texts, Mark(*marks)
-
-
-Ask = Callable[[int | None, int], Sequence[Entry]]
-
-
-def _since(ask: Ask, last: int) -> list[Entry]:
-    """The entries after that one, oldest first."""
-    found: list[Entry] = []
-    before: int | None = None
-    while len(found) < MOST_MISSED:
-        portion = [entry for entry in ask(before, PORTION) if entry.id > last]
-        found += portion
-        if len(portion) < PORTION:
-            break
-        before = portion[-1].id
-    return found[::-1]
-
-
-def _histories(gate: Gate) -> tuple[Ask, Ask, Ask]:
-    has_ledger = getattr(gate.store, "ledger", None) is not None
-    return (
-        lambda before, limit: gate.store.history(HistoryFilter(before=before, limit=limit)),
-        lambda before, limit: (
-            gate.ledger.history(LedgerHistoryFilter(before=before, limit=limit)) if has_ledger else ()
-        ),
-        lambda before, limit: gate.queue.history(QueueHistoryFilter(before=before, limit=limit)),
-    )

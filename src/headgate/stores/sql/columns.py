@@ -14,6 +14,10 @@ MYSQL_COLLATION = "utf8mb4_nopad_bin"
 MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": MYSQL_COLLATION}
 
 
+#: In a column's `info`: its values are moments on the lease clock, which is each store's own.
+LEASE_CLOCK = "lease clock"
+
+
 def text(length: int) -> String:
     """Text that is compared as it is written."""
     return String(length)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,6 +66,10 @@ class Transaction:
         """Insert many rows, given by their columns, in as few trips as may be; `fixed` is the same in all rows."""
         if any(columns.values()):
             self._dialect.insert_many(self._cursor, statement, columns, fixed)
+
+    def insert(self, text: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """Insert rows of any kind; `text` is built of the schema's own names."""
+        self._cursor.executemany(self._dialect.spell(text), rows)
 
     def count(self, statement: Statement, **params: object) -> int:
         """Do it, and tell how many rows it changed."""
@@ -173,6 +177,18 @@ class Database:
     def single_once(self, statement: Statement, **params: object) -> list[Row]:
         """The same, but StoreUnavailable rather than sent again when the answer was lost."""
         return self._try(lambda connection, _again: self._run_single(connection, statement, params), once=True)
+
+    @contextmanager
+    def still(self) -> Iterator[Connection]:
+        """A connection on which everything stays as it is now, while others work."""
+        connection = self._take()
+        try:
+            with self.translated(), self.dialect.still(connection) as still:
+                yield still
+        except BaseException:
+            self._pool.drop(connection)
+            raise
+        self._pool.give(connection)
 
     def changed(self) -> object:
         """Something that differs when another process wrote since; None where that cannot be told."""

@@ -76,6 +76,9 @@ class SqlInventory:
         rows = self._database.read(lambda tx: tx.all(sql.READ_FILES, ark=ark, number=version))
         return [InventoryFile(str(name), int(size), str(digest), int(since)) for name, size, digest, since in rows]
 
+    def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
+        return self._database.write_through(lambda tx: _remove(tx, ark, dataids, reason, who))
+
     # ---------------------------------------------------------------- intakes
 
     def keep_intake(self, intake: Intake) -> Intake:
@@ -201,6 +204,19 @@ def _publish(tx: Transaction, recording: Recording, who: str) -> None:
     if tx.one(ledger_statements.READ_DATASET, name=recording.collection) is None:
         define_dataset(tx, Dataset(recording.collection))
     mending.publish(tx, recording.collection, [recording.dataid], who)
+
+
+def _remove(tx: Transaction, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
+    row = tx.one(sql.LOCK_OBJECT, ark=ark)
+    if row is None:
+        return False
+    for (collection,) in tx.all(sql.COLLECTIONS_OF, ark=ark):
+        if tx.one(ledger_statements.READ_DATASET, name=collection) is not None:
+            mending.withdraw(tx, str(collection), dataids, reason, who)
+    for statement in sql.DROP_OBJECT:
+        tx.run(statement, object=int(row[0]))
+    tx.run(sql.DROP_LOCAL_IDS, ark=ark)
+    return True
 
 
 # ---------------------------------------------------------------- names

@@ -93,6 +93,15 @@ READ_FILES = Statement(
        where i.ark = :ark and f.number = :number order by f.position""",
 )
 
+DROP_OBJECT = tuple(
+    Statement(f"What {table} knows of an object goes.", f"delete from {table} where {column} = :object")
+    for table, column in (
+        ("hg_object_file", "object_id"), ("hg_ingest", "object_id"), ("hg_object_version", "object_id"),
+        ("hg_object_collection", "object_id"), ("hg_object", "id"),
+    )
+)  # fmt: skip
+DROP_LOCAL_IDS = Statement("An object's local ids are free.", "delete from hg_local_id where ark = :ark")
+
 READ_INTAKE = Statement("What a batch started with.", "select profile, problem from hg_intake where batch = :batch")
 ADD_INTAKE = Statement(
     "A batch starts.", "insert into hg_intake (batch, profile, problem) values (:batch, :profile, :problem)"

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
 
 from headgate.core.history import Entry
-from headgate.core.ledger import ERROR, RUNNING, Dataset, Kind, Row, chunk_resource
+from headgate.core.ledger import DONE, ERROR, READY, RUNNING, Dataset, Kind, Row, chunk_resource
 from headgate.core.locks import Lock
 from headgate.core.ordering import order_key
 from headgate.stores.base import LedgerHistoryFilter, RowFilter
@@ -19,6 +19,9 @@ from headgate.stores.sql.moments import MICROSECONDS, moment
 from headgate.stores.sql.running import as_lock
 from headgate.stores.sql.shapes import all_datasets, unknown
 from headgate.stores.sql.statement import Row as SqlRow
+
+#: The index's own condition, word for word: by it what failed or is held is found without reading what is done.
+_TROUBLE: ColumnElement[bool] = literal_column("status not in ('READY', 'DONE', 'RUNNING')")
 
 
 def ask_rows(database: Database, which: RowFilter) -> Sequence[Row]:
@@ -43,8 +46,7 @@ def ask_failures(database: Database, limit: int) -> Sequence[Row]:
     makers = select(link.job_id).where(link.kind == Kind.OUTPUT.value)
     question = (
         _select_rows(literal_column(database.dialect.now))
-        # The second condition is the index's own, by which what failed is found.
-        .where(chunk.status == ERROR, literal_column("status not in ('READY', 'DONE', 'RUNNING')"))
+        .where(chunk.status == ERROR, _TROUBLE)
         .where((chunk.kind == Kind.OUTPUT.value) | chunk.job_id.not_in(makers))
         .order_by(chunk.since.desc(), chunk.dataset_id, chunk.order_key)
         .limit(limit)
@@ -96,11 +98,16 @@ def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, 
     if which.kind is not None:
         conditions.append(chunk.kind == which.kind.value)
     if which.status is not None:
-        conditions.append(chunk.status == which.status)
-    if which.status == RUNNING:
-        # True of all of them: it leads every database to its index of what runs.
-        conditions.append(chunk.lease_until > 0)
+        conditions += _with_status(which.status)
     return conditions
+
+
+def _with_status(status: str) -> list[ColumnElement[bool]]:
+    """That status; and what is true of all that have it, which leads every database to its index."""
+    chunk = schema.chunk.c
+    if status == RUNNING:
+        return [chunk.status == status, chunk.lease_until > 0]
+    return [chunk.status == status] if status in (READY, DONE) else [chunk.status == status, _TROUBLE]
 
 
 def ask_running(database: Database, tag: str) -> Sequence[Lock]:

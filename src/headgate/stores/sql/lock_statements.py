@@ -17,7 +17,7 @@ LOCK_RESOURCES = Statement(
 ADD_RESOURCE = Statement(
     "Make a resource's row, if there is none.",
     """{insert_once} hg_resource (rkey, uri, token, holders, mode, waiting, known)
-       values (:rkey, :uri, 0, 0, 'shared', 0, :known) {or_leave}""",
+       values (:rkey, :uri, {token_floor}, 0, 'shared', 0, :known) {or_leave}""",
 )
 READ_LOCKS = Statement(
     "The locks on these resources, and how long their leases still run; a lock-delay keeps a dead one in place.",

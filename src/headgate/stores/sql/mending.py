@@ -47,6 +47,15 @@ def publish(tx: Transaction, dataset: str, dataids: Sequence[str], who: str) -> 
     return count
 
 
+def withdraw(tx: Transaction, dataset: str, dataids: Sequence[str], reason: str, who: str) -> None:
+    """Data made elsewhere is there no more. Who made something of it keeps that."""
+    shape = external_shape(tx, dataset, share=True)
+    for dataid in dataids:
+        chunk = Chunk(tx, shape, dataid)
+        if rows := chunk.view.owned():
+            _change(chunk, "forget", who, reason, [(row.kind, row.dataset, None) for row in rows])
+
+
 def hold(tx: Transaction, job: str, dataid: str, reason: str, who: str) -> Changes:
     """Nobody shall make or read it."""
     chunk = Chunk(tx, shape_of(tx, job, share=True), dataid)

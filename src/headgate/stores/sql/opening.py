@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from headgate.core.errors import ForeignStore, SchemaMismatch
+from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.lock_statements import READ_TAG
@@ -13,16 +14,39 @@ from headgate.stores.sql.statement import Statement
 READ_VERSION = Statement("The version of the schema.", "select version_num from hg_schema")
 
 
-def open_database(url: str) -> Database:
-    """The database of that URL, with the schema of this version."""
+READ_FACTS = Statement("What is known of the store.", "select name, value from hg_meta")
+#: Facts about a store that another one was moved into: while it is not whole, who moves; where new tokens begin.
+ARRIVING, TOKEN_FLOOR = "arriving", "token_floor"
+
+
+def open_database(url: str, *, half_moved: bool = False) -> Database:
+    """The database of that URL, with the schema of this version. `half_moved`: also one that nobody may work with."""
     database = Database(dialect_for(url))
     try:
         make_or_check(database)
+        facts = read_facts(database)
+        if not half_moved:
+            check_whole(database, facts)
+        database.dialect.token_floor = int(facts.get(TOKEN_FLOOR, 0))
         database.dialect.opened(database)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def check_whole(database: Database, facts: Mapping[str, str]) -> None:
+    """Refuse what another store is being moved into."""
+    if ARRIVING in facts:
+        raise HalfMoved(
+            f"{database.name} is the target of a copy or restore that has not come to its end. If none runs, "
+            "give the same command again: it begins anew"
+        )
+
+
+def read_facts(database: Database) -> dict[str, str]:
+    """What is known of the store, by name."""
+    return {str(name): str(value) for name, value in database.read(lambda tx: tx.all(READ_FACTS))}
 
 
 def make_or_check(database: Database) -> None:

@@ -24,6 +24,7 @@ from headgate.core.queue import (
     folder_of,
     is_batch,
     refuse_others,
+    why,
 )
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.stores.base import Asker
@@ -222,7 +223,8 @@ class SqlQueue:
         return {
             "id": number_of(taken.id), "token": taken.token, "state": row.source, "event": row.event,
             "target": row.target, "step": row.source if Also.MARK_STEP in row.also else None,
-            "message": message[:MESSAGE_LENGTH], "priority": changes.priority, "space_needed": changes.space_needed,
+            "message": why(row, message), "reason": message[:MESSAGE_LENGTH], "priority": changes.priority,
+            "space_needed": changes.space_needed,
             "identifiers": None if identifiers is None else identifiers_document(identifiers),
             "leaves": before is not after, "failed": int(after is Folder.FAILED),
             "completed": int(after is Folder.COMPLETED), "channel": self._bell.channel,

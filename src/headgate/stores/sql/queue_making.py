@@ -35,7 +35,7 @@ def submit(tx: Transaction, submission: Submission, who: str) -> Batch:
     tx.run(
         sql.ADD_BATCH, id=number, state=SUBMIT.target, profile=submission.profile, submitter=submission.submitter,
         payload_url=submission.payload_url, type=submission.type, mode=submission.mode,
-        metadata=document(dict(submission.metadata)), submit_id=submit_id, message="", at=at,
+        metadata=document(dict(submission.metadata)), submit_id=submit_id, message=SUBMIT.meaning, at=at,
     )  # fmt: skip
     tx.run(sql.TELL, **_told(SUBMIT.event, SUBMIT.target, who, at, batch=number, before=SUBMIT.source))
     return read_batch(tx.one(BATCHES.sql.read, id=number))
@@ -55,7 +55,8 @@ def create_jobs(tx: Transaction, taken: Taken, position: int, jobs: Sequence[New
         return batch.made
     first, number = _numbers(tx, JOBS, len(new)), number_of(batch.id)
     columns = _job_columns(batch, first, new, work_folder)
-    tx.many(sql.ADD_JOB, columns, batch=number, state=CREATE.target, profile=batch.profile, at=held.at)
+    common = {"batch": number, "state": CREATE.target, "message": CREATE.meaning, "profile": batch.profile}
+    tx.many(sql.ADD_JOB, columns, **common, at=held.at)
     told = _told(CREATE.event, CREATE.target, batch.worker, held.at, batch=number, before=CREATE.source)
     tx.many(sql.TELL, {"job": columns["id"]}, **{name: value for name, value in told.items() if name != "job"})
     tx.run(sql.COUNT_MADE, id=number, count=len(new))

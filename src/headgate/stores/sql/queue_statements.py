@@ -110,8 +110,8 @@ ADD_JOB = Statement(
     "A new job.",
     """insert into hg_ingest_job (id, batch_id, position, state, retry_count, priority, space_needed, profile,
                                   identifiers, configuration, message, since, worker, request_id, token)
-       values (:id, :batch, :position, :state, 0, :priority, 0, :profile, :identifiers, :configuration, '', :at,
-               '', '', 0)""",
+       values (:id, :batch, :position, :state, 0, :priority, 0, :profile, :identifiers, :configuration, :message,
+               :at, '', '', 0)""",
 )
 COUNT_MADE = Statement(
     "A batch has so many jobs more.",

@@ -12,12 +12,13 @@ from headgate.core.ordering import Order
 from headgate.core.queue import HIGHEST_NUMBER, HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
 from headgate.core.states import BATCH, CHUNK, INGEST_JOB, LOCK
 from headgate.stores.sql import columns, inventory_schema
-from headgate.stores.sql.columns import MYSQL, Document, Key, Number, OrderKey, one_of, text
+from headgate.stores.sql.columns import LEASE_CLOCK, MYSQL, Document, Key, Number, OrderKey, one_of, text
 
 metadata = columns.metadata
 #: The inventory's tables, which stand in a file of their own.
 inventory = inventory_schema
 
+ON_LEASE_CLOCK = {LEASE_CLOCK: True}
 MODES = tuple(mode.value for mode in Mode)
 
 # Facts about the store itself: its tag, its clock.
@@ -57,7 +58,7 @@ lock = Table(
     Column("token", BigInteger, nullable=False),
     Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
     Column("lease", BigInteger, comment="micro-seconds; null: persistent"),
-    Column("lease_until", BigInteger, comment="on the lease clock"),
+    Column("lease_until", BigInteger, comment="on the lease clock", info=ON_LEASE_CLOCK),
     Column("lock_delay", BigInteger, nullable=False, comment="stays closed so long after an unclean end"),
     Column("count", Integer, nullable=False),
     Column("request_id", text(200), nullable=False),
@@ -81,7 +82,7 @@ ticket = Table(
     Column("client", text(255), nullable=False),
     Column("owner", text(255), nullable=False),
     Column("since", BigInteger, nullable=False),
-    Column("alive_until", BigInteger, nullable=False, comment="on the lease clock"),
+    Column("alive_until", BigInteger, nullable=False, comment="on the lease clock", info=ON_LEASE_CLOCK),
     Column("channel", text(64), nullable=False, comment="where its process listens"),
     Column("lock_id", text(40), nullable=False, comment="of the grant; empty: for several resources"),
     Column("lease", BigInteger, comment="micro-seconds; null: persistent"),
@@ -211,9 +212,9 @@ chunk = Table(
     Column("worker", text(255), nullable=False),
     Column("request_id", text(200), nullable=False, comment="of the newest claim, by which a repeat is recognised"),
     Column("lease", BigInteger, comment="micro-seconds"),
-    Column("lease_until", BigInteger, comment="on the lease clock; far off: by hand"),
+    Column("lease_until", BigInteger, comment="on the lease clock; far off: by hand", info=ON_LEASE_CLOCK),
     Column("forced", Boolean(create_constraint=False), nullable=False),
-    Column("retry_after", BigInteger, comment="on the lease clock"),
+    Column("retry_after", BigInteger, comment="on the lease clock", info=ON_LEASE_CLOCK),
     Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
     Column("started", BigInteger, comment="micro-seconds since 1970"),
     Column("message", text(1000), nullable=False),
@@ -244,7 +245,7 @@ candidate = Table(
     Column("order_key", OrderKey, nullable=False),
     Column("place", Integer, nullable=False, comment="0: resubmitted, goes first; 1: all others"),
     Column("missing", BigInteger, nullable=False, comment="a bit for each input that is not READY"),
-    Column("not_before", BigInteger, nullable=False, comment="on the lease clock"),
+    Column("not_before", BigInteger, nullable=False, comment="on the lease clock", info=ON_LEASE_CLOCK),
     Index("hg_candidate_next", "job_id", "missing", "place", "order_key"),
     sqlite_with_rowid=False,
     **MYSQL,
@@ -257,7 +258,7 @@ mark = Table(
     metadata,
     Column("job_id", Integer, primary_key=True, autoincrement=False),
     Column("order_key", OrderKey, nullable=False, comment="nothing that may be claimable comes before it"),
-    Column("lease_until", BigInteger, nullable=False, comment="no claim runs out before it"),
+    Column("lease_until", BigInteger, nullable=False, comment="no claim runs out before it", info=ON_LEASE_CLOCK),
     **MYSQL,
 )
 
@@ -367,7 +368,7 @@ batch = Table(
     Column("request_id", text(200), nullable=False, comment="of the newest taking"),
     Column("token", BigInteger, nullable=False, comment="of the newest taking"),
     Column("lease", BigInteger, comment="micro-seconds; null: nobody has taken it"),
-    Column("lease_until", BigInteger, comment="on the lease clock"),
+    Column("lease_until", BigInteger, comment="on the lease clock", info=ON_LEASE_CLOCK),
     CheckConstraint(one_of("state", kept_states(BATCH)), name="hg_batch_state"),
     CheckConstraint("processing >= 0 and failed >= 0 and completed >= 0", name="hg_batch_counts"),
     CheckConstraint("made >= processing + failed + completed", name="hg_batch_made"),
@@ -397,7 +398,7 @@ ingest_job = Table(
     Column("request_id", text(200), nullable=False, comment="of the newest taking"),
     Column("token", BigInteger, nullable=False, comment="of the newest taking"),
     Column("lease", BigInteger, comment="micro-seconds; null: nobody has taken it"),
-    Column("lease_until", BigInteger, comment="on the lease clock"),
+    Column("lease_until", BigInteger, comment="on the lease clock", info=ON_LEASE_CLOCK),
     CheckConstraint(one_of("state", kept_states(INGEST_JOB)), name="hg_ingest_job_state"),
     CheckConstraint(f"priority between 0 and {HIGHEST_NUMBER}", name="hg_ingest_job_priority"),
     CheckConstraint("space_needed >= 0 and retry_count >= 0", name="hg_ingest_job_numbers"),

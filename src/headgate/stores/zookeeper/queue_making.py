@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headgate.core.errors import BadValue, ItemLost, StoreUnavailable, TransitionRefused
+from headgate.core.machine import Transition
 from headgate.core.queue import Batch, Hold, NewJob, Submission, Taken, job_configuration
 from headgate.stores.zookeeper.asking import look, read, remove
 from headgate.stores.zookeeper.multi import MOST_BYTES, OP_BYTES, Op, first_error, multi
@@ -39,6 +40,7 @@ class Making:
         self._commits = commits
         self._moves = moves
         self._taking = taking
+        self._create_row = tree.job_table.find(tree.job_table.start, "create")[0]
 
     # ------------------------------------------------------------------ batches
 
@@ -56,19 +58,19 @@ class Making:
                 return Plan([], batch_id)
             row = self._tree.batch_table.find(self._tree.batch_table.start, "submit")[0]
             told = Told(row.event, who, row.source, row.target, batch=batch_id)
-            return Plan(self._batch_ops(batch_id, submission, content, row.target), batch_id, [told])
+            return Plan(self._batch_ops(batch_id, submission, content, row), batch_id, [told])
 
         made_id = self._commits.run(build)
         if made_id != batch_id:
             self._sessions.base.ask(remove(self._tree.item(batch_id)))
         return self._questions.get(made_id).batch
 
-    def _batch_ops(self, batch_id: str, submission: Submission, content: dict[str, Any], state: str) -> list[Op]:
+    def _batch_ops(self, batch_id: str, submission: Submission, content: dict[str, Any], row: Transition) -> list[Op]:
         tree, path = self._tree, self._tree.item(batch_id)
         own = {"made": 0, **({"request_id": submission.request_id} if submission.request_id else {})}
         ops = [
             Op("make", f"{path}/submission", encode(content)),
-            Op("make", f"{path}/status", tree.batch_status(state, self._commits.now(), "")),
+            Op("make", f"{path}/status", tree.batch_status(row.target, self._commits.now(), row.meaning)),
             Op("make", tree.made(batch_id), encode(own)),
         ]
         if submission.request_id:
@@ -155,20 +157,20 @@ class Making:
     def _job_ops(self, batch: Batch, job_id: str, job: NewJob, work_folder: str) -> list[Op]:
         tree, path, now = self._tree, self._tree.item(job_id), self._commits.now()
         configuration = job_configuration(batch, job_id, job, work_folder)
-        identifiers = tree.identifiers(job.identifiers)
+        identifiers, row = tree.identifiers(job.identifiers), self._create_row
         nodes: list[tuple[str, bytes | None]] = [
             (f"{path}/configuration", encode(tree.configuration(configuration))),
-            (f"{path}/status", tree.job_status("pending", None, now, 0, "")),
+            (f"{path}/status", tree.job_status(row.target, None, now, 0, row.meaning)),
             (f"{path}/priority", b"%d" % job.priority),
             *tree.job_nodes(job_id, batch.id),
             *([(f"{path}/identifiers", encode(identifiers))] if identifiers else []),
-            (tree.entry("pending", job.priority, job_id), tree.empty),
+            (tree.entry(row.target, job.priority, job_id), tree.empty),
             (f"{tree.folder(batch.id, tree.folders[0])}/{job_id}", tree.empty),
         ]
         return [Op("make", *node) for node in nodes]
 
     def _told(self, record: Record, job_id: str) -> Told:
-        row = self._tree.job_table.find(self._tree.job_table.start, "create")[0]
+        row = self._create_row
         return Told(row.event, record.item.worker, row.source, row.target, batch=record.item.id, job=job_id)
 
     def _arrivals(self, ids: Sequence[str], jobs: Sequence[NewJob]) -> list[Op]:

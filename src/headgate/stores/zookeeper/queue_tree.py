@@ -263,6 +263,8 @@ class MerrittTree(QueueTree):
         "profile_name": "profile", "payload_url": "filename", "erc_who": "creator", "erc_what": "title",
         "erc_when": "date", "response_type": "responseForm", "payload_type": "type", "batch_id": "batchID",
         "digest_type": "digestType", "digest_value": "digestValue", "notification_format": "notificationFormat",
+        # Theirs is the payload's address; what its file is called stands beside it.
+        "filename": "payloadFilename",
     }  # fmt: skip
     _TYPES: ClassVar = {"object_manifest": "manifest"}
 

@@ -18,6 +18,10 @@ Parameters = Mapping[str, object]
 Columns = Mapping[str, Sequence[object]]
 
 
+GIVE_TOKEN = Statement("This number was given.", "insert into hg_token (number) values (:number)")
+DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
+
+
 class Trouble(Enum):
     """What a driver's error means for the caller."""
 
@@ -120,6 +124,10 @@ class Dialect(ABC):
     move_job: Statement | None = None
     #: True where the data is gone with the connection.
     in_memory: bool = False
+    #: Where the tokens of a resource that was never named begin: none was given before the store was moved here.
+    token_floor: int = 0
+    #: Starts a reading that sees one state of all tables, however long it takes.
+    begin_still: tuple[str, ...] = ("begin",)
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -180,6 +188,28 @@ class Dialect(ABC):
         """Join the queue of a resource that is busy, in one trip: the number, or None to go the careful way."""
         del runner, params
         return None
+
+    @contextmanager
+    def still(self, connection: Connection) -> Iterator[Connection]:
+        """A connection on which everything stays as it is now, while others work."""
+        cursor = connection.cursor()
+        for text in self.begin_still:
+            cursor.execute(text)
+        yield connection
+        cursor.execute("rollback")
+
+    def streaming(self, connection: Connection) -> Any:
+        """A cursor that leaves its rows with the database until they are fetched."""
+        return connection.cursor()
+
+    def raise_token(self, tx: Any, number: int) -> None:
+        """Tokens of claims go on behind this number."""
+        tx.run(GIVE_TOKEN, number=number)
+        tx.run(DROP_TOKEN, number=number)
+
+    def number_on(self, tx: Any, table: str, column: str) -> None:
+        """Where the database numbers rows: it goes on behind those that were written with their numbers."""
+        del tx, table, column
 
     @contextmanager
     def patient(self, connection: Connection) -> Iterator[None]:
@@ -247,6 +277,7 @@ class Dialect(ABC):
             "own_rows": self.own_rows,
             "or_change": self.or_change,
             "behind": self.behind,
+            "token_floor": str(self.token_floor),
             **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},
         }
 

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from headgate.core.errors import BadValue, MissingExtra
 from headgate.stores.sql.dialects import mysql_ledger
 from headgate.stores.sql.dialects.base import (
+    DROP_TOKEN,
     Columns,
     Connection,
     Dialect,
@@ -55,20 +56,20 @@ CONNECTION_ENDED = {
 
 GRANT = Statement(
     "A resource that is free for this mode becomes held (see the routine).",
-    """call hg_grant_1(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note)""",
+    """call hg_grant_2(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note,
+                      {token_floor})""",
 )
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
-DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
 RELEASE = Statement("A live lock that is held once goes (see the routine).", "call hg_release_1(:id, :token)")
 
 #: Stored routines make one trip of it. They are code: migrate installs them, and a change gets a new number.
 ROUTINES = (
     f"""
-create procedure if not exists hg_grant_1(
+create procedure if not exists hg_grant_2(
   in a_rkey binary(32), in a_uri varchar(2048) character set utf8mb4, in a_mode varchar(9) character set utf8mb4,
   in a_id varchar(40) character set utf8mb4, in a_client varchar(255) character set utf8mb4, in a_lease bigint,
   in a_lock_delay bigint, in a_request varchar(200) character set utf8mb4,
-  in a_owner varchar(255) character set utf8mb4, in a_note varchar(1000) character set utf8mb4)
+  in a_owner varchar(255) character set utf8mb4, in a_note varchar(1000) character set utf8mb4, in a_floor bigint)
 begin
   declare v_token, v_now bigint;
   declare v_granted int;
@@ -79,7 +80,7 @@ begin
   set v_granted = row_count();
   if v_granted = 0 then
     insert ignore into hg_resource (rkey, uri, token, holders, mode, waiting, known)
-    values (a_rkey, a_uri, last_insert_id(1), 1, a_mode, 0, 1);
+    values (a_rkey, a_uri, last_insert_id(a_floor + 1), 1, a_mode, 0, 1);
     set v_granted = row_count();
   end if;
   if v_granted = 0 then
@@ -125,6 +126,22 @@ end""",
 )
 
 
+class MysqlConnection(pymysql.connections.Connection):
+    """A connection that is encrypted where the server can do that, though without `tls` to anybody who answers."""
+
+    ctx: ssl.SSLContext  # PyMySQL's own; its types leave it out.
+
+    def _create_ssl_ctx(self, asked: Any) -> ssl.SSLContext:
+        """PyMySQL's own way reads all of the machine's authorities (20 ms), and then looks at no certificate."""
+        if asked:
+            context: ssl.SSLContext = super()._create_ssl_ctx(asked)  # type: ignore[misc] # the same
+            return context
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+
+
 class Mysql(Dialect):
     """A MariaDB (10.6 or later) or MySQL (8 or later) server."""
 
@@ -152,6 +169,10 @@ class Mysql(Dialect):
            where table_schema = database() and table_name = :table""",
     )
     schema_commits = True
+    begin_still = (
+        "set transaction isolation level repeatable read",
+        "start transaction with consistent snapshot, read only",
+    )
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -180,7 +201,7 @@ class Mysql(Dialect):
             raise BadValue("url", self.name, "has a port that is no number up to 65535") from None
 
     def connect(self) -> Connection:
-        connection: Connection = pymysql.connect(
+        connection: Connection = MysqlConnection(
             **self._arguments,
             charset="utf8mb4",
             autocommit=True,
@@ -221,6 +242,9 @@ class Mysql(Dialect):
             flat = {f"{name}_{row}": value for name, part in parts.items() for row, value in enumerate(part)}
             rows = for_many(statement, min(ROWS_AT_ONCE, count - start), tuple(columns))
             cursor.execute(*self.prepare(rows, {**fixed, **flat}))
+
+    def streaming(self, connection: Any) -> Any:
+        return connection.cursor(pymysql.cursors.SSCursor)
 
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
         row = runner.single(GRANT, **params)[0]

@@ -50,7 +50,7 @@ GRANT = Statement(
     "A resource that is free for this mode becomes held: resource, lock and history in one statement.",
     """with granted as (
          insert into hg_resource as r (rkey, uri, token, holders, mode, waiting, known)
-         values (:rkey, :uri, 1, 1, :mode, 0, true)
+         values (:rkey, :uri, {token_floor} + 1, 1, :mode, 0, true)
          on conflict (rkey) do update
            set token = r.token + 1, holders = r.holders + 1, mode = excluded.mode, known = true
            where r.waiting = 0 and (r.holders = 0 or (r.mode = 'shared' and excluded.mode = 'shared'))
@@ -185,13 +185,17 @@ MOVE_JOB = Statement(
         told as (
           insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
                                         reason, spent)
-          select was.at, :event, m.batch_id, m.id, '', was.worker, :token, :state, :target, :message,
+          select was.at, :event, m.batch_id, m.id, '', was.worker, :token, :state, :target, :reason,
                  was.at - was.since
           from was, moved m)
         select m.*, pg_notify(:channel, :number) from moved m""",
 )
 
 ANALYZE = Statement("Know the sizes of the ledger's tables.", "analyze hg_chunk, hg_candidate")
+RAISE_TOKEN = Statement(
+    "Numbers go on behind this one, and never back.",
+    "select setval('hg_token_number_seq', greatest(:number, last_value)) from hg_token_number_seq",
+)
 NEXT_TOKEN = Statement("A new number.", "select nextval('hg_token_number_seq')")
 
 
@@ -210,6 +214,7 @@ class Postgresql(Dialect):
     take_item = TAKE_ITEM
     move_job = MOVE_JOB
     begin_read = "begin read only"
+    begin_still = ("begin isolation level repeatable read read only", "set local enable_seqscan = on")
     list_tables = Statement(
         "The tables of this schema.",
         "select tablename from pg_tables where schemaname = any(current_schemas(false))",
@@ -293,6 +298,21 @@ class Postgresql(Dialect):
 
     def next_token(self, tx: Any) -> int:
         return int(tx.one(NEXT_TOKEN)[0])
+
+    def raise_token(self, tx: Any, number: int) -> None:
+        tx.one(RAISE_TOKEN, number=number)
+
+    def number_on(self, tx: Any, table: str, column: str) -> None:
+        tx.one(
+            Statement(
+                "Numbers go on behind the greatest that there is.",
+                f"""select setval(pg_get_serial_sequence('{table}', '{column}'), coalesce(max({column}), 0) + 1, false)
+                    from {table}""",
+            )
+        )
+
+    def streaming(self, connection: Any) -> Any:
+        return connection.cursor(name="headgate")
 
     def enqueue(self, runner: Runner, params: Parameters) -> int | None:
         row = next(iter(runner.single_once(ENQUEUE, **params)), None)

@@ -38,7 +38,7 @@ NETWORK_FILESYSTEMS = (
 GRANT_RESOURCE = Statement(
     "Count one more holder of a resource that is free for this mode, and give the new token.",
     """insert into hg_resource (rkey, uri, token, holders, mode, waiting, known)
-       values (:rkey, :uri, 1, 1, :mode, 0, 1)
+       values (:rkey, :uri, {token_floor} + 1, 1, :mode, 0, 1)
        on conflict (rkey) do update
          set token = token + 1, holders = holders + 1, mode = excluded.mode, known = 1
          where waiting = 0 and (holders = 0 or (mode = 'shared' and excluded.mode = 'shared'))
@@ -149,13 +149,28 @@ class Sqlite(Dialect):
         return connection
 
     @contextmanager
+    def still(self, connection: Connection) -> Iterator[Connection]:
+        """A copy of the file as it is now: a long reading of the file itself would keep writers out."""
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
+            path = str(Path(folder) / "still.db")
+            with self.patient(connection):
+                connection.cursor().execute("vacuum into ?", (path,))
+            copy = sqlite3.connect(path, isolation_level=None)
+            try:
+                yield copy
+            finally:
+                copy.close()
+
+    @contextmanager
     def patient(self, connection: Connection) -> Iterator[None]:
         cursor = connection.cursor()
-        cursor.execute("pragma busy_timeout = 30000")
+        cursor.execute("pragma busy_timeout = 30000").fetchall()
         try:
             yield
         finally:
-            cursor.execute("pragma busy_timeout = 0")
+            cursor.execute("pragma busy_timeout = 0").fetchall()
 
     def opened(self, runner: Runner) -> None:
         """Leases run on the time since boot, which no change of the wall clock moves.

@@ -1,0 +1,150 @@
+"""The folder of the example: its store, its files, and the web server that they come from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from headgate.core.errors import BadValue, Refused
+
+NAME = "headgate-example"
+FILES = Path(__file__).parent / "files"
+HOST = "127.0.0.1"
+MANIFEST = "#%checkm_0.7\n#%profile | http://uc3.cdlib.org/registry/ingest/manifest/{kind}\n{rows}\n#%eof\n"
+#: A digest that fits no file.
+WRONG = "0" * 64
+
+
+class ExampleFolder:
+    """Made at the first start, used again by every other."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        #: What this web server serves.
+        self.origin = path / "origin"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The example keeps to itself, whatever other settings say."""
+        return {
+            "url": f"sqlite:///{self.path / 'headgate.db'}",
+            "coordination_url": "",
+            "server": "",
+            "work_folder": str(self.path / "headgate-work"),
+            "profiles_folder": str(self.path / "headgate-profiles"),
+            "storage_root": str(self.path / "headgate-storage"),
+            "space_threshold": "0",
+        }
+
+    @contextmanager
+    def ready(self) -> Iterator[ThreadingHTTPServer]:
+        """Everything is there. Gives the web server, which does not answer before it is told to."""
+        try:
+            self.path.mkdir(exist_ok=True)
+            server = self._server()
+            self._write(server.server_port)
+        except OSError as error:
+            why = f"cannot be used for the example: {error.strerror or error}"
+            raise BadValue("folder", str(self.path), why) from error
+        with server:
+            yield server
+
+    # ---------------------------------------------------------------- what it remembers
+
+    def remembered(self) -> dict[str, Any]:
+        """What earlier starts have noted."""
+        try:
+            found: dict[str, Any] = json.loads((self.path / "example.json").read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            raise BadValue("folder", str(self.path), "has an example.json that cannot be read; remove it all") from None
+        return found
+
+    def remember(self, **more: Any) -> None:
+        """Note it for the next start."""
+        noted = self.path / "example.json.new"
+        noted.write_text(json.dumps({**self.remembered(), **more}, indent=1) + "\n", encoding="utf-8")
+        noted.replace(self.path / "example.json")
+
+    # ---------------------------------------------------------------- files
+
+    def _server(self) -> ThreadingHTTPServer:
+        """On the port that it had before: what was handed in names it."""
+        port = int(self.remembered().get("port", 0))
+
+        def handler(*args: Any) -> SimpleHTTPRequestHandler:
+            return _Quiet(*args, directory=str(self.origin))
+
+        try:
+            return ThreadingHTTPServer((HOST, port), handler)
+        except OSError as error:
+            raise Refused(
+                f"the example in {self.path} had its files on {HOST}:{port}, and that is taken ({error.strerror}): it "
+                "runs already, or remove the folder to begin anew"
+            ) from error
+
+    def _write(self, port: int) -> None:
+        if not self.origin.is_dir():
+            making = self.path / "origin.new"
+            shutil.rmtree(making, ignore_errors=True)
+            shutil.copytree(FILES / "collection", making)
+            _write_payloads(making, f"http://{HOST}:{port}")
+            making.rename(self.origin)
+        for each in ("pipeline.toml", "count.sh", "longest.sh"):
+            shutil.copyfile(FILES / each, self.path / each)
+        profiles = Path(self.settings["profiles_folder"])
+        profiles.mkdir(exist_ok=True)
+        for source in (FILES / "profiles").iterdir():
+            (profiles / source.name).write_text(Template(source.read_text()).substitute(port=port))
+        lines = [f"{name} = {json.dumps(value)}" for name, value in self.settings.items()]
+        (self.path / "headgate.toml").write_text("\n".join(lines) + "\n")
+        self.remember(port=port)
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Who runs the example is not told of each request."""
+
+
+def _write_payloads(origin: Path, address: str) -> None:
+    """Manifests of what is there, a container, and a manifest with a mistake."""
+    for name in ("pilot-log", "tide-table", "chart"):
+        _object_manifest(origin, address, name)
+    said = {
+        "pilot-log": ("", "", ""),
+        "tide-table": ("The harbour office", "Tide table", "1871"),
+        "chart": ("A surveyor", "Chart of the harbour", "1869"),
+    }
+    rows = [
+        f"{address}/{name}.checkm |  |  |  |  | {name}.checkm |  | {name} | {' | '.join(words)}"
+        for name, words in said.items()
+    ]
+    _save(origin / "harbour.checkm", "mrt-batch-manifest", rows)
+    _object_manifest(origin, address, "tide-table", {"tides.csv": WRONG}, "torn")
+    _object_manifest(origin, address, "tide-table", target="attic")
+    with zipfile.ZipFile(origin / "letters.zip", "w") as archive:
+        for letter in sorted((FILES / "letters").iterdir()):
+            archive.write(letter, letter.name)
+
+
+def _object_manifest(
+    origin: Path, address: str, name: str, digests: Mapping[str, str] | None = None, target: str = ""
+) -> None:
+    rows = []
+    for file in sorted((origin / name).iterdir()):
+        digest = (digests or {}).get(file.name) or hashlib.sha256(file.read_bytes()).hexdigest()
+        rows.append(f"{address}/{name}/{file.name} | sha-256 | {digest} | {file.stat().st_size} |  | {file.name}")
+    _save(origin / f"{target or name}.checkm", "mrt-ingest-manifest", rows)
+
+
+def _save(path: Path, kind: str, rows: Sequence[str]) -> None:
+    path.write_text(MANIFEST.format(kind=kind, rows="\n".join(rows)), encoding="utf-8")

@@ -1,0 +1,98 @@
+"""The example beside the service and the daemons: loaded, told of, and kept going."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.cli.example.folder import HOST, NAME, ExampleFolder
+from headgate.cli.example.loading import WHO, Example
+from headgate.cli.example.summary import Summary, summarize
+from headgate.cli.failures import exit_code
+from headgate.core.errors import HeadgateError
+from headgate.settings import load
+
+if TYPE_CHECKING:
+    from headgate.cli.session import Session
+    from headgate.wiring import Gate
+
+NOT_WELL = 1
+
+
+@contextmanager
+def shown_by(session: Session, *, once: bool) -> Iterator[Shown]:
+    """The example's folder is there, and the session's settings are the example's."""
+    if session.url or session.coordination_url:
+        raise click.UsageError("the example has a store of its own: leave out --url and --coordination-url")
+    folder = ExampleFolder(Path(NAME).absolute())
+    with folder.ready() as server:
+        session.settings = load(folder.settings)
+        yield Shown(session, folder, server, once=once)
+
+
+class Shown:
+    """The example, in a thread of its own."""
+
+    #: Seconds between two rounds of the daemons: somebody waits for it.
+    interval = 0.5
+
+    def __init__(self, session: Session, folder: ExampleFolder, server: ThreadingHTTPServer, *, once: bool) -> None:
+        self._session = session
+        self._folder = folder
+        self._server = server
+        self._once = once
+        #: The command's exit code.
+        self.code = 0
+        self._failed: HeadgateError | None = None
+
+    @contextmanager
+    def running(self, gate: Gate, stop: threading.Event) -> Iterator[None]:
+        """Loaded and told of while the block runs; with `once`, the block is told to stop after that."""
+        serving = threading.Thread(target=self._server.serve_forever, name="headgate-example-origin", daemon=True)
+        loading = threading.Thread(target=self._run, args=(gate, stop), name="headgate-example")
+        serving.start()
+        loading.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            loading.join()
+            self._server.shutdown()
+        if self._failed:
+            raise self._failed
+
+    def _run(self, gate: Gate, stop: threading.Event) -> None:
+        try:
+            with gate.locks.held(WHO, self._folder.origin.as_uri(), "shared", note="its web server reads them"):
+                self._show(gate, stop)
+        except HeadgateError as error:
+            self._failed, self.code = error, exit_code(error)
+            stop.set()
+
+    def _show(self, gate: Gate, stop: threading.Event) -> None:
+        example = Example(gate, self._folder, f"http://{HOST}:{self._server.server_port}", stop)
+        example.load()
+        if example.new:
+            self._session.say(f"loading the example into {self._folder.path} …")
+        example.finish()
+        if stop.is_set():
+            return
+        self._tell(summarize(gate, self._folder, example))
+        if self._once:
+            stop.set()
+            return
+        self._session.say(
+            f"It runs on until Ctrl-C. To look around: cd {NAME}, then headgate status, headgate data grid, "
+            "headgate ingest jobs"
+        )
+        example.go_on()
+
+    def _tell(self, found: Summary) -> None:
+        self.code = NOT_WELL if found.problems else 0
+        self._session.answer({**found.document, "well": not found.problems}, lambda: f"{found.text}\n{found.verdict}")

@@ -1,0 +1,107 @@
+"""Moving house: copy, backup, restore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.cli.output import progress
+from headgate.cli.session import Session, common
+from headgate.stores.moving_port import PORTION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.service.moving import Moved
+
+#: Fewer rows need no bar: they take less than a second. So often is told how far it is.
+FEW = 20_000
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("copy")
+@click.argument("from_url")
+@click.argument("to_url")
+@click.option("--force", is_flag=True, help="Also while somebody works on it: holders go on in the new place.")
+@common
+@click.pass_obj
+def copy(session: Session, from_url: str, to_url: str, force: bool) -> None:  # noqa: FBT001 - click passes by name
+    """Copy a whole store into an empty one of any kind, and compare the two.
+
+    Between SQLite, PostgreSQL and MariaDB all goes: locks, ledger, sealed secrets, queue, inventory, outbox, API
+    tokens, history. To or from ZooKeeper the queue goes. Until the copy is complete nobody can work with the target;
+    an interrupted copy is begun anew by the same command. Stop what uses the old store first, and start it on the new
+    one: what happens in the old one afterwards stays there.
+
+    \b
+    Examples:
+      headgate copy sqlite:///headgate.db postgresql://me@db1/headgate
+      headgate copy sqlite:///headgate.db zookeeper://zk1,zk2,zk3/headgate
+    """
+    from headgate import moving
+
+    with moving.copying(from_url, to_url, force=force) as work, progress(session, work.total, FEW) as tell:
+        moved = work.run(_at_times(tell))
+    _answer(session, moved, f"from now on: export HEADGATE_URL={moved.target}")
+
+
+@click.command("backup")
+@click.argument("file", type=FILE)
+@common
+@click.pass_obj
+def backup(session: Session, file: Path) -> None:
+    """Write the whole store into one file, as it is at one moment, while others work.
+
+    The file can be restored into a store of any kind. Whoever has it has the digests of API tokens and the sealed
+    secrets: only its owner may read it. Secrets stay sealed; keep their keys elsewhere.
+
+    \b
+    Example:
+      headgate backup headgate-2026-11-15.gz
+    """
+    from headgate import moving
+
+    with moving.backing_up(session.settings, file) as work, progress(session, work.total, FEW) as tell:
+        moved = work.run(_at_times(tell))
+    _answer(session, moved, *moving.not_backed_up(session.settings))
+
+
+@click.command("restore")
+@click.argument("file", type=FILE)
+@common
+@click.pass_obj
+def restore(session: Session, file: Path) -> None:
+    """Read a backup into an empty store.
+
+    The file is checked to its end before anything is written. Tokens go on far behind those that were given before
+    and after the backup, and so do the ids of batches and ingest jobs, so that none is given twice. Leases go on with
+    what was left of them.
+
+    \b
+    Example:
+      headgate restore headgate-2026-11-15.gz --url postgresql://me@db1/headgate
+    """
+    from headgate import moving
+
+    with moving.restoring(session.settings, file) as work, progress(session, work.total, FEW) as tell:
+        moved = work.run(_at_times(tell))
+    _answer(session, moved)
+
+
+def _at_times(tell: Callable[[int], None]) -> Callable[[int], None]:
+    """The same, not for every portion."""
+    return lambda done: tell(done) if done % FEW < PORTION else None
+
+
+def _answer(session: Session, moved: Moved, *hints: str) -> None:
+    document = {
+        "source": moved.source,
+        "target": moved.target,
+        "rows": moved.rows,
+        "tables": {table: {"rows": rows, "sha256": digest} for table, (rows, digest) in moved.tables.items()},
+    }
+    session.answer(document, lambda: f"{moved.rows} rows of {moved.source} are in {moved.target}, and the same there")
+    for hint in hints:
+        session.say(hint)

@@ -1,0 +1,84 @@
+"""Acts of a person: a page, or a dialog on it, says what will happen and asks why; then it is done, and told.
+
+An act has two routes at one address: GET asks (`ask`), POST does it through the service (`act`). A script shows the
+same page as a dialog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from headgate.core.errors import BadValue, Refused
+from headgate.http.auth import Caller
+from headgate.http.dashboard.frame import done, render
+from headgate.http.sessions import form_of
+
+REASON, NAME = "reason", "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked before an act."""
+
+    #: Break the exclusive lock on s3://raw?
+    heading: str
+    #: What will happen, in numbers, one sentence each.
+    consequences: Sequence[str]
+    #: The verb on the button that does it: Break the lock.
+    verb: str
+    #: On the button that does not: Keep the lock.
+    keep: str
+    #: Where to go without doing it.
+    back: str
+    #: What cannot be undone; empty: it can.
+    final: str = ""
+    #: To be typed, because somebody is hit by it; empty: nothing is.
+    type_name: str = ""
+
+
+def ask(request: Request, who: Caller, question: Question, *, problem: str = "", reason: str = "") -> Response:
+    """The question as a page. `problem`: why it was not done a moment ago."""
+    status = 422 if problem else 200
+    return render(request, "action.html", who, title=question.heading, status=status, question=question,
+                  problem=problem, reason=reason)  # fmt: skip
+
+
+async def act(
+    request: Request, who: Caller, question_of: Callable[[], Question], do: Callable[[str], str], then: str
+) -> Response:
+    """Do it for the reason that was given, and go to `then`, where the sentence that `do` gives is told.
+
+    What is wrong with the answers, or refused by a rule, is told beside the question.
+    """
+    form = await form_of(request)
+    question = await run_in_threadpool(question_of)
+
+    def answer() -> Response:
+        reason = form.get(REASON, "").strip()
+        try:
+            check_answers(question, reason, form.get(NAME, "").strip())
+            return done(request, then, do(reason))
+        except (BadValue, Refused) as error:
+            return ask(request, who, question, problem=str(error), reason=reason)
+
+    return await run_in_threadpool(answer)
+
+
+def check_answers(question: Question, reason: str, name: str) -> None:
+    """BadValue when an answer is missing or wrong."""
+    if not reason:
+        raise BadValue("reason", reason, "is missing; it is kept in the history")
+    if question.type_name and name != question.type_name:
+        raise BadValue("name", name, f"is not {question.type_name}")
+
+
+def own_path(text: str, otherwise: str = "/") -> str:
+    """A path of this dashboard, never another site."""
+    parts = urlsplit(text)
+    plain = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
+    return text if plain and not parts.scheme and not parts.netloc else otherwise

@@ -1,0 +1,70 @@
+"""Signing in and out, and the files that pages are made with."""
+
+from __future__ import annotations
+
+from mimetypes import guess_type
+
+from fastapi import Request, Response
+from fastapi.responses import FileResponse, RedirectResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from headgate.core.errors import NotAllowed
+from headgate.http import sessions
+from headgate.http.auth import Anybody, TheGate
+from headgate.http.dashboard.actions import own_path
+from headgate.http.dashboard.frame import STATIC, page_router, render, static_digest, static_path
+
+router = page_router()
+FOR_EVER = "public, max-age=31536000, immutable"
+
+
+@router.get("/sign-in")
+def sign_in_page(request: Request) -> Response:
+    """Asks for an API token; a script takes it from the address that `headgate up` prints."""
+    return _sign_in_page(request, request.query_params.get("next", "/"))
+
+
+@router.post("/sign-in")
+async def sign_in(request: Request, gate: TheGate) -> Response:
+    """The token is sent once; from then on a cookie stands for it."""
+    sessions.check_own_origin(request)
+    form = await sessions.form_of(request)
+    wanted = own_path(form.get("next", "/"))
+    try:
+        signed = await run_in_threadpool(gate.tokens.sign_in, form.get("token", "").strip())
+    except NotAllowed as error:
+        return await run_in_threadpool(_sign_in_page, request, wanted, str(error))
+    answer = RedirectResponse(wanted, 303)
+    sessions.keep(request, answer, signed)
+    return answer
+
+
+@router.post("/sign-out")
+def sign_out(request: Request, _who: Anybody) -> Response:
+    """The browser forgets the session."""
+    answer = RedirectResponse("/sign-in", 303)
+    sessions.drop(request, answer)
+    return answer
+
+
+@router.get("/static/{digest}/{name}")
+def static_file(digest: str, name: str) -> Response:
+    """A file of the dashboard. Whoever names its digest may keep it for ever."""
+    file = STATIC / name
+    if digest != static_digest() or file.parent != STATIC or not file.is_file():
+        raise HTTPException(404, f"there is no {name}, or no longer that one")
+    kind = "text/javascript" if name.endswith(".js") else guess_type(name)[0]
+    return FileResponse(file, media_type=kind, headers={"Cache-Control": FOR_EVER})
+
+
+@router.get("/favicon.ico")
+def icon() -> Response:
+    """Where browsers look for it by themselves."""
+    return RedirectResponse(static_path("icon.svg"), 308)
+
+
+def _sign_in_page(request: Request, wanted: str, problem: str = "") -> Response:
+    status = 401 if problem else 200
+    return render(request, "sign_in.html", None, title="Sign in", status=status, wanted=own_path(wanted),
+                  problem=problem)  # fmt: skip

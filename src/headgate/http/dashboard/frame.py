@@ -1,0 +1,175 @@
+"""The frame of every page: who sees it, how it is rendered, and what a page says when something is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Coroutine, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.concurrency import run_in_threadpool
+
+from headgate import __version__
+from headgate.core.errors import NotAllowed
+from headgate.http import errors, sessions
+from headgate.http.auth import Caller, gate_of
+from headgate.http.dashboard import words
+from headgate.http.dashboard.tables import link
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+#: The cookie that carries what an act has done to the next page.
+SAID = "headgate-said"
+SIGN_IN = "/sign-in"
+
+
+class Place(NamedTuple):
+    """A page that the head leads to."""
+
+    title: str
+    path: str
+    #: The second key of `g …`, by which it is reached.
+    key: str
+
+
+#: In the order of the head. A page author adds a line.
+PLACES = (
+    Place("Overview", "/", "o"),
+    Place("Locks", "/locks", "l"),
+)
+
+
+class PageRoute(APIRoute):
+    """A route that answers with a page, whatever happens."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """As FastAPI's, with problems as pages and with the headers that keep other sites out."""
+        inner = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                answer = await inner(request)
+            except Exception as error:  # noqa: BLE001 - becomes a page, and a line in the log
+                return await run_in_threadpool(problem_page, request, error)
+            answer.headers.update(HEADERS)
+            return answer
+
+        return handle
+
+
+def page_router() -> APIRouter:
+    """For the routes of pages: they are not part of the API."""
+    return APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+def render(
+    request: Request, template: str, who: Caller | None, *, title: str, status: int = 200, **context: Any
+) -> HTMLResponse:
+    """A page. `who`: the caller; None: nobody is signed in."""
+    said = _said(request)
+    page = environment().get_template(template).render(
+        title=title, who=who, path=request.url.path, query=dict(request.query_params), said=said, places=PLACES,
+        request_id=request.scope.get("headgate.request", ""), version=__version__, **context,
+    )  # fmt: skip
+    answer = HTMLResponse(page, status)
+    if said and request.headers.get("sec-fetch-dest") in (None, "document"):
+        answer.delete_cookie(SAID, **sessions.attributes(request))
+    return answer
+
+
+def done(request: Request, path: str, text: str) -> Response:
+    """After an act: on to another page, which says what was done."""
+    answer = RedirectResponse(path, 303)
+    packed = urlsafe_b64encode(text.encode()).decode()
+    answer.set_cookie(SAID, packed, max_age=60, **sessions.attributes(request))
+    return answer
+
+
+def problem_page(request: Request, error: Exception) -> Response:
+    """What is wrong, as a page; who is not signed in is asked to, and then comes back."""
+    problem = errors.problem_of(error)
+    if problem.status_code == 401:
+        wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        here = f"?next={quote(wanted, safe='')}" if request.method == "GET" and wanted != "/" else ""
+        return RedirectResponse(f"{SIGN_IN}{here}", 303, headers=HEADERS)
+    document = json.loads(bytes(problem.body))
+    not_allowed = isinstance(error, NotAllowed)
+    page = render(request, "problem.html", _who_is_it(request), title=TITLES.get(problem.status_code, "Not done"),
+                  status=problem.status_code, problem=document, not_allowed=not_allowed)  # fmt: skip
+    page.headers.update(HEADERS)
+    if "retry-after" in problem.headers:
+        page.headers["Retry-After"] = problem.headers["retry-after"]
+    return page
+
+
+#: What a problem is called, by its status.
+TITLES: Mapping[int, str] = {
+    403: "You are not allowed to do this",
+    404: "There is no such page or thing",
+    409: "That is not possible now",
+    422: "Something in it is wrong",
+    500: "The service broke on this",
+    503: "The store does not answer",
+}
+
+
+def _who_is_it(request: Request) -> Caller | None:
+    """For the head of a problem's page, which also stands when the store is away."""
+    try:
+        session = gate_of(request).tokens.session(sessions.signed_of(request))
+    except Exception:  # noqa: BLE001 - the page tells of the first problem
+        return None
+    return Caller(session.token, "", session.form_key)
+
+
+@cache
+def environment() -> Environment:
+    """Where the templates are, and the words that they may use."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.globals.update(static=static_path, link=link, look=words.look, some=words.some)
+    made.filters.update(
+        ago=words.ago, absolute=words.absolute, duration=words.duration, size=words.size, short=words.short,
+        number=words.number, iso=lambda moment: moment.isoformat(timespec="seconds"),
+    )  # fmt: skip
+    return made
+
+
+@cache
+def static_digest() -> str:
+    """Of all static files together: they name each other, and so are kept and changed together."""
+    files = sorted(STATIC.iterdir())
+    return hashlib.sha256(b"".join(file.name.encode() + file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+def static_path(name: str) -> str:
+    """The address of a static file. It changes with the content, so that it may be kept for ever."""
+    return f"/static/{static_digest()}/{name}"
+
+
+def _said(request: Request) -> str:
+    """What the act before this page has done. From a cookie of ours: escaped like any other text."""
+    try:
+        return urlsafe_b64decode(request.cookies.get(SAID, "")).decode()[:1000]
+    except ValueError:
+        return ""

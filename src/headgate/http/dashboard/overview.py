@@ -1,0 +1,159 @@
+"""The overview: whether all is well, what needs a person, how much there is, and the last day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from fastapi import Request, Response
+
+from headgate.http.auth import Reader, TheGate
+from headgate.http.dashboard.frame import PLACES, page_router, render
+from headgate.http.dashboard.tables import link
+from headgate.http.dashboard.words import ago, duration, number, some
+from headgate.service.activity import COUNTED
+from headgate.service.overview import MOST_COUNTED, Overview
+
+router = page_router()
+#: The colours of the day's plots.
+TONES: Mapping[str, str] = {
+    what: "failed" if what.endswith("failed") else "held" if what.endswith("refused") else "running"
+    for what in COUNTED.values()
+}
+#: Of the same kind, so many are named.
+NAMED = 3
+
+
+class Need(NamedTuple):
+    """Something that a person should look at."""
+
+    #: Of its kind, for the page's script.
+    name: str
+    #: The state that it is in.
+    word: str
+    text: str
+    detail: str
+    #: Where to go, and what that is called; without a page for it, a command.
+    href: str
+    action: str
+    command: str
+
+
+class Tile(NamedTuple):
+    """A count."""
+
+    label: str
+    value: str
+    href: str
+
+
+@router.get("/")
+def overview(request: Request, gate: TheGate, who: Reader) -> Response:
+    """The first page."""
+    found, day = gate.overview(), gate.activity.day()
+    needs = list(needs_of(found))
+    quiet = not (found.held or found.running or any(line.total for line in day.lines) or any(found.counts.values()))
+    return render(
+        request, "overview.html", who, title="Overview", sentence=sentence_of(found, needs), tone=tone_of(needs),
+        needs=needs, tiles=list(tiles_of(found)), day=day, tones=TONES, all_new=quiet,
+    )  # fmt: skip
+
+
+def sentence_of(found: Overview, needs: list[Need]) -> str:
+    """The whole in one sentence."""
+    wait = found.oldest_wait
+    figures = f"{number(found.running + working(found))} running, {_up_to(found.failed_lately)} failed in 24 h, " + (
+        f"oldest wait {duration(wait)}" if wait is not None else "nobody waits"
+    )
+    if not needs:
+        return f"All well: {figures}"
+    return f"{needs[0].text}{f' and {len(needs) - 1} more to look at' if len(needs) > 1 else ''}: {figures}"
+
+
+def tone_of(needs: list[Need]) -> str:
+    """As bad as the worst."""
+    if not needs:
+        return "ok"
+    return "failed" if any(need.word == "failed" for need in needs) else "held"
+
+
+def working(found: Overview) -> int:
+    """Ingest jobs on their way."""
+    stopped = ("pending", "held", "failed", "completed", "deleted")
+    return sum(count for state, count in found.counts.get("ingest job", {}).items() if state not in stopped)
+
+
+def needs_of(found: Overview) -> Iterator[Need]:
+    """What needs a person, the worst first."""
+    if found.failed:
+        first = found.failed[0]
+        yield Need("failed-chunks", "failed", some_up_to(len(found.failed), "failed chunk"),
+                   _named(f"{row.job}/{row.dataid}: {row.message or 'no message'}" for row in found.failed),
+                   _page("/pipeline", status="ERROR"), "See why",
+                   f"headgate chunk explain {first.job} {first.dataid}")  # fmt: skip
+    failed = found.in_state("ingest job", "failed")
+    if failed:
+        yield Need(
+            "failed-jobs",
+            "failed",
+            some(failed, "failed ingest job"),
+            "Each can be resumed or given up.",
+            _page("/ingest", state="failed"),
+            "Resume or delete",
+            "headgate ingest jobs --state failed",
+        )
+    if found.stopped:
+        yield Need(
+            "held-chunks",
+            "held",
+            some_up_to(len(found.stopped), "held chunk"),
+            _named(f"{row.job}/{row.dataid}" for row in found.stopped),
+            _page("/pipeline", status="HOLD"),
+            "Release or resubmit",
+            "headgate chunk status --status HOLD",
+        )
+    held = found.in_state("batch", "held") + found.in_state("ingest job", "held")
+    if held or found.holds:
+        collections = f"{some(len(found.holds), 'collection')} held"
+        yield Need("holds", "held", f"{collections}, {some(held, 'batch or job', 'batches and jobs')} stopped by it",
+                   _named(f"{hold.profile}: {hold.reason}" for hold in found.holds),
+                   _page("/ingest", state="held"), "Release", "headgate ingest holds")  # fmt: skip
+    if found.paused:
+        yield Need("paused-jobs", "paused", some(len(found.paused), "paused job"),
+                   _named(f"{job.name}: {job.paused}" for job in found.paused),
+                   _page("/pipeline"), "Go on", f"headgate job unpause {found.paused[0].name}")  # fmt: skip
+    waits = found.long_waits
+    if waits:
+        yield Need("long-waits", "waiting", f"{some(len(waits), 'client')} waiting long",
+                   _named(f"{each.client} for {each.resource}, since {ago(each.since, found.at)}" for each in waits),
+                   "/locks", "See who holds", "")  # fmt: skip
+
+
+def tiles_of(found: Overview) -> Iterator[Tile]:
+    """The counts."""
+    yield Tile("Resources locked", number(found.held), "/locks")
+    yield Tile("Waiting for locks", number(len(found.waiting)), "/locks")
+    yield Tile("Chunks running", number(found.running), _page("/pipeline"))
+    yield Tile("Chunks failed", _up_to(len(found.failed)), _page("/pipeline", status="ERROR"))
+    yield Tile("Batches", number(sum(found.counts.get("batch", {}).values())), _page("/ingest"))
+    yield Tile("Ingest jobs", number(sum(found.counts.get("ingest job", {}).values())), _page("/ingest"))
+
+
+def some_up_to(count: int, noun: str) -> str:
+    """As many as were counted, or more."""
+    return f"{MOST_COUNTED:,} or more {noun}s" if count >= MOST_COUNTED else some(count, noun)
+
+
+def _up_to(count: int) -> str:
+    return f"{MOST_COUNTED:,}+" if count >= MOST_COUNTED else number(count)
+
+
+def _named(texts: Iterator[str]) -> str:
+    """The first few."""
+    first = [text for text, _ in zip(texts, range(NAMED + 1), strict=False)]
+    return "; ".join(first[:NAMED]) + (" …" if len(first) > NAMED else "")
+
+
+def _page(path: str, **query: str) -> str:
+    """A page that there is; else nothing."""
+    return link(path, query) if any(place.path == path for place in PLACES) else ""

@@ -1,0 +1,126 @@
+// What a script adds to pages that can be read without one: theme, keys, dialogs, copying, and live updates.
+import { beginLive, togglePause } from "./live.js";
+
+const byId = (id) => document.getElementById(id);
+
+function stored(name, value) {
+  try {
+    if (value === undefined) return localStorage.getItem(name);
+    localStorage.setItem(name, value);
+  } catch { /* Storage is switched off: nothing is remembered. */ }
+  return null;
+}
+
+// ---------------------------------------------------------------- theme
+
+function beginTheme() {
+  const choice = byId("theme");
+  choice.value = stored("headgate-theme") || "system";
+  choice.addEventListener("change", () => {
+    stored("headgate-theme", choice.value);
+    if (choice.value === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = choice.value;
+  });
+}
+
+// ---------------------------------------------------------------- the token behind the #
+
+function takeToken() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!token) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  const form = byId("sign-in");
+  if (!form) return;
+  form.elements.token.value = token;
+  form.submit();
+}
+
+// ---------------------------------------------------------------- dialogs
+
+async function openAct(opener) {
+  const answer = await fetch(opener.href, { headers: { Accept: "text/html" } });
+  const form = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("form[data-act]");
+  if (!form) { location.assign(opener.href); return; }
+  const dialog = byId("act");
+  dialog.replaceChildren(document.importNode(form, true));
+  dialog.addEventListener("close", () => {
+    dialog.replaceChildren();
+    (document.getElementById(opener.id) || opener).focus();
+  }, { once: true });
+  dialog.showModal();
+  dialog.querySelector("[data-keep]").focus();
+}
+
+function onClick(event) {
+  const target = event.target.closest("a, button");
+  if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (target.matches("a[data-dialog]")) {
+    event.preventDefault();
+    openAct(target).catch(() => location.assign(target.href));
+  } else if (target.matches("dialog [data-keep]")) {
+    event.preventDefault();
+    target.closest("dialog").close();
+  } else if (target.matches("[data-copy]")) {
+    navigator.clipboard.writeText(target.dataset.copy).then(() => say("Copied"));
+  }
+}
+
+export function say(text) {
+  const announcer = byId("announcer");
+  announcer.textContent = "";
+  setTimeout(() => { announcer.textContent = text; }, 250);
+}
+
+// ---------------------------------------------------------------- keys
+
+let waitsForPlace = false;
+
+function moveRow(step) {
+  const rows = [...document.querySelectorAll("tbody[data-rows] > tr")];
+  if (!rows.length) return;
+  const now = rows.findIndex((row) => row.contains(document.activeElement));
+  const row = rows[Math.min(Math.max(now + step, 0), rows.length - 1)];
+  document.querySelector("tr[data-current]")?.removeAttribute("data-current");
+  row.dataset.current = "";
+  (row.querySelector("a, button") || row).focus();
+}
+
+const KEYS = {
+  "?": () => byId("help").showModal(),
+  "/": () => document.querySelector(".filters input")?.focus(),
+  j: () => moveRow(1),
+  k: () => moveRow(-1),
+  p: togglePause,
+  g: () => { waitsForPlace = true; setTimeout(() => { waitsForPlace = false; }, 1500); },
+};
+
+function onKey(event) {
+  const busy = event.target.closest?.("input, select, textarea, dialog, [contenteditable]");
+  if (busy || event.ctrlKey || event.metaKey || event.altKey || stored("headgate-keys") === "off") return;
+  if (waitsForPlace) {
+    waitsForPlace = false;
+    document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`)?.click();
+  } else if (Object.hasOwn(KEYS, event.key)) {
+    event.preventDefault();
+    KEYS[event.key]();
+  }
+}
+
+function beginHelp() {
+  byId("help-open").addEventListener("click", () => byId("help").showModal());
+  const off = byId("keys-off");
+  off.checked = stored("headgate-keys") === "off";
+  off.addEventListener("change", () => stored("headgate-keys", off.checked ? "off" : "on"));
+}
+
+// ---------------------------------------------------------------- begin
+
+takeToken();
+beginTheme();
+beginHelp();
+document.addEventListener("click", onClick);
+document.addEventListener("keydown", onKey);
+beginLive(say);
+// An alert that was there from the start is not read out: put it there once more.
+const said = document.querySelector("#said p");
+if (said) { const text = said.textContent; said.textContent = ""; setTimeout(() => { said.textContent = text; }, 50); }

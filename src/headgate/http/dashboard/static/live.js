@@ -1,0 +1,109 @@
+// Live pages: the server tells that something happened, the page is fetched again, and only what differs is changed.
+import { morph, showNew } from "./morph.js";
+
+const POLL = 5000;       // while there is no stream
+const SLOW = 10000;      // while there is one: ages and leases change without an event
+const GATHER = 300;      // events that come together are one refresh
+const main = document.getElementById("main");
+const nouns = (main.dataset.live || "").split(",").filter(Boolean);
+let say = () => {};
+let source = null;
+let paused = false;
+let updated = Date.now();
+let state = "Live";
+let gathering = null;
+let fetching = false;
+let again = false;
+
+export function beginLive(announce) {
+  say = announce;
+  if (!nouns.length || !document.getElementById("live")) return;
+  document.getElementById("live").hidden = false;
+  const button = document.getElementById("pause");
+  button.hidden = false;
+  button.addEventListener("click", togglePause);
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : resume()));
+  document.addEventListener("click", (event) => {
+    const wanted = event.target.closest?.("[data-show-new]");
+    if (wanted) showNew(wanted.dataset.showNew);
+  });
+  tick();
+  setInterval(tick, 1000);
+  if (!document.hidden) open();
+}
+
+export function togglePause() {
+  if (!nouns.length) return;
+  paused = !paused;
+  const button = document.getElementById("pause");
+  button.setAttribute("aria-pressed", String(paused));
+  if (paused) { close(); show("Paused"); } else resume();
+}
+
+function resume() {
+  if (paused) return;
+  open();
+  refresh();
+}
+
+function open() {
+  close();
+  source = new EventSource("/v1/events");
+  source.onopen = () => { show("Live"); soon(); };
+  source.onerror = () => {
+    show("Reconnecting");
+    // A refusal ends the stream for good, and is no reason to stop looking.
+    if (source?.readyState === EventSource.CLOSED) { close(); setTimeout(() => { if (!source && !paused && !document.hidden) open(); }, POLL); }
+  };
+  for (const noun of nouns) source.addEventListener(noun, soon);
+}
+
+function close() {
+  source?.close();
+  source = null;
+}
+
+function soon() {
+  gathering ??= setTimeout(() => { gathering = null; refresh(); }, GATHER);
+}
+
+function tick() {
+  const age = Math.round((Date.now() - updated) / 1000);
+  document.getElementById("live-age").textContent = `Updated ${age} s ago`;
+  if (paused || document.hidden) return;
+  if (age * 1000 >= (source?.readyState === EventSource.OPEN ? SLOW : POLL)) refresh();
+}
+
+function show(word) {
+  state = paused ? "Paused" : word;
+  const place = document.getElementById("live");
+  place.dataset.state = state;
+  document.getElementById("live-word").textContent = state;
+}
+
+async function refresh() {
+  if (fetching) { again = true; return; }
+  if (paused) return;
+  fetching = true;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.redirected && new URL(answer.url).pathname === "/sign-in") { location.assign(answer.url); return; }
+    if (answer.status < 500) apply(await answer.text());
+    if (answer.status >= 500) show("Reconnecting");
+  } catch {
+    show("Reconnecting");
+  } finally {
+    fetching = false;
+    if (again) { again = false; soon(); }
+  }
+}
+
+function apply(text) {
+  if (paused) return;
+  const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("main");
+  const before = main.dataset.announce;
+  morph(main, fresh);
+  updated = Date.now();
+  if (source?.readyState === EventSource.OPEN) show("Live");
+  if (fresh.dataset.announce !== before) say(fresh.dataset.announce);
+}

@@ -1,0 +1,119 @@
+"""Tables of a page: which columns, which rows, in which order, and where they go on. The macro `table` shows them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Response
+
+from headgate.core.wire import plain
+
+#: Rows of one page.
+ROWS = 100
+#: What begins a formula in a spreadsheet.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
+Value = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column."""
+
+    #: Its heading.
+    label: str
+    #: What it shows of a row: for CSV, and to sort by.
+    value: Value
+    #: Numbers stand to the right.
+    numeric: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A list in columns."""
+
+    #: Its name in the page; the ids of its rows begin with it.
+    name: str
+    caption: str
+    columns: Mapping[str, Column]
+    rows: Sequence[Any]
+    #: What tells one row from another.
+    key: Value
+    #: The page that it is on; empty: it is short, has one order, and no other page.
+    path: str = ""
+    #: What the address says: filters, the order, the page.
+    query: Mapping[str, str] = field(default_factory=dict)
+    #: Where the next page begins; None: this is the end.
+    next: str | None = None
+    #: The same as JSON, and as CSV.
+    json: str = ""
+    csv: str = ""
+    #: The column by which it is sorted; with - before it, downwards. Empty: as the store has it.
+    order: str = ""
+
+    @property
+    def sortable(self) -> bool:
+        """Only what is here whole can be put into another order."""
+        return bool(self.path) and self.next is None and "after" not in self.query and len(self.rows) > 1
+
+    def row_id(self, row: Any) -> str:
+        """The id of a row's element: the same as long as it is the same thing."""
+        return f"{self.name}-{self.key(row)}"
+
+    def link(self, **changes: str | None) -> str:
+        """This page with another order, or the next one."""
+        return link(self.path, self.query, **changes)
+
+    def direction(self, name: str) -> str:
+        """What aria-sort says of a column."""
+        return {name: "ascending", f"-{name}": "descending"}.get(self.order, "none")
+
+
+def link(path: str, query: Mapping[str, str], **changes: str | None) -> str:
+    """An address, with some of what it says changed; None: without it."""
+    said = {**query, **changes}
+    text = urlencode({name: value for name, value in said.items() if value})
+    return f"{path}?{text}" if text else path
+
+
+def cut(found: Sequence[Any], key: Value, limit: int = ROWS) -> tuple[Sequence[Any], str | None]:
+    """A page out of one more than it has, and where the next one begins."""
+    rows = found[:limit]
+    return rows, str(key(rows[-1])) if len(found) > limit else None
+
+
+def ordered(rows: Sequence[Any], columns: Mapping[str, Column], order: str) -> Sequence[Any]:
+    """By a column that the address names; an unknown one changes nothing."""
+    column = columns.get(order.removeprefix("-"))
+    if column is None:
+        return rows
+    return sorted(rows, key=lambda row: _rank(column.value(row)), reverse=order.startswith("-"))
+
+
+def as_csv(name: str, columns: Mapping[str, Column], rows: Sequence[Any]) -> Response:
+    """The rows as a file. What a spreadsheet would take for a formula is made text."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(column.label for column in columns.values())
+    for row in rows:
+        writer.writerow(_cell(column.value(row)) for column in columns.values())
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return Response(out.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(plain(value))
+    is_number = isinstance(value, int | float)
+    return f"'{text}" if text.startswith(FORMULA) and not is_number else text
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """Nothing comes last; numbers and times by themselves; all else as text."""
+    if value is None:
+        return (1, 0)
+    return (0, value if isinstance(value, int | float | datetime) else str(value).lower())

@@ -1,0 +1,101 @@
+"""Moving house: from URLs and files to sources and targets, whichever kind of store is behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.core.errors import BadValue
+from headgate.settings import Settings, mask
+from headgate.wiring import SQL_KINDS, kind_of
+
+if TYPE_CHECKING:
+    from headgate.service.moving import Moved
+    from headgate.stores.moving_port import Source, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A store that is about to move."""
+
+    source: Source
+    target: Target
+
+    def total(self) -> int:
+        """How much there is to do: each row is written, and read again."""
+        return 2 * self.source.contents.total
+
+    def run(self, tell: Callable[[int], None]) -> Moved:
+        """Do it; `tell` is called with how much is done."""
+        from headgate.service.moving import move
+
+        return move(self.source, self.target, tell)
+
+
+@contextmanager
+def copying(from_url: str, to_url: str, *, force: bool = False) -> Iterator[Moving]:
+    """A copy from one store to another. Unless forced, StoreInUse when a lease runs in it."""
+    if from_url == to_url:
+        raise BadValue("target", mask(to_url), "is the source itself")
+    with _source(from_url, in_use=force) as source, _target(to_url) as target:
+        yield Moving(source, target)
+
+
+@contextmanager
+def backing_up(settings: Settings, file: Path) -> Iterator[Moving]:
+    """A backup of the store that settings name, while others work."""
+    from headgate.stores.archive import ArchiveTarget, archive_errors
+
+    target = ArchiveTarget(file)
+    with archive_errors(file), _source(_own_url(settings), in_use=True) as source:
+        try:
+            yield Moving(source, target)
+        finally:
+            target.discard()
+
+
+def not_backed_up(settings: Settings) -> list[str]:
+    """What a backup leaves out, for people."""
+    elsewhere = settings["coordination_url"]
+    if not elsewhere or elsewhere == settings["url"]:
+        return []
+    return [f"locks and queue are kept in {mask(elsewhere)}, and are not in the file"]
+
+
+@contextmanager
+def restoring(settings: Settings, file: Path) -> Iterator[Moving]:
+    """A backup on its way into the store that settings name."""
+    from headgate.stores.archive import ArchiveSource, archive_errors
+
+    with archive_errors(file):
+        source = ArchiveSource(file)
+    with archive_errors(file), _target(_own_url(settings)) as target:
+        yield Moving(source, target)
+
+
+def _own_url(settings: Settings) -> str:
+    """The store itself: a service does not move it."""
+    if settings["server"] and not settings.is_flag("url"):
+        raise BadValue("server", settings["server"], "is a service; name its store with --url, where it can be reached")
+    return settings["url"]
+
+
+def _source(url: str, *, in_use: bool) -> AbstractContextManager[Source]:
+    from headgate.stores.sql.moving import open_source
+
+    return open_source(_sql_only(url), in_use=in_use)
+
+
+def _target(url: str) -> AbstractContextManager[Target]:
+    from headgate.stores.sql.moving import open_target
+
+    return open_target(_sql_only(url))
+
+
+def _sql_only(url: str) -> str:
+    if kind_of(url) in SQL_KINDS:
+        return url
+    raise BadValue("url", mask(url), "is no database; name sqlite:///file, postgresql://… or mysql://…")

@@ -1,0 +1,92 @@
+"""The ports by which a whole store moves: out of a database or a file, into a database or a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Protocol
+
+#: A row as JSON can tell it: its values in the order of the table's columns.
+Row = Sequence[Any]
+#: Rows that are read, and written, at once.
+PORTION = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a store says of itself at the moment of which its rows tell."""
+
+    #: The version of its schema.
+    schema: str
+    #: What its lock ids begin with.
+    tag: str
+    #: When it was so: micro-seconds since 1970, and on the clock by which its leases run.
+    at: int
+    now: int
+    #: No greater token was given to a claim, nor to whoever took a batch or an ingest job.
+    token: int
+    #: What else is known of the store, by name.
+    facts: Mapping[str, str]
+    #: Each table with its columns, in the order in which the rows come.
+    tables: Mapping[str, Sequence[str]]
+    #: How many rows each has.
+    counts: Mapping[str, int]
+    #: Read from a file: the store that it tells of went on after that, and nobody knows how far.
+    old: bool = False
+
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return sum(self.counts.values())
+
+
+@dataclass(slots=True)
+class Digest:
+    """What a table's rows come to, in whatever order they are read."""
+
+    rows: int = 0
+    _sum: int = field(default=0)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """These too."""
+        for row in rows:
+            text = json.dumps(list(row), ensure_ascii=False, separators=(",", ":"))
+            self._sum = (self._sum + int.from_bytes(sha256(text.encode()).digest())) % 2**256
+        self.rows += len(rows)
+
+    @property
+    def text(self) -> str:
+        """For files and people."""
+        return f"{self._sum:064x}"
+
+
+class Source(Protocol):
+    """Where a store is read from, as it was at one moment."""
+
+    #: What errors call it.
+    name: str
+    contents: Contents
+
+    def rows(self, table: str) -> Iterator[Sequence[Row]]:
+        """A table's rows, in portions. The tables are asked for in the order of the contents."""
+
+
+class Target(Protocol):
+    """Where a store is written to. Until it is finished, nobody can work with it."""
+
+    #: What errors call it.
+    name: str
+
+    def begin(self, contents: Contents) -> None:
+        """Empty, or what an interrupted try of the same store left: ready for its rows. Otherwise BadValue."""
+
+    def add(self, table: str, rows: Sequence[Row]) -> None:
+        """These rows too."""
+
+    def digests(self) -> Iterator[tuple[str, Digest]]:
+        """What each table's rows come to, read again from where they are now."""
+
+    def finish(self, digests: Mapping[str, Digest]) -> None:
+        """All is there: from now on it can be worked with, and no token is given again."""

@@ -1,0 +1,136 @@
+"""A browser and the sites that it visits. What goes wrong on any page fails the test that was on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+
+from tests.browser.site import Site, break_store, fill
+
+CHROMIUM = "/usr/bin/chromium"
+#: What every page is held to.
+AXE = {
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    "resultTypes": ["violations"],
+}
+Visit = Callable[..., Page]
+Sites = Callable[[str], Site]
+
+
+@pytest.fixture(scope="session")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    """A site by its state: empty, full, error (none of them is changed) or shared; each started once."""
+    made: dict[str, Site] = {}
+
+    def site(state: str) -> Site:
+        if state not in made:
+            made[state] = Site(tmp_path_factory.mktemp(state))
+            if state == "full":
+                fill(made[state])
+            if state == "error":
+                break_store(made[state])
+        return made[state]
+
+    yield site
+    for each in made.values():
+        each.close()
+
+
+@pytest.fixture
+def site(sites: Sites) -> Site:
+    """A site that tests change together: each keeps to resources of its own."""
+    return sites("shared")
+
+
+@pytest.fixture
+def own_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site that the test may change, kill and start again."""
+    site = Site(tmp_path_factory.mktemp("own"))
+    yield site
+    site.close()
+
+
+# Of one file's tests: a browser that is open keeps the thread's event loop, which other tests may need.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium."""
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@dataclass
+class Watch:
+    """What must not happen on any page."""
+
+    origin: str
+    found: list[str] = field(default_factory=list)
+    #: Answers that the test provokes on purpose, as the console tells them: "status of 403".
+    expected: tuple[str, ...] = ()
+
+    def attach(self, context: BrowserContext) -> None:
+        context.on("console", self._console)
+        context.on("weberror", lambda error: self.found.append(f"script: {error.error}"))
+        context.on("request", self._request)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not any(text in message.text for text in self.expected):
+            self.found.append(f"console: {message.text}")
+
+    def _request(self, request: Request) -> None:
+        if not request.url.startswith((self.origin, "data:", "about:")):
+            self.found.append(f"request: {request.url}")
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visit]:
+    """A signed-in page of a site: `visit(site, "/locks", scopes=["read"], width=375, theme="dark")`.
+
+    `expected`: parts of console messages that the test provokes. More arguments go to the browser's context.
+    """
+    watches: list[Watch] = []
+    contexts: list[BrowserContext] = []
+
+    def open_page(
+        site: Site, path: str = "/", *, scopes: tuple[str, ...] = (), width: int = 1280, theme: str = "light",
+        expected: tuple[str, ...] = (), signed_in: bool = True, **options: Any,
+    ) -> Page:  # fmt: skip
+        options |= {"viewport": {"width": width, "height": 800}, "color_scheme": theme}
+        context = browser.new_context(base_url=site.url, **options)
+        contexts.append(context)
+        watches.append(Watch(site.url, expected=expected))
+        watches[-1].attach(context)
+        if signed_in:
+            context.add_cookies([session_cookie(site, *scopes)])
+        page = context.new_page()
+        page.goto(path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [text for watch in watches for text in watch.found] == []
+
+
+def session_cookie(site: Site, *scopes: str) -> Any:
+    """What signing in gives, without the form."""
+    signed = site.gate.tokens.sign_in(site.token(*scopes))
+    return {"name": f"headgate-{site.gate.store.tag}", "value": signed, "url": site.url, "httpOnly": True}
+
+
+def axe_clean(page: Page) -> None:
+    """No breach of WCAG 2.2 AA, nor of axe's best practices."""
+    results = Axe().run(page, options=AXE)
+    assert results.violations_count == 0, f"{page.url}\n{results.generate_report()}"
+
+
+def fits(page: Page) -> None:
+    """Nothing but tables is wider than the window."""
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, f"{page.url} is {wide} px too wide"

@@ -1,0 +1,136 @@
+"""A real `headgate up` on SQLite, with what the tests put into its store."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+import headgate
+from headgate import Gate
+
+COMMAND = [sys.executable, "-m", "headgate", "up", "--json", "-q", "--listen"]
+#: Locks of the full store: more than one page.
+MANY = 130
+RESOURCE = "s3://raw/2026-11"
+#: Tables that signing in needs; a store without the others is broken for every page.
+KEPT = ("hg_api_token", "hg_meta", "hg_version")
+
+
+class Site:
+    """A service, the store behind it, and those who wait there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._store = f"sqlite:///{folder}/headgate.sqlite"
+        self._process: subprocess.Popen[str] | None = None
+        self._waiting: list[threading.Thread] = []
+        said = self._start("127.0.0.1:0")
+        self.url: str = said["url"]
+        #: What `headgate up` printed on its first start.
+        self.first_token: str = said["token"]
+        #: The store itself, without the service.
+        self.gate: Gate = headgate.connect(self._store)
+
+    def token(self, *scopes: str) -> str:
+        """A new token with these scopes; without any: an admin's."""
+        return self.gate.tokens.new("a test", scopes or ["admin"]).token
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+        assert self._process
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout
+        self._process.stdout.close()
+
+    def start_again(self) -> None:
+        """On the same address and the same store."""
+        self._start(self.url.removeprefix("http://"))
+
+    def wait_for(self, client: str, resource: str, mode: str = "exclusive") -> None:
+        """Somebody waits for a lock, and gives it a sign of life as the service does for callers."""
+        asked = {"client": client, "resource": resource, "mode": mode, "wait": 600}
+        headers = {"Authorization": f"Bearer {self.token()}"}
+
+        def ask() -> None:
+            try:
+                httpx2.post(f"{self.url}/v1/locks", json=asked, headers=headers, timeout=700, trust_env=False)
+            except httpx2.HTTPError:
+                return  # The service was ended.
+
+        self._waiting.append(threading.Thread(target=ask, daemon=True))
+        before = len(self.gate.locks.waiters())
+        self._waiting[-1].start()
+        while len(self.gate.locks.waiters()) == before:
+            assert self._waiting[-1].is_alive(), f"{client} did not wait for {resource}"
+            threading.Event().wait(0.01)
+
+    def close(self) -> None:
+        """Everything that was started ends."""
+        self.gate.close()
+        if self._process and self._process.poll() is None:
+            self.kill()
+        for thread in self._waiting:
+            thread.join(10)
+
+    def _start(self, listen: str) -> dict[str, Any]:
+        environment = {**os.environ, "HEADGATE_URL": self._store}
+        self._process = subprocess.Popen(
+            [*COMMAND, listen], stdout=subprocess.PIPE, text=True, cwd=self.folder, env=environment
+        )
+        assert self._process.stdout
+        said: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return said
+
+
+def fill(site: Site) -> None:
+    """Some of everything."""
+    gate = site.gate
+    parts = {f"file:/data/part-{number:03}": "shared" for number in range(MANY)}
+    gate.locks.acquire_all("reader", parts, note="nightly copy")
+    gate.locks.acquire("etl-7", RESOURCE, "exclusive", lease=3600, note="reload")
+    site.wait_for("etl-9", RESOURCE)
+    site.wait_for("report", RESOURCE, "shared")
+    _fill_ledger(gate)
+    _fill_queue(gate)
+
+
+def _fill_ledger(gate: Gate) -> None:
+    gate.ledger.define_dataset("raw", uri="s3://raw/")
+    gate.ledger.define_dataset("tidy", uri="s3://tidy/")
+    gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], retry_delay=3600)
+    gate.ledger.publish("raw", [f"2026-11-{day:02}" for day in range(1, 21)])
+    for _ in range(6):
+        claim = gate.ledger.find_next("clean", worker="node1")
+        assert claim
+        gate.ledger.success(claim)
+    failing = gate.ledger.find_next("clean", worker="node2")
+    assert failing
+    gate.ledger.fail(failing, message="disk <b>full</b> on node2")
+    assert gate.ledger.find_next("clean", worker="node3", lease=3600)
+    gate.ledger.hold("clean", "2026-11-20", reason="bad source")
+
+
+def _fill_queue(gate: Gate) -> None:
+    for number in range(3):
+        gate.queue.submit("demo", "ann", f"https://example.org/manifest-{number}.checkm")
+    gate.queue.set_hold("other", reason="quota")
+
+
+def break_store(site: Site) -> None:
+    """No page finds what it asks for; signing in works."""
+    import sqlite3
+
+    store = sqlite3.connect(site.folder / "headgate.sqlite")
+    with store:
+        for (name,) in store.execute("select name from sqlite_master where type = 'table'").fetchall():
+            if name.startswith("hg_") and name not in KEPT:
+                store.execute(f"drop table {name}")
+    store.close()

@@ -1,0 +1,56 @@
+"""Every page x empty, full, error x light, dark x wide, narrow: no breach of WCAG 2.2 AA, and it fits."""
+
+import pytest
+
+from tests.browser.conftest import Sites, Visit, axe_clean, fits
+
+#: A page author adds a line.
+PAGES = [
+    "/",
+    "/sign-in",
+    "/locks",
+    "/locks?client=nobody",
+]
+STATES = ["empty", "full", "error"]
+#: What the console tells of a store that is broken on purpose.
+BROKEN = ("status of 500", "status of 503")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 375])
+def test_every_page_is_accessible_in_every_state(sites: Sites, visit: Visit, theme: str, width: int) -> None:
+    for state in STATES:
+        site = sites(state)
+        page = visit(site, "/sign-in", theme=theme, width=width, expected=BROKEN)
+        for path in PAGES:
+            page.goto(path)
+            assert (page.locator("h1").count(), page.locator("main").count()) == (1, 1), path
+            fits(page)
+            # What a page says when the store is broken is one template: looking at it once is enough.
+            if state != "error" or path == PAGES[0]:
+                axe_clean(page)
+
+
+def test_a_lock_and_its_question_are_accessible(sites: Sites, visit: Visit) -> None:
+    site = sites("full")
+    lock = site.gate.locks.list(client="etl-7")[0]
+    for width in (1280, 320):
+        page = visit(site, f"/locks/{lock.id}", width=width)
+        axe_clean(page)
+        fits(page)
+        page.get_by_role("link", name="Break the lock…").click()
+        page.locator("dialog[open]").wait_for()
+        axe_clean(page)
+        page.goto(f"/locks/{lock.id}/break")
+        axe_clean(page)
+        fits(page)
+
+
+def test_every_page_fits_at_320_px_with_wide_spacing_and_forced_colours(sites: Sites, visit: Visit) -> None:
+    spacing = "* { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important; }"
+    page = visit(sites("full"), "/", width=320, forced_colors="active", reduced_motion="reduce", bypass_csp=True)
+    for path in PAGES:
+        page.goto(path)
+        fits(page)
+        page.add_style_tag(content=spacing)
+        fits(page)

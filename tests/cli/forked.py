@@ -1,0 +1,160 @@
+"""Commands as processes that cost a fork: each comes from one process that has imported what commands import.
+
+A fresh interpreter with all of that costs up to half a second. A forked command is a whole process otherwise: its
+words, environment, folder, streams and exit code are its own. What a fresh one imports, and that it starts, is for
+tests/cli/test_start.py, and for all that is started by a test and not run to its end.
+"""
+
+import atexit
+import gc
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 60.0
+PRELOADED = (
+    "alembic.command",
+    "headgate.stores.sql.dialects.mysql",
+    "headgate.stores.sql.dialects.postgresql",
+    "headgate.stores.sql.dialects.sqlite",
+    "headgate.stores.sql.ledger_questions",
+    "headgate.stores.sql.locks",
+    "headgate.stores.sql.migrations.runner",
+    "headgate.stores.sql.queue_questions",
+    "headgate.stores.zookeeper.locks",
+    "headgate.wiring",
+    "sqlalchemy.dialects.mysql.pymysql",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
+)
+
+
+class Forge:
+    """The process that commands are forked from, seen from the tests."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._desk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.cli.forked", str(theirs.fileno())],
+                cwd=ROOT,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                # Pipes, which nobody uses: Python makes its streams for what it finds at its start.
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        self._desk.close()
+        self._process.communicate(timeout=PATIENCE_SECONDS)
+
+    def run(
+        self, words: Sequence[str], stdin: bytes, environment: Mapping[str, str], folder: Path
+    ) -> tuple[int, bytes, bytes]:
+        """Run a command until it has ended and nobody can say anything more: its code, stdout and stderr."""
+        order = json.dumps({"words": words, "environment": environment, "folder": str(folder)}).encode()
+        pairs = [os.pipe() for _ in range(3)]
+        result, theirs = socket.socketpair()
+        socket.send_fds(self._desk, [order], [pairs[0][0], pairs[1][1], pairs[2][1], theirs.fileno()])
+        theirs.close()
+        for descriptor in (pairs[0][0], pairs[1][1], pairs[2][1]):
+            os.close(descriptor)
+        with ThreadPoolExecutor() as beside, result:
+            beside.submit(write_all, pairs[0][1], stdin)
+            out, err = (beside.submit(read_all, pair[0]) for pair in pairs[1:])
+            result.settimeout(PATIENCE_SECONDS)
+            code = int(result.recv(100))
+            return code, out.result(PATIENCE_SECONDS), err.result(PATIENCE_SECONDS)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    with open(descriptor, "wb", buffering=0) as stream:
+        stream.write(content)
+
+
+def read_all(descriptor: int) -> bytes:
+    with open(descriptor, "rb") as stream:
+        return stream.read()
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that runs, and where its exit code goes."""
+
+    pid: int
+    result: int
+
+
+def main() -> None:
+    """Fork a command for each order, and tell how it ended."""
+    desk = socket.socket(fileno=int(sys.argv[1]))
+    preload()
+    running: dict[int, Command] = {}
+    while True:
+        ready = set(select.select([desk.fileno(), *running], [], [])[0])
+        for exited in ready & running.keys():
+            tell_end(exited, running.pop(exited))
+        if desk.fileno() not in ready:
+            continue
+        order, descriptors, _, _ = socket.recv_fds(desk, 1 << 20, 4)
+        if not order:
+            return
+        *streams, result = descriptors
+        pid = os.fork()
+        if pid == 0:
+            desk.close()
+            run_command(json.loads(order), streams)
+        for descriptor in streams:
+            os.close(descriptor)
+        running[os.pidfd_open(pid)] = Command(pid, result)
+
+
+def preload() -> None:
+    for name in PRELOADED:
+        import_module(name)
+    for module, _, _ in import_module("headgate.cli.tree").COMMANDS.values():
+        import_module(module)
+    gc.freeze()
+
+
+def tell_end(exited: int, command: Command) -> None:
+    status = os.waitpid(command.pid, 0)[1]
+    os.write(command.result, str(os.waitstatus_to_exitcode(status)).encode())
+    os.close(command.result)
+    os.close(exited)
+
+
+def run_command(order: dict[str, Any], streams: Sequence[int]) -> NoReturn:
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+    os.closerange(3, 1024)
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    os.chdir(order["folder"])
+    sys.argv = order["words"]
+    from headgate.cli.main import main as headgate
+
+    code = headgate()
+    # As an interpreter ends, but for freeing each object of all that was preloaded. An error has its own end above.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""`headgate up --example`: what a new user sees first, as an installed program, and what may be in its way."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.stores.sql.opening import versions
+from tests.cli.commands import until
+
+ROOT = Path(__file__).parents[2]
+ONCE = ("up", "--example", "--once", "--listen", "127.0.0.1:0", "--lease", "3")
+
+
+def words(*more: str) -> list[str]:
+    return [sys.executable, "-m", "headgate", *more]
+
+
+def run(folder: Path, *more: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        words(*more), cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100,
+        check=False,
+    )  # fmt: skip
+
+
+def in_example(folder: Path, *more: str) -> Any:
+    done = run(folder / "headgate-example", *more, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def living(folder: Path, *more: str) -> Iterator["subprocess.Popen[str]"]:
+    """An example that runs on, once it has told that all is well."""
+    command = words("up", "--example", "--listen", "127.0.0.1:0", "-q", *more)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            assert any(line == "all well\n" for line in process.stdout), process.communicate()
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -> None:
+    built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(built, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    # Settings of elsewhere are not the example's.
+    other = {
+        "PYTHONPATH": str(tmp_path / "installed"),
+        "HEADGATE_URL": "sqlite:////nowhere/x.db",
+        "HEADGATE_SERVER": "x",
+    }
+    first = run(tmp_path, *ONCE, **other)
+    assert (first.returncode, first.stdout.splitlines()[-1]) == (0, "all well"), first.stdout + first.stderr
+    for told in (
+        "its sha256 is",
+        "job count: 1 ERROR, 3 READY",
+        "shared by example",
+        "held: attic",
+        "job explain count",
+    ):
+        assert told in first.stdout
+    second = run(tmp_path, *ONCE, "--json", **other)
+    found = json.loads(second.stdout.splitlines()[-1])
+    assert (found["well"], len(found["objects"]), len(found["batches"])) == (True, 4, 4)
+    assert found["chunks"] == {"count": {"READY": 3, "ERROR": 1}, "longest": {"READY": 3}}
+    listed = in_example(tmp_path, "ingest", "objects")["objects"]
+    assert [each["version"] for each in listed] == [1, 1, 1, 1]
+    assert len(in_example(tmp_path, "ingest", "batches")["batches"]) == 4
+
+
+def test_a_start_that_is_killed_is_taken_up_by_the_next_one(tmp_path: Path) -> None:
+    with subprocess.Popen(words(*ONCE, "-q"), cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+        stored = tmp_path / "headgate-example" / "headgate-storage"
+        until(lambda: any(stored.glob("*/*")), "something is stored")
+        process.kill()
+    again = run(tmp_path, *ONCE, "--json")
+    found = json.loads(again.stdout.splitlines()[-1])
+    assert (again.returncode, found["problems"], len(found["objects"])) == (0, [], 4)
+
+
+def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_told_so(tmp_path: Path) -> None:
+    with living(tmp_path) as process:
+        assert [each["client"] for each in in_example(tmp_path, "lock", "list")["locks"]] == ["example"]
+        twice = run(tmp_path, *ONCE)
+        assert (twice.returncode, "it runs already" in twice.stderr) == (75, True)
+        letter = tmp_path / "letter.txt"
+        letter.write_text("Sir, the lamp burns again.\n")
+        more = ("--profile", "harbour", "--submitter", "me", "--type", "file")
+        in_example(tmp_path, "ingest", "submit", str(letter), *more)
+        counted = ("data", "list", "--dataset", "harbour_longest")
+        until(lambda: len(in_example(tmp_path, *counted)) == 4, "the pipeline has made it too", 60)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        done = run(tmp_path, "up", "--example", "--listen", f"127.0.0.1:{port}")
+    assert (done.returncode, f"127.0.0.1:{port}" in done.stderr, "in use" in done.stderr) == (2, True, True)
+
+
+@pytest.mark.parametrize("place", ["a file is there", "nobody may write here"])
+def test_a_folder_that_cannot_be_made(tmp_path: Path, place: str) -> None:
+    if place == "a file is there":
+        (tmp_path / "headgate-example").write_text("")
+    done = run(tmp_path if place == "a file is there" else Path("/proc/self"), *ONCE)
+    assert done.returncode == 2
+    assert " cannot be used for the example: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_store_of_an_older_version(tmp_path: Path) -> None:
+    folder = tmp_path / "headgate-example"
+    folder.mkdir()
+    run(tmp_path, "status", "--url", f"sqlite:///{folder / 'headgate.db'}")
+    with closing(sqlite3.connect(folder / "headgate.db")) as store, store:
+        store.execute("update hg_schema set version_num = ?", (versions()[-2],))
+    done = run(tmp_path, *ONCE)
+    assert (done.returncode, f"has schema {versions()[-2]}" in done.stderr) == (2, True)
+    assert "headgate migrate" in done.stderr
+
+
+def test_files_of_a_store_that_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "headgate-example"
+    folder.mkdir()
+    (folder / "example.json").write_text('{"store": "another"}')
+    done = run(tmp_path, *ONCE)
+    assert (done.returncode, "holds files of another store" in done.stderr) == (75, True)
+
+
+def test_a_store_that_is_named_is_not_the_examples(tmp_path: Path) -> None:
+    done = run(tmp_path, *ONCE, "--url", "sqlite:///mine.db")
+    assert (done.returncode, "a store of its own" in done.stderr) == (2, True)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,165 @@
+"""The dashboard over bare HTTP: who gets in, what keeps others out, and what a page weighs."""
+
+import csv
+import io
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from headgate import Gate
+from headgate.http.dashboard.frame import STATIC
+from headgate.http.dashboard.tables import Column, as_csv
+from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
+from headgate.service.tokens import SESSION_SECONDS
+
+PAGES = ["/", "/locks"]
+KEY = re.compile(r'name="form_key" value="(\w+)"')
+
+
+@contextmanager
+def signed_in(server: Any, gate: Gate, *scopes: str) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, trust_env=False, headers={"Accept": "text/html"}) as client:
+        answer = client.post("/sign-in", data={"token": gate.tokens.new("a test", scopes).token, "next": "/locks"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/locks")
+        yield client
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/locks.csv", "/locks/abcd-abcdefghijklmnop-abcdefghijkl"])
+def test_nothing_is_shown_to_who_is_not_signed_in(server: Any, path: str) -> None:
+    answer = httpx2.get(server.url + path, trust_env=False)
+    assert (answer.status_code, answer.text) == (303, "")
+    assert answer.headers["location"].startswith("/sign-in")
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/sign-in", "/no-such-page", "/locks/nonsense"])
+def test_every_page_keeps_other_sites_and_inline_scripts_out(server: Any, gate: Gate, path: str) -> None:
+    with signed_in(server, gate, "read") as client:
+        answer = client.get(path)
+    assert answer.headers["content-type"].startswith("text/html")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["cache-control"] == "no-store"
+    assert not re.search(r"<script(?![^>]*src=)|\sstyle=|\son\w+=", answer.text)
+
+
+def test_a_session_ends_with_its_time_its_token_and_its_signature(
+    server: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with signed_in(server, gate, "read") as client:
+        name, value = next(iter(client.cookies.items()))
+
+    def ask(sent: str) -> int:
+        return httpx2.get(f"{server.url}/locks", headers={"Cookie": f"{name}={sent}"}, trust_env=False).status_code
+
+    assert ask(value) == 200
+    assert ask(value[:-1] + ("0" if value[-1] != "0" else "1")) == 303
+    over = time.time() + SESSION_SECONDS + 1
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "time", lambda: over)
+        assert ask(value) == 303
+    assert ask(value) == 200
+    gate.tokens.revoke(gate.tokens.list()[-1].id)
+    assert ask(value) == 303
+
+
+def test_a_form_of_another_site_or_session_does_nothing(server: Any, gate: Gate) -> None:
+    lock = gate.locks.acquire("they", "s3://dashboard/1", "exclusive")
+    path = f"/locks/{lock.id}/break"
+    with signed_in(server, gate, "admin") as client, signed_in(server, gate, "admin") as other:
+        key = KEY.search(client.get(path).text)
+        foreign = KEY.search(other.get(path).text)
+        assert key
+        assert foreign
+        good = {"reason": "stuck", "form_key": key[1]}
+        for data, headers in (
+            ({"reason": "stuck"}, {}),
+            ({"reason": "stuck", "form_key": foreign[1]}, {}),
+            (good, {"Origin": "https://elsewhere.example"}),
+            (good, {"Sec-Fetch-Site": "cross-site"}),
+            (good, {"Sec-Fetch-Site": "same-site"}),
+        ):
+            assert client.post(path, data=data, headers=headers).status_code == 403
+        # The session opens the API for reading, and for acts only with the key of its forms.
+        assert client.get("/v1/locks").status_code == 200
+        assert client.post(f"/v1/locks/{lock.id}/break", json={"reason": "stuck"}).status_code == 403
+        assert gate.locks.check(lock).id == lock.id
+        assert client.post(path, data=good, headers={"Origin": server.url}).status_code == 303
+    with pytest.raises(Exception, match="broken"):
+        gate.locks.check(lock)
+
+
+def test_signing_in_from_another_site_is_refused_and_leads_to_no_other_site(server: Any, gate: Gate) -> None:
+    token = gate.tokens.new("a test", ["read"]).token
+    with httpx2.Client(base_url=server.url, trust_env=False) as client:
+        crossed = client.post("/sign-in", data={"token": token}, headers={"Origin": "https://elsewhere.example"})
+        assert (crossed.status_code, client.cookies.get("set-cookie")) == (403, None)
+        for wanted in ("https://elsewhere.example/", "//elsewhere.example", "/\\elsewhere.example", "javascript:0"):
+            answer = client.post("/sign-in", data={"token": token, "next": wanted})
+            assert answer.headers["location"] == "/", wanted
+
+
+def test_static_files_are_kept_for_ever_under_the_name_of_their_content(server: Any, gate: Gate) -> None:
+    page = httpx2.get(f"{server.url}/sign-in", trust_env=False).text
+    found = re.findall(r'(?:href|src)="(/static/\w+/[\w.]+)"', page)
+    assert len(found) >= 4
+    for path in found:
+        answer = httpx2.get(server.url + path, trust_env=False)
+        assert (answer.status_code, "immutable" in answer.headers["cache-control"]) == (200, True)
+    assert httpx2.get(f"{server.url}/static/000000000000/headgate.css", trust_env=False).status_code == 404
+
+
+def test_a_page_and_all_that_it_loads_are_small(server: Any, gate: Gate) -> None:
+    with signed_in(server, gate, "read") as client:
+        assert len(client.get("/").content) + sum(file.stat().st_size for file in STATIC.iterdir()) < 150_000
+
+
+def test_a_file_for_spreadsheets_holds_no_formula() -> None:
+    columns = {"name": Column("Name", lambda row: row[0]), "count": Column("Count", lambda row: row[1])}
+    rows = [("=HYPERLINK(1)", -5), ("@x", 1), ("plain, with comma", None)]
+    read = list(csv.reader(io.StringIO(bytes(as_csv("x", columns, rows).body).decode())))
+    assert read == [["Name", "Count"], ["'=HYPERLINK(1)", "-5"], ["'@x", "1"], ["plain, with comma", ""]]
+
+
+def test_every_colour_is_readable_on_its_ground() -> None:
+    text = (STATIC / "headgate.css").read_text()
+    colours = {name: pair for name, *pair in re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", text)}
+    pairs = [(name, f"{name}-page", 4.5) for name in ("ok", "running", "failed", "held", "queued", "forced")]
+    pairs += [("text", "page", 7), ("muted", "page", 4.5), ("muted", "raised", 4.5), ("link", "page", 4.5)]
+    pairs += [("danger", "page", 4.5), ("on-primary", "link", 4.5), ("ring", "page", 3), ("edge", "page", 3)]
+    for front, back, least in pairs:
+        for theme in (0, 1):
+            found = contrast(colours[front][theme], colours[back][theme])
+            assert found >= least, (front, back, theme, found)
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG counts it."""
+    lights = sorted((luminance(one), luminance(other)))
+    return (lights[1] + 0.05) / (lights[0] + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_values_as_people_read_them(gate: Gate) -> None:
+    assert [duration(each) for each in (0, 40, 134 * 60, 86400 * 3 + 7, None)] == [
+        "0 s",
+        "40 s",
+        "2 h 14 min",
+        "3 d",
+        "-",
+    ]
+    assert [size(each) for each in (0, 1023, 1536, 5 * 2**40)] == ["0 B", "1023 B", "1.5 KiB", "5.0 TiB"]
+    assert short("abcdefgh" * 4) == "abcdefgh…cdefgh"
+    at = gate.locks.acquire("x", "s3://words", "shared").since
+    assert (ago(at, at), absolute(at)[-3:]) == ("just now", "UTC")
+    assert look("ERROR").shape != look("READY").shape

@@ -1,0 +1,114 @@
+"""Payloads that lie in a bucket: fetched piece by piece, continued, and only from buckets that the profile names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote
+
+import obstore
+import pytest
+from obstore.store import S3Store
+
+from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable
+from headgate.ingest import buckets
+from headgate.ingest.download import Options, Wanted, download
+from headgate.ingest.fetch import Fetcher
+from headgate.ingest.guard import Rules
+from headgate.ingest.retries import Retries
+from tests.ingest.site import Site, checkm, ended, only_job, running
+
+Put = Callable[[str, bytes], str]
+
+
+@pytest.fixture
+def put(s3_environment: str) -> Put:
+    """Puts an object into the bucket, and gives its URL."""
+
+    assert s3_environment
+
+    def put(key: str, content: bytes) -> str:
+        obstore.put(S3Store("shelf"), unquote(key), content)
+        return f"s3://shelf/{key}"
+
+    return put
+
+
+@pytest.fixture
+def fetcher(s3_environment: str) -> Fetcher:
+    assert s3_environment
+    return Fetcher(Rules(schemes=frozenset({"s3"}), hosts=("shelf", "gone"), max_bytes=1000, idle_seconds=5))
+
+
+def test_an_object_is_read_piece_by_piece_from_where_it_broke_off(
+    put: Put, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "PIECE", 100)
+    content = bytes(range(250)) * 3
+    url = put("a%20b/c", content)
+    head = fetcher.head(url)
+    assert head.size == 750
+    with fetcher.open(url, 333, head.validator) as body:
+        assert (body.offset, b"".join(body.blocks)) == (333, content[333:])
+    with fetcher.open(url, 333, '"of another content"') as body:
+        assert (body.offset, b"".join(body.blocks)) == (0, content)
+
+
+def test_an_object_that_changes_while_it_is_read_is_fetched_anew(
+    put: Put, fetcher: Fetcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "PIECE", 100)
+    url = put("changing", b"old" * 100)
+    with fetcher.open(url) as body:
+        pieces = iter(body.blocks)
+        next(pieces)
+        put("changing", b"new" * 100)
+        with pytest.raises(ServiceUnavailable, match="it changed while it was read"):
+            next(pieces)
+    told = {"sha256": hashlib.sha256(b"new" * 100).hexdigest()}
+    found = download(fetcher, [Wanted(url, "x", 300, told)], tmp_path / "to", tmp_path / "parts")
+    assert found.failed == ()
+    assert (tmp_path / "to" / "x").read_bytes() == b"new" * 100
+
+
+def test_what_cannot_be_had_is_told(put: Put, fetcher: Fetcher, tmp_path: Path) -> None:
+    with pytest.raises(BadPayload, match="no such object"):
+        fetcher.head("s3://shelf/nothing")
+    with pytest.raises(BadPayload):
+        fetcher.head("s3://gone/x")
+    with pytest.raises(BadValue, match="not on the list"):
+        fetcher.head("s3://other/x")
+    with pytest.raises(BadPayload, match="at most 1,000 are taken"):
+        fetcher.read(put("large", bytes(1001)), 5000)
+    url = put("empty", b"")
+    options = Options(retries=Retries(1))
+    found = download(fetcher, [Wanted(url, "x", None, {})], tmp_path / "to", tmp_path / "parts", options=options)
+    assert found.failed == ()
+    assert found.fetched[0].size == 0
+
+
+def test_a_bucket_that_is_away_may_be_there_later(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(ServiceUnavailable):
+        fetcher.head("s3://shelf/x")
+
+
+def test_a_batch_from_a_bucket_ends_as_stored_objects(there: Site, put: Put) -> None:
+    there.profile(sources__schemes=["s3"], sources__hosts=["shelf"])
+    content = b"one\n" * 1000
+    file = put("page.txt", content)
+    row = f"{file} | sha-256 | {hashlib.sha256(content).hexdigest()} | {len(content)} | | page.txt"
+    objects = put("1.checkm", checkm("mrt-ingest-manifest", [row]))
+    batch = put("all.checkm", checkm("mrt-batch-manifest", [f"{objects} |  |  |  |  | 1.checkm |  | page"]))
+    elsewhere = put("2.checkm", checkm("mrt-ingest-manifest", [row.replace("s3://shelf", "s3://secrets")]))
+    with there.gate() as gate, running(gate):
+        good, bad = (
+            gate.queue.submit("demo", "ann", batch, type="batch-manifest"),
+            gate.queue.submit("demo", "ann", elsewhere),
+        )
+        assert ended(gate, good).state == "completed"
+        (found,) = gate.inventory.objects()
+        assert "producer/page.txt" in [each.name for each in gate.inventory.files(found.ark, 1)]
+        ended(gate, bad)
+        assert "host secrets is not among the profile's hosts (shelf)" in only_job(gate, bad).message

@@ -1,0 +1,139 @@
+"""A store with something in every table, made through the service, and a look at all that anybody can ask of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import headgate
+from headgate import Gate, LockRefused
+from headgate.core.history import Entry
+from headgate.core.inventory import Intake, Kind, Message
+from headgate.core.locks import Mode, Request, Want
+from headgate.core.states import BATCH, INGEST_JOB
+from headgate.stores.history import Book, Leaf
+from tests.contract import queue_steps
+from tests.contract.steps import LONG
+from tests.contract.test_inventory import CALLBACK, VERSION
+
+#: What a secret is, which must come out of the moved store as it went in.
+SECRET = "r4w-p4ss"
+
+
+@contextmanager
+def opened(url: str, folder: Path) -> Iterator[Gate]:
+    with headgate.connect(url, master_key_file=str(folder / "ring"), work_folder="/work") as gate:
+        yield gate
+
+
+def furnish(gate: Gate) -> dict[str, Any]:
+    """Something in every table and every state. Gives what its users hold."""
+    key = _pipeline(gate)
+    held = {"key": key, **_locks(gate), "claim": _chunks(gate, key)}
+    fill_queue(gate)
+    gate.inventory.record(VERSION, [CALLBACK])
+    gate.inventory.keep_intake(Intake("bid0000000001", {"owner": "library"}))
+    gate.inventory.post(Message("m1", Kind.CALLBACK, "jid0000000002", "{}", "https://example.org/hook"))
+    held["api_token"] = gate.tokens.new("ann", ["read"]).token
+    _moved_history(gate)
+    return held
+
+
+def take_work(gate: Gate) -> dict[str, Any]:
+    """Somebody works on it right now: a lease runs on each noun."""
+    queue_steps.new_batch(gate.queue, "busy")
+    gate.ledger.define_dataset("new")
+    gate.ledger.define_job("check", inputs=["new"])
+    gate.ledger.publish("new", "1")
+    return {
+        "lock": gate.locks.acquire("ben", "leased:1", "exclusive", lease=LONG),
+        "claim": gate.ledger.find_next("check", worker="w1", lease=LONG),
+        "item": queue_steps.taken_batch(gate.queue),
+    }
+
+
+def _locks(gate: Gate) -> dict[str, Any]:
+    locks = gate.locks
+    kept = locks.acquire("ann", "mysql://db1/cöre", "exclusive", note="why")
+    for client in ("ben", "cyd"):
+        locks.acquire(client, "file:/shared", "shared")
+    locks.release(locks.acquire("ann", "released", "exclusive"))
+    locks.break_lock(locks.acquire("ann", "broken", "exclusive").id, reason="it hung", by="op")
+    with suppress(LockRefused):
+        locks.acquire("ben", "mysql://db1/cöre", "shared")
+    locks.register_client("dee")
+    locks.register_resource("named-only")
+    wants = (Want("file:/shared", Mode.EXCLUSIVE),)
+    gate.store.queue_up(Request("waits", "eve", wants))
+    return {"lock": kept}
+
+
+def _pipeline(gate: Gate) -> str:
+    gate.secrets.rotate()
+    gate.ledger.define_dataset("raw", uri="db://raw", settings={"a": "ü"}, secrets={"password": SECRET})
+    gate.ledger.define_dataset("tidy", order="text")
+    gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], environment={"REGION": "eu"}, max_attempts=0)
+    gate.ledger.define_job("idle", inputs=["tidy"])
+    return gate.secrets.new_key("clean").key
+
+
+def _chunks(gate: Gate, key: str) -> Any:
+    ledger = gate.ledger
+    ledger.publish("raw", [str(number) for number in range(1, 13)])
+    ledger.success(ledger.claim("clean", "1", key=key))
+    ledger.fail(ledger.claim("clean", "2", key=key), "no space left")
+    ledger.hold("clean", "3", reason="look first")
+    ledger.success(ledger.claim("clean", "4", key=key))
+    ledger.resubmit("clean", "4", reason="bad data")
+    ledger.set_status("tidy", "5", "clean", "OUTPUT", "RUNNING", reason="by hand")
+    ledger.set_status("tidy", "6", "clean", "OUTPUT", "ODD", reason="by hand")
+    ledger.pause("idle", reason="not yet")
+    return ledger.claim("clean", "7", key=key, worker="w7")
+
+
+def fill_queue(gate: Gate) -> None:
+    """A batch and a job in every state that lasts, a hold, reports, priorities."""
+    # Each takes the next of a state, so what shall stay in it is made behind what goes on.
+    queue_steps.job_in(gate.queue, "cleaned")
+    gate.queue.report_finished()
+    gate.queue.fire(queue_steps.taken_batch(gate.queue, "reporting"), "finish")
+    for state in ("failed", "update-reporting", "held"):
+        queue_steps.batch_in(gate.queue, state)
+    for state in reversed(
+        [state for state in INGEST_JOB.states if state not in ("new", "failed", "cleaned", "deleted")]
+    ):
+        queue_steps.job_in(gate.queue, state)
+    gate.queue.submit("other", "bob", "https://example.org/ü", request_id="once", erc_who="Ann")
+    gate.queue.set_hold("stopped", reason="full", by="op")
+    lasting = {*BATCH.states} - {"new", "deleted", "cleaned", "reporting"}
+    assert lasting <= {batch.state for batch in gate.queue.batches()}
+    assert {job.state for job in gate.queue.jobs()} == {*INGEST_JOB.states} - {"new", "deleted"}
+
+
+def _moved_history(gate: Gate) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    entry = Entry(7, at, "lock", "grant", "old:1", "zoe", "abcd-x-y", 3, "new", "shared")
+    gate.store.keeper.keep(Book("abcd", "locks"), [Leaf(entry, "n", 0)])  # type: ignore[attr-defined]
+
+
+def seen(gate: Gate) -> dict[str, Any]:
+    """All that anybody can ask of a store, without what a move changes by its rules."""
+    locks, ledger = gate.locks, gate.ledger
+    return {
+        "tag": gate.store.tag,
+        "locks": [(each.id, each.token, each.client, each.mode, each.since, each.note) for each in locks.list()],
+        "clients": locks.clients(),
+        "resources": locks.resources(),
+        "lock history": gate.history(limit=1000),
+        "datasets": ledger.datasets(),
+        "jobs": ledger.jobs(),
+        "chunks": [(each.dataset, each.dataid, each.status, each.token, each.message) for each in ledger.status()],
+        "chunk history": gate.history(job="clean", limit=1000),
+        "queue": queue_steps.everything(gate),
+        "objects": gate.inventory.objects(),
+        "files": gate.inventory.files(VERSION.ark, 1),
+        "messages": gate.inventory.messages("jid0000000001"),
+        "intake": gate.inventory.intake("bid0000000001"),
+        "tokens": [(each.id, each.name, each.scopes) for each in gate.tokens.list()],
+    }

@@ -1,0 +1,181 @@
+"""A whole store from one kind of database to another: nothing is lost, nothing is given twice."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headgate
+from headgate import BadValue, ClaimRefused, ForeignStore, HalfMoved, LockRefused, StoreInUse
+from headgate.moving import copying
+from headgate.stores.sql.engine import Database
+from headgate.stores.sql.moving import NOT_ROWS, TABLES, open_source
+from headgate.stores.sql.schema import metadata
+from tests.conftest import fresh_store
+from tests.contract.queue_steps import new_batch
+from tests.moving.furniture import SECRET, furnish, opened, seen, take_work
+from tests.shared_servers import Servers
+
+PAIRS = [("sqlite", "postgresql"), ("postgresql", "mariadb"), ("mariadb", "sqlite")]
+
+
+@pytest.fixture
+def place(servers: Servers, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """A new, empty store of a kind, as often as it is asked for."""
+    made: list[Iterator[str]] = []
+
+    def make(kind: str) -> str:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(fresh_store(kind, servers, folder))
+        return next(made[-1])
+
+    yield make
+    for each in made:
+        next(each, None)
+
+
+def copy(source: str, target: str, *, force: bool = False) -> Any:
+    with copying(source, target, force=force) as work:
+        told: list[int] = []
+        moved = work.run(told.append)
+        assert told == sorted(told)
+        assert told[-1:] in ([], [work.total()])
+    return moved
+
+
+@pytest.mark.parametrize(("old", "new"), PAIRS, ids=lambda kind: kind)
+def test_everything_moves_and_goes_on_where_it_was(
+    old: str, new: str, place: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, target = place(old), place(new)
+    with opened(source, tmp_path) as gate:
+        held = furnish(gate)
+        before = seen(gate)
+    with pytest.raises(StoreInUse, match="running claims"):
+        copy(source, target)
+    moved = copy(source, target, force=True)
+    assert not [table for table, (rows, _digest) in moved.tables.items() if not rows], "a table that was never filled"
+    with opened(target, tmp_path) as gate:
+        assert seen(gate) == before
+        goes_on(gate, held)
+    with opened(source, tmp_path) as gate:
+        assert seen(gate) == before
+
+
+def goes_on(gate: headgate.Gate, held: dict[str, Any]) -> None:
+    """Who held something in the old store goes on with it; what is new is behind all that was."""
+    tokens = [chunk.token for chunk in gate.ledger.status()]
+    newest = gate.ledger.claim("clean", "8", key=held["key"])
+    assert newest.token > max(tokens)
+    assert newest.inputs["raw"].secrets == {"password": SECRET}
+    gate.ledger.success(held["claim"])
+    with pytest.raises(ClaimRefused):
+        gate.ledger.claim("clean", "5", key=held["key"])
+    with pytest.raises(LockRefused):
+        gate.locks.acquire("ben", held["lock"].resource, "shared")
+    gate.locks.check(held["lock"])
+    gate.locks.release(held["lock"])
+    assert gate.locks.acquire("ben", held["lock"].resource, "exclusive").token > held["lock"].token
+    assert gate.locks.acquire("ben", "never seen", "exclusive").token > 1
+    assert gate.tokens.prove(held["api_token"]).name == "ann"
+    ids = [batch.id for batch in gate.queue.batches()]
+    assert new_batch(gate.queue).id > max(ids)
+    gate.ledger.define_job("more", inputs=["tidy"])
+
+
+def test_every_table_moves_or_is_named_with_the_reason_why_not() -> None:
+    assert {table.name for table in TABLES} | set(NOT_ROWS) == set(metadata.tables)
+    assert not {table.name for table in TABLES} & set(NOT_ROWS)
+    assert all(NOT_ROWS.values())
+
+
+def test_every_moment_on_the_lease_clock_is_known_as_one() -> None:
+    for table in metadata.tables.values():
+        for column in table.columns:
+            assert ("lease clock" in (column.comment or "")) <= bool(column.info), column
+
+
+def test_a_lease_keeps_what_was_left_of_it(place: Callable[[str], str], tmp_path: Path) -> None:
+    source, target = place("sqlite"), place("sqlite")
+    with opened(source, tmp_path) as gate:
+        taken = take_work(gate)
+    copy(source, target, force=True)
+    with opened(target, tmp_path) as gate:
+        gate.locks.renew(taken["lock"])
+        gate.ledger.heartbeat(taken["claim"])
+        gate.queue.renew(taken["item"])
+        with pytest.raises(LockRefused):
+            gate.locks.acquire("cyd", "leased:1", "shared")
+
+
+def test_a_store_is_copied_at_one_moment_while_others_work(
+    sql_url: str, place: Callable[[str], str], tmp_path: Path
+) -> None:
+    with opened(sql_url, tmp_path) as gate:
+        gate.locks.acquire("ann", "before", "exclusive")
+        with open_source(sql_url, in_use=True) as source:
+            gate.locks.acquire("ann", "meanwhile", "exclusive")
+            rows = {table: [row for part in source.rows(table) for row in part] for table in source.contents.tables}
+        assert source.contents.counts["hg_lock"] == len(rows["hg_lock"]) == len(rows["hg_history"]) == 1
+
+
+def test_only_an_empty_target_is_written_into(place: Callable[[str], str], tmp_path: Path) -> None:
+    source, target = place("sqlite"), place("sqlite")
+    for url in (source, target):
+        with opened(url, tmp_path) as gate:
+            gate.locks.acquire("ann", url, "exclusive")
+    with pytest.raises(BadValue, match="is not empty"):
+        copy(source, target)
+    with pytest.raises(BadValue, match="is the source itself"):
+        copy(source, source)
+    with opened(target, tmp_path) as gate:
+        assert [lock.resource for lock in gate.locks.list()] == [target]
+
+
+def test_what_is_no_store_is_not_copied_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(ForeignStore, match="holds no store"):
+        copy(f"sqlite:///{tmp_path / 'none'}", f"sqlite:///{tmp_path / 'new'}")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_row_that_somebody_else_writes_is_found(place: Callable[[str], str], tmp_path: Path) -> None:
+    source, target = place("sqlite"), place("sqlite")
+    with opened(source, tmp_path) as gate:
+        gate.locks.acquire("ann", "mine", "exclusive")
+    stranger = headgate.connect(target)
+    with copying(source, target) as work, pytest.raises(HalfMoved, match="somebody else wrote there"):
+        work.run(lambda _done: stranger.locks.register_resource("another"))
+    stranger.close()
+    with pytest.raises(HalfMoved, match="give the same command again"):
+        headgate.connect(target)
+    copy(source, target)
+    with opened(target, tmp_path) as gate:
+        assert [lock.resource for lock in gate.locks.list()] == ["mine"]
+
+
+def test_a_second_copy_into_the_same_place_ends_the_first(place: Callable[[str], str], tmp_path: Path) -> None:
+    source, target = place("sqlite"), place("sqlite")
+    with opened(source, tmp_path) as gate:
+        gate.locks.acquire("ann", "mine", "exclusive")
+    second = iter([lambda: copy(source, target)])
+    with copying(source, target) as work, pytest.raises((HalfMoved, BadValue)):
+        work.run(lambda _done: next(second, lambda: None)())
+    with opened(target, tmp_path) as gate:
+        assert [lock.resource for lock in gate.locks.list()] == ["mine"]
+
+
+def test_half_of_another_store_is_not_written_over(
+    place: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, target = place("sqlite"), place("sqlite"), place("sqlite")
+    for url in (one, two):
+        headgate.connect(url).close()
+    with monkeypatch.context() as patched, copying(one, target) as work:
+        patched.setattr(Database, "still", None)
+        with pytest.raises(TypeError):
+            work.run(lambda _: None)
+    with pytest.raises(BadValue, match="half of another store"):
+        copy(two, target)
+    copy(one, target)

@@ -1,0 +1,77 @@
+"""The container file and the systemd unit name what is there, and settings and options that exist."""
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+from headgate.cli.up import up
+from headgate.settings import KNOWN
+from tests.cli.commands import PROGRAM
+
+ROOT = Path(__file__).parents[2]
+CONTAINER = ROOT / "packaging/Containerfile"
+UNIT = ROOT / "packaging/headgate.service"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Each instruction with its words; lines that end in a backslash go on."""
+    text = re.sub(r"^#.*\n", "", CONTAINER.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n\s*", " ", text).splitlines()
+    return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in lines if line.strip()]
+
+
+def options_of(words: list[str]) -> set[str]:
+    return {word.partition("=")[0] for word in words if word.startswith("--")}
+
+
+def known_options() -> set[str]:
+    return {name for parameter in up.params for name in parameter.opts}
+
+
+def test_the_container_file_copies_what_is_there() -> None:
+    for name, words in instructions():
+        if name == "COPY" and "--from" not in words:
+            for source in words.split()[:-1]:
+                assert (ROOT / source).exists(), source
+    stages = [words.rpartition(" AS ")[2] for name, words in instructions() if name == "FROM" and " AS " in words]
+    copied = [re.search(r"--from=(\w+)", words) for name, words in instructions() if name == "COPY"]
+    assert {found[1] for found in copied if found} == set(stages)
+
+
+def test_the_container_starts_the_service_as_nobody_special_with_known_settings() -> None:
+    found = dict(instructions())
+    assert found["USER"] == "headgate"
+    command = json.loads(found["CMD"])
+    assert json.loads(found["ENTRYPOINT"]) == ["headgate"]
+    assert command[0] == "up"
+    assert options_of(command) <= known_options()
+    assert command[2].endswith(f":{found['EXPOSE']}")
+    variables = {known.variable for known in KNOWN}
+    assert set(re.findall(r"HEADGATE_\w+", found["ENV"])) <= variables
+
+
+def test_the_unit_starts_the_service_with_known_options() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(UNIT, encoding="utf-8")
+    program, command, *words = shlex.split(unit["Service"]["ExecStart"])
+    assert (Path(program).name, command) == ("headgate", "up")
+    assert options_of(words) <= known_options()
+    grace = next(parameter for parameter in up.params if parameter.name == "grace")
+    assert int(unit["Service"]["TimeoutStopSec"]) > float(str(grace.default))
+
+
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    """With a program that is there: the place that the unit names is one of the target machine."""
+    text = UNIT.read_text(encoding="utf-8")
+    unit = tmp_path / UNIT.name
+    unit.write_text(text.replace("/opt/headgate/bin/headgate", str(PROGRAM)), encoding="utf-8")
+    assert str(PROGRAM) in unit.read_text(encoding="utf-8")
+    verify = shutil.which("systemd-analyze")
+    if verify:  # Where there is no systemd, the file is only read (above).
+        done = subprocess.run([verify, "verify", str(unit)], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
