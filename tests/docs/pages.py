@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"```([a-z]*)\s*")
 _NOTE = re.compile(r"<!-- (not run|second terminal|until|Ctrl-C)(?:: (.*))? -->")
-_NAMES_A_FILE = re.compile(r"`([^`\s]+)`:")
+_NAMES_A_FILE = re.compile(r"`([^`\s]+)`:$")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _kind(language: str, note: tuple[str, str] | None, said: str) -> tuple[str, 
         return "shown", note[1]
     if language == "console":
         return "elsewhere" if note else "session", ""
-    if found := _NAMES_A_FILE.search(said[said.rfind("`", 0, said.rfind("`")) :] if "`" in said else ""):
+    if found := _NAMES_A_FILE.search(said):
         return "file", found[1]
     return {"sh": "script", "python": "python"}.get(language, "shown"), ""
 
