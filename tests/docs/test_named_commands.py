@@ -22,7 +22,8 @@ def named(page: Path) -> list[str]:
 
 def problem(line: str) -> str:
     """What is wrong with a command line; empty: nothing."""
-    context, command = click.Context(root), root
+    context = click.Context(root)
+    command: click.Command = root
     own = [word for word in line.partition(" -- ")[0].split()[1:] if word not in ("-q", "--quiet")]
     while own and isinstance(command, click.Group) and not own[0].startswith("-") and own[0] != "…":
         found = command.get_command(context, own[0])
