@@ -1,5 +1,5 @@
 PYTHON ?= python3
-# Test processes side by side: twice the cores that CI has, for half of the tests' time is waiting.
+# Test processes side by side: more than the cores that CI has, for tests also wait for leases and processes.
 WORKERS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
