@@ -26,3 +26,4 @@ RAISE_TOKENS = Statement(
 RAISE_COUNTERS = Statement(
     "Ids of batches and ingest jobs go on so much later.", "update hg_counter set value = value + :skipped"
 )
+READ_COUNTERS = Statement("The last numbers that were given.", "select name, value from hg_counter")
