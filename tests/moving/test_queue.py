@@ -118,6 +118,22 @@ def test_a_queue_goes_into_the_database_that_keeps_the_ledger(zookeeper: str, tm
         copy(zookeeper, url, force=True)
 
 
+def test_who_keeps_locks_in_the_new_place_is_given_no_token_again(zookeeper: str, tmp_path: Path) -> None:
+    here, back = f"sqlite:///{tmp_path / 'here.db'}", f"sqlite:///{tmp_path / 'back.db'}"
+    headgate.connect(back).close()
+    tokens = []
+    for url, following in ((here, zookeeper), (zookeeper, back), (back, "")):
+        with headgate.connect(url) as gate:
+            for resource in ("known", "new"):
+                for _ in range(2):
+                    gate.locks.release(gate.locks.acquire("ann", resource, "exclusive"))
+                tokens.append(gate.locks.acquire("ann", resource, "exclusive").token)
+        if following:
+            copy(url, following)
+    assert tokens[0::2] == sorted(set(tokens[0::2]))
+    assert tokens[1::2] == sorted(set(tokens[1::2]))
+
+
 def test_only_our_own_spelling_moves_and_only_into_an_empty_queue(zookeeper: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     for each in (url, zookeeper):

@@ -28,6 +28,7 @@ class QueueSource:
         if not in_use:
             _refuse_users(place)
         counts, token = self._look()
+        token = max(token, place.last_token())
         numbers = {name: str(number) for name, number in place.last_numbers().items()}
         self.contents = Contents("queue", place.tag, 0, 0, token, numbers, {part: ["it"] for part in PARTS}, counts)
 

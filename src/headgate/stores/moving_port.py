@@ -116,6 +116,9 @@ class QueuePlace(Protocol):
     def last_numbers(self) -> Mapping[str, int]:
         """The last numbers that were given: of batches (bid), of ingest jobs (jid)."""
 
+    def last_token(self) -> int:
+        """No lock was granted here with a greater one."""
+
     def begin(self, tag: str) -> None:
         """No batch, hold or history, or what an interrupted try from that store left: ready. Otherwise BadValue."""
 
@@ -132,4 +135,7 @@ class QueuePlace(Protocol):
         """What happened, oldest first: each entry with the batch that it belongs to."""
 
     def finish(self, numbers: Mapping[str, int], token: int) -> None:
-        """All is there: it can be worked with. Ids go on behind these numbers, tokens behind that one."""
+        """All is there: it can be worked with. Ids go on behind these numbers; tokens, those of locks too, behind that.
+
+        Locks do not move. But whoever has them kept here from now on must not be given a token that was given there.
+        """

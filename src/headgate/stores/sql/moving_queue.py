@@ -54,6 +54,10 @@ class SqlQueuePlace:
         found = self._database.read(lambda tx: tx.all(sql.READ_COUNTERS))
         return {"bid": 0, "jid": 0, **{str(name): int(value) for name, value in found}}
 
+    def last_token(self) -> int:
+        found = self._database.read(lambda tx: tx.one(sql.READ_LAST_TOKEN))[0]
+        return max(int(found or 0), self._database.dialect.token_floor)
+
     def begin(self, tag: str) -> None:
         self._target.arrive(tag)
         self._put = {}
@@ -87,9 +91,16 @@ class SqlQueuePlace:
             for name, value in numbers.items():
                 tx.run(ADD_COUNTER, name=name, count=max(value, 0))
             self._database.dialect.raise_token(tx, max(token, 1))
+            self._raise_floor(tx, token)
             tx.run(sql.DROP_FACT, name=opening.ARRIVING)
 
         self._target.write(end)
+
+    def _raise_floor(self, tx: Transaction, token: int) -> None:
+        floor = max(token, self._database.dialect.token_floor)
+        tx.run(sql.RAISE_TO, token=floor)
+        tx.run(sql.DROP_FACT, name=opening.TOKEN_FLOOR)
+        tx.run(sql.ADD_FACT, name=opening.TOKEN_FLOOR, value=str(floor))
 
     def _insert(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:
         if rows:

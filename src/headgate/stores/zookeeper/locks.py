@@ -72,6 +72,7 @@ class ZookeeperLocks:
         self._tree = tree = address.tree
         self._history = History(sessions, tree, tag)
         self._transitions = Transitions(sessions, tree, self._history, tag, self.name)
+        self._transitions.token_base = root.token_base
         self._refusals = Refusals(sessions, tree, self._history)
         self._questions = Questions(sessions, tree, self._transitions)
         self._queue = Queue(sessions, tree, self._transitions, tag)

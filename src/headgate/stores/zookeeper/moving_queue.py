@@ -21,6 +21,7 @@ from headgate.stores.zookeeper.queue_history import Told
 from headgate.stores.zookeeper.queue_reports import Reports
 from headgate.stores.zookeeper.queue_tokens import with_token_base
 from headgate.stores.zookeeper.queue_tree import encode
+from headgate.stores.zookeeper.records import State, decode_state
 from headgate.stores.zookeeper.session import Sessions, windows
 from headgate.stores.zookeeper.transitions import new_mark
 
@@ -68,6 +69,19 @@ class ZookeeperQueuePlace:
     def last_numbers(self) -> Mapping[str, int]:
         return {"bid": self._made_below(self._tree.batches) - 1, "jid": self._made_below(self._tree.jobs) - 1}
 
+    def last_token(self) -> int:
+        return max([self._base, *(state.token for _path, state, _version in self._resources())])
+
+    def _resources(self) -> Iterator[tuple[str, State, int]]:
+        """What is known of each resource, with the path and the version of its node."""
+        locks = self._address.tree.locks
+        folders = [f"{locks}/{name}" for name in self._names(locks)[0]]
+        paths = [f"{folder}/{name}" for folder in folders for name in self._names(folder)[0]]
+        for portion in windows(paths):
+            for path, found in zip(portion, self._sessions.base.ask(*map(read, portion)), strict=True):
+                if not isinstance(found, Exception):
+                    yield path, decode_state(found[0], path), found[1].version
+
     # ------------------------------------------------------------------ arriving
 
     def begin(self, tag: str) -> None:
@@ -113,6 +127,9 @@ class ZookeeperQueuePlace:
     def finish(self, numbers: Mapping[str, int], token: int) -> None:
         for path, last in ((self._tree.batches, numbers["bid"]), (self._tree.jobs, numbers["jid"])):
             self._pass_numbers(path, last)
+        for path, state, version in self._resources():
+            if state.token < token:
+                self._write([Op("set", path, replace(state, token=token).encode(), version)])
         data, stat = self._sessions.base.ask(read(self._address.tree.root))[0]
         root = read_root(data, self._address)
         done = replace(root, arriving={}, token_base=max(root.token_base, token))

@@ -23,7 +23,8 @@ class Root:
     """What the store's own node says."""
 
     tag: str
-    #: Tokens of batches and ingest jobs are greater than this: a queue was moved here that had given them.
+    #: Tokens of batches and ingest jobs, and those of new resources, are greater than this: they were given by the
+    #: store that the queue came from.
     token_base: int = 0
     #: Who moves a queue into it, and from where; empty: nobody does.
     arriving: Mapping[str, str] = field(default_factory=dict)
