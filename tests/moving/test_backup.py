@@ -17,7 +17,6 @@ from headgate.settings import load
 from tests.cli.test_quick_looks import in_shell
 from tests.moving.furniture import SECRET, furnish, opened, seen
 
-
 PAGE = Path(__file__).parents[2] / "docs/explanation/moving.md"
 
 
