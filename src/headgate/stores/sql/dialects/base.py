@@ -120,6 +120,8 @@ class Dialect(ABC):
     move_job: Statement | None = None
     #: True where the data is gone with the connection.
     in_memory: bool = False
+    #: Whether it takes one writer at a time, and makes the others ask again.
+    one_writer: bool = False
 
     def __init__(self, url: str) -> None:
         self.url = url
