@@ -58,8 +58,8 @@ bench: venv servers ## Run every benchmark
 bench-locks: venv servers ## Run the benchmark of the locks
 	$(BIN)/python -m benchmarks.locks
 
-bench-ingest: venv ## Run the benchmark of ingest's downloads and storage
-	$(BIN)/python -m benchmarks.ingest_io
+bench-ingest: venv servers ## Run the benchmark of ingest; needs 20 GB for its large file
+	$(BIN)/python -m benchmarks.ingest
 
 bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
 	$(BIN)/python -m benchmarks.ledger

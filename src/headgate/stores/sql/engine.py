@@ -149,13 +149,15 @@ class Database:
         self.dialect = dialect
         self.name = dialect.name
         self._pool = Pool(dialect)
+        self._turn = threading.Lock()
 
     def write(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """Run it in one transaction that may write; from the start again when the database says so.
 
         `again` says that an earlier try was cut off, so that it may have happened already.
         """
-        return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
+        with self._my_turn():
+            return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
 
     def write_through(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """The same; begun again when somebody else wrote the same row first."""
@@ -219,6 +221,19 @@ class Database:
     def close(self) -> None:
         """Close what is open."""
         self._pool.close()
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        """Where only one may write, the threads of a process stand in line: all asking at once, few would work."""
+        if not self.dialect.one_writer:
+            yield
+            return
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise StoreUnavailable(self.name, f"this process has been writing for {BUSY_SECONDS:.0f} seconds")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _try(self, work: Callable[[Connection, bool], T], *, once: bool = False) -> T:
         deadline = time.monotonic() + BUSY_SECONDS

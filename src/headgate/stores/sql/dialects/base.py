@@ -128,6 +128,8 @@ class Dialect(ABC):
     token_floor: int = 0
     #: Starts a reading that sees one state of all tables, however long it takes.
     begin_still: tuple[str, ...] = ("begin",)
+    #: Whether it takes one writer at a time, and makes the others ask again.
+    one_writer: bool = False
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -109,6 +109,8 @@ class Sqlite(Dialect):
     )
     list_columns = Statement("The columns of a table.", "select name from pragma_table_info(:table)")
 
+    one_writer = True
+
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._clock_base: int | None = None
