@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
 def carefully(gate: Gate) -> Ledger:
     """The ledger of a gate that never goes the quick way."""
     dialect: Any = database(gate).dialect
-    dialect.claim_next = lambda *_: []
+    dialect.claim_next = lambda *_: None
     dialect.succeed = lambda *_: False
     return gate.ledger
 

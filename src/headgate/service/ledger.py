@@ -411,8 +411,11 @@ class Ledger:
     def _handed(self, claim: Claim, opened: Opened | None, key: str | None) -> Claim:
         """The claim as the worker gets it: its secrets opened with the key, or masked."""
         event("chunk.claimed", job=claim.job, dataid=claim.dataid, token=claim.token, attempt=claim.attempt)
+        bare = {**claim.inputs, **claim.outputs}
+        if not any(port.secrets for port in bare.values()):
+            return claim
         try:
-            ports = self._with_secrets(claim.job, {**claim.inputs, **claim.outputs}, opened, key)
+            ports = self._with_secrets(claim.job, bare, opened, key)
         except WrongKey:
             # Keys were changed between the proof and the claim. What cannot be worked on is given back.
             self.fail(claim, "the key was replaced while the chunk was being claimed")
