@@ -40,8 +40,10 @@ find_next: begin
   {_SHARED}
   if v_current is not true then rollback; select '{OUTDATED}'; leave find_next; end if;
   set v_now = {NOW};
-  -- The claims of the dead and what was resubmitted go the careful way, and before all others.
-  if not exists (select 1 from hg_chunk where job_id = a_job and lease_until > 0 and lease_until <= v_now) then
+  -- The claims of the dead and what was resubmitted go the careful way, and before all others. The last that ran out:
+  -- to find the first, InnoDB would pass over those of claims that were reported and that it has not purged yet.
+  if (select max(lease_until) from hg_chunk where job_id = a_job and lease_until > 0 and lease_until <= v_now) is null
+  then
     select place, dataid, order_key into v_place, v_dataid, v_key from hg_candidate
     where job_id = a_job and missing = 0 and not_before <= v_now
     order by place, order_key limit 1 for update skip locked;
