@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headgate.core.claims import Verdict
 from headgate.core.errors import BadValue, ClaimLost, HeadgateError, WrongKey
@@ -26,7 +27,6 @@ from headgate.core.ledger import (
 from headgate.core.names import check_name, check_note, check_reason
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure
-from headgate.core.queue import Fault
 from headgate.service.checks import (
     check_limit,
     check_names,
@@ -42,6 +42,9 @@ from headgate.service.renewal import ClaimHold
 from headgate.service.secrets import Opened, Secrets, check_secrets
 from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, Plan, RowFilter
 from headgate.telemetry import event
+
+if TYPE_CHECKING:
+    from headgate.core.queue import Fault
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
@@ -338,6 +341,8 @@ class Ledger:
 
     def faults(self) -> list[Fault]:
         """What should not be: claims that ended long ago, and that nobody has turned into errors."""
+        from headgate.core.queue import Fault
+
         dead = [row for row in self.running() if row.expires_in is not None and row.expires_in < -LONG_GONE_SECONDS]
         return [
             Fault(DEAD_WORKER, f"{row.job}/{row.dataid}", f"{row.worker} claimed it and died", "make it an error")

@@ -16,7 +16,6 @@ from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.quick_claims import QuickClaims
-from headgate.stores.sql.resubmitting import Wish, resubmit
 from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
 
@@ -114,6 +113,8 @@ class SqlLedger:
     def resubmit(
         self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool
     ) -> Sequence[Change]:
+        from headgate.stores.sql.resubmitting import Wish, resubmit
+
         wish = Wish(reason, who, downstream, steal, dry_run)
         return self._database.write_through(lambda tx: resubmit(tx, job, dataids, wish))
 

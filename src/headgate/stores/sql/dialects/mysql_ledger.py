@@ -83,7 +83,8 @@ COUNTED = """from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dat
 SUCCEED_ROUTINE = f"""
 create procedure if not exists hg_succeed_2(
   in a_stamp varchar(255) character set utf8mb4, in a_job int, in a_told int,
-  in a_made varchar(40) character set utf8mb4, in a_read boolean, in a_dataid varchar(255) character set utf8mb4, in a_token bigint,
+  in a_made varchar(40) character set utf8mb4, in a_read boolean,
+  in a_dataid varchar(255) character set utf8mb4, in a_token bigint,
   in a_who varchar(255) character set utf8mb4, in a_natural varbinary(1300), in a_text varbinary(1300))
 succeed: begin
   declare v_links, v_inputs, v_dataset int;
