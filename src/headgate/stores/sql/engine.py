@@ -174,11 +174,11 @@ class Database:
 
     def single(self, statement: Statement, **params: object) -> list[Row]:
         """One statement, one trip, one commit."""
-        return self._try(lambda connection, _again: self._run_single(connection, statement, params))
+        return self._try(lambda connection, _again: self.dialect.ask(connection, statement, params))
 
     def single_once(self, statement: Statement, **params: object) -> list[Row]:
         """The same, but StoreUnavailable rather than sent again when the answer was lost."""
-        return self._try(lambda connection, _again: self._run_single(connection, statement, params), once=True)
+        return self._try(lambda connection, _again: self.dialect.ask(connection, statement, params), once=True)
 
     @contextmanager
     def still(self) -> Iterator[Connection]:
@@ -277,14 +277,6 @@ class Database:
         self._pool.drop(connection)
         if trouble is Trouble.GONE:
             self._pool.empty()
-
-    def _run_single(self, connection: Connection, statement: Statement, params: dict[str, object]) -> list[Row]:
-        cursor = connection.cursor()
-        try:
-            cursor.execute(*self.dialect.prepare(statement, params))
-            return list(cursor.fetchall())
-        finally:
-            cursor.close()
 
     def _transact(self, connection: Connection, work: Callable[[Transaction], T], *, again: bool, write: bool) -> T:
         cursor = connection.cursor()
