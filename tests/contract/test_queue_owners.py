@@ -221,7 +221,7 @@ def test_of_many_without_work_each_is_woken_for_its_own(gates: Gates) -> None:
     later = in_thread(lambda: other.queue.await_work([], ["estimating"], 60))
     new_batch(gate.queue)
     batches.result(timeout=30)
-    assert taken_batch(gate.queue)
+    taken_batch(gate.queue)
     batch_with_jobs(gate.queue, 3)
     for each in jobs:
         each.result(timeout=30)
