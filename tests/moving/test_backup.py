@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -30,14 +31,22 @@ def restore(file: Path, url: str) -> None:
         work.run(lambda _: None)
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """A backup of a store with a lock."""
-    url = f"sqlite:///{tmp_path / 'small.db'}"
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a lock, and its backup."""
+    folder = tmp_path_factory.mktemp("small")
+    url = f"sqlite:///{folder / 'small.db'}"
     with headgate.connect(url) as gate:
         gate.locks.acquire("ann", "x", "exclusive")
-    backup(url, tmp_path / "small.gz")
-    return tmp_path / "small.gz"
+    backup(url, folder / "small.gz")
+    return folder
+
+
+@pytest.fixture
+def small(made_once: Path, tmp_path: Path) -> Path:
+    """A backup of a store with a lock, to be harmed."""
+    shutil.copy(made_once / "small.db", tmp_path)
+    return Path(shutil.copy(made_once / "small.gz", tmp_path))
 
 
 def test_a_backup_of_any_store_is_restored_into_sqlite_with_all_that_it_had(sql_url: str, tmp_path: Path) -> None:
