@@ -1,5 +1,5 @@
 PYTHON ?= python3
-# Test processes side by side: twice the cores that CI has, for half of the tests' time is waiting.
+# Test processes side by side: more than the cores that CI has, for tests also wait for leases and processes.
 WORKERS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
@@ -65,8 +65,8 @@ bench: venv servers ## Run every benchmark
 bench-locks: venv servers ## Run the benchmark of the locks
 	$(BIN)/python -m benchmarks.locks
 
-bench-ingest: venv ## Run the benchmark of ingest's downloads and storage
-	$(BIN)/python -m benchmarks.ingest_io
+bench-ingest: venv servers ## Run the benchmark of ingest; needs 20 GB for its large file
+	$(BIN)/python -m benchmarks.ingest
 
 bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
 	$(BIN)/python -m benchmarks.ledger

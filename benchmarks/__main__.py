@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks import ingest_io, ledger, locks, queue, queue_zookeeper
+from benchmarks import ingest, ledger, locks, queue, queue_zookeeper
 
 locks.main([])
 ledger.main([])
 queue.main([])
 queue_zookeeper.main()
-ingest_io.main([])
+ingest.main([])

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, HalfMoved
 from headgate.settings import Settings, mask
 from headgate.wiring import SQL_KINDS, kind_of
 
 if TYPE_CHECKING:
     from headgate.service.moving import Moved
-    from headgate.stores.moving_port import Source, Target
+    from headgate.stores.moving_port import QueuePlace, Source, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,10 @@ def copying(from_url: str, to_url: str, *, force: bool = False) -> Iterator[Movi
     """A copy from one store to another. Unless forced, StoreInUse when a lease runs in it."""
     if from_url == to_url:
         raise BadValue("target", mask(to_url), "is the source itself")
+    if "zookeeper" in (kind_of(from_url), kind_of(to_url)):
+        with _queue_place(from_url) as old, _queue_place(to_url) as new:
+            yield _queue_moving(old, new, force=force)
+        return
     with _source(from_url, in_use=force) as source, _target(to_url) as target:
         yield Moving(source, target)
 
@@ -81,6 +85,25 @@ def _own_url(settings: Settings) -> str:
     if settings["server"] and not settings.is_flag("url"):
         raise BadValue("server", settings["server"], "is a service; name its store with --url, where it can be reached")
     return settings["url"]
+
+
+def _queue_place(url: str) -> AbstractContextManager[QueuePlace]:
+    if kind_of(url) == "zookeeper":
+        from headgate.stores.zookeeper import moving_queue as zookeeper
+
+        return zookeeper.open_queue_place(url)
+    from headgate.stores.sql import moving_queue as sql
+
+    return sql.open_queue_place(_sql_only(url))
+
+
+def _queue_moving(old: QueuePlace, new: QueuePlace, *, force: bool) -> Moving:
+    """The queue alone: it is all that both kinds of store keep."""
+    from headgate.service.moving_queue import QueueSource, QueueTarget
+
+    if old.half_moved:
+        raise HalfMoved(f"{old.name} holds half of what is moved into it; it cannot be moved on")
+    return Moving(QueueSource(old, in_use=force), QueueTarget(new))
 
 
 def _source(url: str, *, in_use: bool) -> AbstractContextManager[Source]:

@@ -16,8 +16,6 @@ from headgate.core.inventory import SENT_BY_MESSENGER
 from headgate.core.ledger import Row, chunk_resource
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
-from headgate.core.queue import Fault, IngestJob, Item, check_item_id
-from headgate.core.states import MACHINES
 from headgate.service.checks import check_limit, check_span
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.service.secrets import Secrets
@@ -27,6 +25,7 @@ from headgate.stores.inventory_port import InventoryStore
 from headgate.stores.queue_port import QueueHistoryFilter
 
 if TYPE_CHECKING:
+    from headgate.core.queue import Fault, Item
     from headgate.daemons.rounds import Rounds
     from headgate.ingest.context import Context
     from headgate.service.activity import Activity, Ask
@@ -195,6 +194,8 @@ class Gate:
         Page on with `before` the last entry's id.
         """
         if item is not None:
+            from headgate.core.queue import check_item_id
+
             chosen_item = QueueHistoryFilter(
                 item=check_item_id(item),
                 event=event,
@@ -213,6 +214,8 @@ class Gate:
                 limit=check_limit(limit),
             )
             return self.ledger.history(which)
+        from headgate.core.states import MACHINES
+
         events = [word for machine in MACHINES for word in machine.told]
         if event is not None and event not in events:
             raise BadValue("event", event, f"is none of {', '.join(events)}")
@@ -416,6 +419,8 @@ def _sweep(gate: Gate) -> Callable[[float], int]:
 
 def _operation(item: Item) -> dict[str, Any]:
     """A batch or ingest job that somebody works on, with the words of seed 003."""
+    from headgate.core.queue import IngestJob
+
     data = f"{item.batch}/{item.id}" if isinstance(item, IngestJob) else item.id
     return {"request": item.state, "data": f"{data} ({item.profile})", "worker": item.worker, "since": item.since}
 

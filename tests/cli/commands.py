@@ -85,7 +85,7 @@ class Headgate:
 
 def read_at_start(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """What an interpreter reads when it starts, and not again."""
-    return tuple(sorted(each for each in environment.items() if each[0].startswith(("PYTHON", "LANG", "LC_", "PATH"))))
+    return tuple(sorted(each for each in environment.items() if each[0].startswith(("PYTHON", "LANG", "LC_"))))
 
 
 @cache

@@ -10,12 +10,14 @@ import gc
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -43,7 +45,8 @@ PRELOADED = (
 class Forge:
     """The process that commands are forked from, seen from the tests."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], patience: float = PATIENCE_SECONDS) -> None:
+        self._patience = patience
         self._desk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -76,9 +79,9 @@ class Forge:
         with ThreadPoolExecutor() as beside, result:
             beside.submit(write_all, pairs[0][1], stdin)
             out, err = (beside.submit(read_all, pair[0]) for pair in pairs[1:])
-            result.settimeout(PATIENCE_SECONDS)
+            result.settimeout(self._patience)
             code = int(result.recv(100))
-            return code, out.result(PATIENCE_SECONDS), err.result(PATIENCE_SECONDS)
+            return code, out.result(self._patience), err.result(self._patience)
 
 
 def write_all(descriptor: int, content: bytes) -> None:
@@ -104,23 +107,32 @@ def main() -> None:
     desk = socket.socket(fileno=int(sys.argv[1]))
     preload()
     running: dict[int, Command] = {}
-    while True:
-        ready = set(select.select([desk.fileno(), *running], [], [])[0])
+    ordered = True
+    while ordered:
+        heard = [desk.fileno(), *running, *(command.result for command in running.values())]
+        ready = set(select.select(heard, [], [])[0])
         for exited in ready & running.keys():
             tell_end(exited, running.pop(exited))
-        if desk.fileno() not in ready:
-            continue
-        order, descriptors, _, _ = socket.recv_fds(desk, 1 << 20, 4)
-        if not order:
-            return
-        *streams, result = descriptors
-        pid = os.fork()
-        if pid == 0:
-            desk.close()
-            run_command(json.loads(order), streams)
-        for descriptor in streams:
-            os.close(descriptor)
-        running[os.pidfd_open(pid)] = Command(pid, result)
+        for command in running.values():
+            if command.result in ready:  # Nobody waits for it any more.
+                os.kill(command.pid, signal.SIGKILL)
+        ordered = desk.fileno() not in ready or take_order(desk, running)
+
+
+def take_order(desk: socket.socket, running: dict[int, Command]) -> bool:
+    """Start what is ordered; False when nobody is there to order anything."""
+    order, descriptors, _, _ = socket.recv_fds(desk, 1 << 20, 4)
+    if not order:
+        return False
+    *streams, result = descriptors
+    pid = os.fork()
+    if pid == 0:
+        desk.close()
+        run_command(json.loads(order), streams)
+    for descriptor in streams:
+        os.close(descriptor)
+    running[os.pidfd_open(pid)] = Command(pid, result)
+    return True
 
 
 def preload() -> None:
@@ -133,7 +145,8 @@ def preload() -> None:
 
 def tell_end(exited: int, command: Command) -> None:
     status = os.waitpid(command.pid, 0)[1]
-    os.write(command.result, str(os.waitstatus_to_exitcode(status)).encode())
+    with suppress(BrokenPipeError):
+        os.write(command.result, str(os.waitstatus_to_exitcode(status)).encode())
     os.close(command.result)
     os.close(exited)
 

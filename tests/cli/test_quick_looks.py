@@ -71,11 +71,18 @@ def test_bash_completes_commands_and_options(headgate: Headgate) -> None:
     assert done.stdout.split() == ["acquire", "--client"], done.stderr
 
 
-@pytest.mark.parametrize(("words", "waited"), [(("doctor",), "looking at everything")])
-def test_what_takes_long_says_so_on_a_terminal(words: tuple[str, ...], waited: str, headgate: Headgate) -> None:
-    # Sooner than people would be told: what is proven is that it is told, and how.
-    sooner = headgate.folder / "sitecustomize.py"
-    sooner.write_text("import headgate.cli.output as output\noutput.PATIENCE_SECONDS = 0.0\n")
+#: Sooner than people would be told: what is proven is that it is told, and how.
+SOONER = """
+import headgate.cli.moving, headgate.cli.output
+headgate.cli.output.PATIENCE_SECONDS = 0.0
+headgate.cli.moving.FEW = 1
+"""
+
+
+@pytest.mark.parametrize(("words", "waited"), [(["doctor"], "looking at everything"), (["backup", "b.gz"], "6/6")])
+def test_what_takes_long_says_so_on_a_terminal(words: list[str], waited: str, headgate: Headgate) -> None:
+    headgate.acquire("file:/x")
+    (headgate.folder / "sitecustomize.py").write_text(SOONER)
     path = os.pathsep.join(filter(None, [str(headgate.folder), os.environ.get("PYTHONPATH", "")]))
     assert waited in re.sub("\x1b[^A-Za-z]*[A-Za-z]", "", on_terminal(headgate, *words, errors=True, PYTHONPATH=path))
-    assert waited not in headgate(*words, PYTHONPATH=path).err
+    assert waited not in headgate(words[0], *(f"other-{word}" for word in words[1:]), PYTHONPATH=path).err

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 def carefully(gate: Gate) -> Ledger:
     """The ledger of a gate that never goes the quick way."""
     dialect: Any = database(gate).dialect
-    dialect.claim_next = lambda *_: []
+    dialect.claim_next = lambda *_: None
     dialect.succeed = lambda *_: False
     return gate.ledger
 
@@ -117,6 +117,18 @@ def test_a_report_on_a_claim_that_is_only_partly_there_changes_nothing(gate: Gat
     with pytest.raises(ClaimLost):
         ledger.success(claim)
     assert everything(gate) == before
+
+
+def test_a_job_that_makes_something_else_now_is_not_claimed_as_it_was(gates: Gates) -> None:
+    ledger, worker = one_job(gates.open()), gates.open().ledger
+    ledger.publish("raw", ["1", "2"])
+    worker.success(claimed(worker, "clean"))
+    ledger.define_dataset("more")
+    ledger.define_job("clean", inputs=["raw"], outputs=["tidy", "more"])
+    claim = claimed(worker, "clean")
+    assert list(claim.outputs) == ["tidy", "more"]
+    worker.success(claim)
+    assert [row.status for row in ledger.status(job="clean", dataid="2", kind="OUTPUT")] == ["READY", "READY"]
 
 
 def test_many_are_resubmitted_with_all_that_was_made_from_them(gate: Gate) -> None:

@@ -213,6 +213,22 @@ def test_whoever_has_no_work_is_woken_when_there_is_some(gates: Gates) -> None:
     assert taken_job(other.queue).batch != batch.id
 
 
+def test_of_many_without_work_each_is_woken_for_its_own(gates: Gates) -> None:
+    """Whoever leaves first may have been the one who looked for the others."""
+    gate, other = gates.open(), gates.open()
+    batches = in_thread(lambda: other.queue.await_work(["pending"], [], 60))
+    jobs = [in_thread(lambda: other.queue.await_work([], ["pending"], 60)) for _ in range(3)]
+    later = in_thread(lambda: other.queue.await_work([], ["estimating"], 60))
+    new_batch(gate.queue)
+    batches.result(timeout=30)
+    taken_batch(gate.queue)
+    batch_with_jobs(gate.queue, 3)
+    for each in jobs:
+        each.result(timeout=30)
+    gate.queue.fire(taken_job(gate.queue), "accept")
+    later.result(timeout=30)
+
+
 def test_there_is_nothing_to_do_while_the_queue_is_paused(gates: Gates) -> None:
     gate = gates.open()
     job_in(gate.queue, "pending")

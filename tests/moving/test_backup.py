@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import re
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,10 @@ import headgate
 from headgate import BadPayload, BadValue
 from headgate.moving import backing_up, not_backed_up, restoring
 from headgate.settings import load
+from tests.cli.test_quick_looks import in_shell
 from tests.moving.furniture import SECRET, furnish, opened, seen
+
+PAGE = Path(__file__).parents[2] / "docs/explanation/moving.md"
 
 
 def backup(url: str, file: Path) -> None:
@@ -26,14 +31,22 @@ def restore(file: Path, url: str) -> None:
         work.run(lambda _: None)
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """A backup of a store with a lock."""
-    url = f"sqlite:///{tmp_path / 'small.db'}"
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a lock, and its backup."""
+    folder = tmp_path_factory.mktemp("small")
+    url = f"sqlite:///{folder / 'small.db'}"
     with headgate.connect(url) as gate:
         gate.locks.acquire("ann", "x", "exclusive")
-    backup(url, tmp_path / "small.gz")
-    return tmp_path / "small.gz"
+    backup(url, folder / "small.gz")
+    return folder
+
+
+@pytest.fixture
+def small(made_once: Path, tmp_path: Path) -> Path:
+    """A backup of a store with a lock, to be harmed."""
+    shutil.copy(made_once / "small.db", tmp_path)
+    return Path(shutil.copy(made_once / "small.gz", tmp_path))
 
 
 def test_a_backup_of_any_store_is_restored_into_sqlite_with_all_that_it_had(sql_url: str, tmp_path: Path) -> None:
@@ -112,6 +125,13 @@ def test_a_backup_of_another_schema_is_refused(small: Path, tmp_path: Path) -> N
     changed(small, lambda lines: [{**lines[0], "schema": "0001"}, *lines[1:]])
     with pytest.raises(BadValue, match="then: headgate migrate"):
         restore(small, f"sqlite:///{tmp_path / 'new.db'}")
+
+
+def test_the_commands_on_the_page_run_as_they_stand(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    done = in_shell(tmp_path, block)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("and the same there") == 3
 
 
 def test_what_is_kept_elsewhere_is_named() -> None:

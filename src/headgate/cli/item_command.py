@@ -34,18 +34,22 @@ class ItemCommand:
         self._words = words
         self._guardian = guardian
         self._variables = variables
+        #: What runs, by the item that it works on.
+        self._running: dict[str, Spawned] = {}
 
     def __call__(self, item: Item, hold: ItemHold) -> Outcome:
         """Exit code 0: done, 75: not now, any other: failed, with the last line of what it wrote to stderr."""
         spawned = Spawned(self._words, self._guardian)
         following = Following(spawned, Limits.of(hold.lease or DEFAULT_LEASE, None))
         spawned.on_end = following.look
+        self._running[item.id] = spawned
         try:
             with item_file(item) as path:
                 told = {**environment(item, path), **self._variables}
                 code = following.until_end([hold], told, signals=False)
         finally:
             spawned.end()
+            self._running.pop(item.id, None)
             following.close()
         if following.lost is not None:
             raise following.lost
@@ -55,6 +59,12 @@ class ItemCommand:
         if code == NOT_NOW:
             return NotNow(why)
         return Failed(why or (f"exit code {code}" if code < 128 else f"ended by signal {code - 128}"))
+
+    def abandon(self, item: Item) -> None:
+        """Kill what works on the item, and all that it started."""
+        spawned = self._running.get(item.id)
+        if spawned is not None:
+            spawned.kill()
 
     def _done(self, item: Item, said: str) -> Outcome:
         changes = read_changes(said)

@@ -44,7 +44,10 @@ def copy(session: Session, from_url: str, to_url: str, force: bool) -> None:  # 
 
     with moving.copying(from_url, to_url, force=force) as work, progress(session, work.total, FEW) as tell:
         moved = work.run(_at_times(tell))
-    _answer(session, moved, f"from now on: export HEADGATE_URL={moved.target}")
+    queue_alone = "zookeeper" in (_kind(from_url), _kind(to_url))
+    setting = "COORDINATION_URL" if _kind(to_url) == "zookeeper" else "URL"
+    hint = "; coordination_url is no longer needed" if queue_alone and setting == "URL" else ""
+    _answer(session, moved, f"from now on: export HEADGATE_{setting}={moved.target}{hint}")
 
 
 @click.command("backup")
@@ -88,6 +91,10 @@ def restore(session: Session, file: Path) -> None:
     with moving.restoring(session.settings, file) as work, progress(session, work.total, FEW) as tell:
         moved = work.run(_at_times(tell))
     _answer(session, moved)
+
+
+def _kind(url: str) -> str:
+    return url.partition("://")[0]
 
 
 def _at_times(tell: Callable[[int], None]) -> Callable[[int], None]:

@@ -81,6 +81,12 @@ class Spawned:
             return True
         return True
 
+    def kill(self) -> None:
+        """End all of it at once, from another thread than the one that follows it."""
+        if self._popen is not None:
+            self.send(signal.SIGKILL)
+            self._popen.wait()
+
     def end(self) -> None:
         """Nothing is left of it."""
         if self._popen is None:

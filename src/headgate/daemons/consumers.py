@@ -17,7 +17,7 @@ from headgate.core.queue import Item
 from headgate.daemons.lanes import Lane
 from headgate.daemons.reporting import Reporter
 from headgate.service.clock import steady
-from headgate.service.outcomes import Handler
+from headgate.service.outcomes import CanAbandon, Handler
 from headgate.service.queue import Queue
 from headgate.service.queue_checks import DEFAULT_LEASE
 from headgate.service.renewal import ItemHold
@@ -144,6 +144,9 @@ class Worker:
         hold = self._hold
         if hold is None:
             return
+        handler: object = self.post.handler
+        if isinstance(handler, CanAbandon):
+            handler.abandon(hold.item)
         hold.stop()
         try:
             self._queue.give_back(hold.item, "its consumer stopped before it was done")

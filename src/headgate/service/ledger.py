@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headgate.core.claims import Verdict
 from headgate.core.errors import BadValue, ClaimLost, HeadgateError, WrongKey
 from headgate.core.history import Entry
 from headgate.core.ledger import (
-    EXTERNAL,
     MASKED,
     RUNNING,
     Change,
@@ -26,23 +26,25 @@ from headgate.core.ledger import (
 from headgate.core.names import check_name, check_note, check_reason
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure
-from headgate.core.queue import Fault
 from headgate.service.checks import (
     check_limit,
     check_names,
     check_positive_lease,
     check_span,
     check_texts,
-    check_token,
     check_uri,
     printable,
 )
+from headgate.service.claim_reports import ClaimLike, reference, without_secrets
 from headgate.service.clock import steady
 from headgate.service.identity import actor, asker_for, owner
 from headgate.service.renewal import ClaimHold
 from headgate.service.secrets import Opened, Secrets, check_secrets
 from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, Plan, RowFilter
 from headgate.telemetry import event
+
+if TYPE_CHECKING:
+    from headgate.core.queue import Fault
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
@@ -54,7 +56,6 @@ LEFT_MOST = 100_000
 LONG_GONE_SECONDS = 60.0
 #: The kind of fault that the ledger can have.
 DEAD_WORKER = "dead-worker"
-ClaimLike = Claim | ClaimHold
 
 
 class Ledger:
@@ -224,7 +225,7 @@ class Ledger:
         self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None, *, by: str | None = None
     ) -> None:
         """The chunk is done. Saying so twice does no harm; ClaimLost, and nothing changes, when it is not yours."""
-        job, dataid, token = _reference(claim, dataid, token)
+        job, dataid, token = reference(claim, dataid, token)
         self._store.success(job, dataid, token, actor(by))
         event("chunk.success", job=job, dataid=dataid, token=token)
 
@@ -241,8 +242,8 @@ class Ledger:
 
         Secrets of the claim that stand in the message are masked: it is kept for all to see.
         """
-        why = printable(_without_secrets(claim, message))
-        job, dataid, token = _reference(claim, dataid, token)
+        why = printable(without_secrets(claim, message))
+        job, dataid, token = reference(claim, dataid, token)
         self._store.fail(job, dataid, token, why, actor(by))
         event("chunk.failed", logging.WARNING, job=job, dataid=dataid, token=token)
 
@@ -256,7 +257,7 @@ class Ledger:
     ) -> float:
         """The worker lives: the lease begins anew. Gives its seconds; ClaimLost when it has run out."""
         length = claim.lease if isinstance(claim, Claim) and lease is None else lease
-        job, dataid, token = _reference(claim, dataid, token)
+        job, dataid, token = reference(claim, dataid, token)
         return self._store.heartbeat(job, dataid, token, check_positive_lease(length or DEFAULT_LEASE))
 
     def work(
@@ -365,6 +366,8 @@ class Ledger:
 
     def faults(self) -> list[Fault]:
         """What should not be: claims that ended long ago, and that nobody has turned into errors."""
+        from headgate.core.queue import Fault
+
         dead = [row for row in self.running() if row.expires_in is not None and row.expires_in < -LONG_GONE_SECONDS]
         return [
             Fault(DEAD_WORKER, f"{row.job}/{row.dataid}", f"{row.worker} claimed it and died", "make it an error")
@@ -438,8 +441,11 @@ class Ledger:
     def _handed(self, claim: Claim, opened: Opened | None, key: str | None) -> Claim:
         """The claim as the worker gets it: its secrets opened with the key, or masked."""
         event("chunk.claimed", job=claim.job, dataid=claim.dataid, token=claim.token, attempt=claim.attempt)
+        bare = {**claim.inputs, **claim.outputs}
+        if not any(port.secrets for port in bare.values()):
+            return claim
         try:
-            ports = self._with_secrets(claim.job, {**claim.inputs, **claim.outputs}, opened, key)
+            ports = self._with_secrets(claim.job, bare, opened, key)
         except WrongKey:
             # Keys were changed between the proof and the claim. What cannot be worked on is given back.
             self.fail(claim, "the key was replaced while the chunk was being claimed")
@@ -472,27 +478,3 @@ class Ledger:
         """The loop was left: a failure, unless it was reported otherwise already."""
         with suppress(ClaimLost, HeadgateError):
             self.fail(claim, "the loop over the chunks was left before this one was done")
-
-
-def _reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, str, int]:
-    """What names a claim: job, data id and token."""
-    if isinstance(claim, ClaimHold):
-        claim = claim.claim
-    if isinstance(claim, Claim):
-        return claim.job, claim.dataid, check_token(claim.token if token is None else token)
-    if claim == EXTERNAL:
-        raise BadValue("job", claim, "is the name that data made elsewhere goes by; it is published, not claimed")
-    return check_name("job", claim), check_name("dataid", dataid), check_token(token)
-
-
-def _without_secrets(claim: ClaimLike | str, message: object) -> str:
-    """What a worker says, with the secrets that it was handed masked: a driver may repeat a password in its error."""
-    text = "" if message is None else str(message)
-    if isinstance(claim, ClaimHold):
-        claim = claim.claim
-    if isinstance(claim, str):
-        return text
-    secrets = {each for port in (*claim.inputs.values(), *claim.outputs.values()) for each in port.secrets.values()}
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, MASKED)
-    return text

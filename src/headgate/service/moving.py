@@ -45,5 +45,6 @@ def move(source: Source, target: Target, tell: Tell) -> Moved:
             raise HalfMoved(f"{table} in {target.name} is not what {source.name} has: somebody else wrote there")
         done += found.rows
         tell(done)
+    source.check_unchanged(digests)
     target.finish(digests)
     return Moved(source.name, target.name, {table: (each.rows, each.text) for table, each in digests.items()})

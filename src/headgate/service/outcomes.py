@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from headgate.core.queue import Identifiers, Item, Report
 from headgate.service.renewal import ItemHold
@@ -47,3 +47,11 @@ class NotNow:
 Outcome = Done | Failed | Held | NotNow
 #: Works on one item. `hold.lost` says when the item is no longer the consumer's: then stop, nothing will be recorded.
 Handler = Callable[[Item, ItemHold], Outcome]
+
+
+@runtime_checkable
+class CanAbandon(Protocol):
+    """A handler that can stop working on an item at once."""
+
+    def abandon(self, item: Item) -> None:
+        """Nothing works on the item any more when this returns."""

@@ -11,14 +11,16 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate.core.errors import ClaimLost, HeadgateError, ItemLost, LockLost, Lost, Unavailable
 from headgate.core.ledger import Claim
 from headgate.core.locks import Lock, Mode
-from headgate.core.queue import Item
 from headgate.service.clock import steady
 from headgate.telemetry import event
+
+if TYPE_CHECKING:
+    from headgate.core.queue import Item
 
 #: Renew this often within one lease, and at least so often that a broken lock is noticed soon.
 RENEWALS = 4

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
 
+from headgate.core.history import Entry
+from headgate.core.queue import Batch, Hold, IngestJob
+from headgate.stores.queue_port import QueueStore
+
 #: A row as JSON can tell it: its values in the order of the table's columns.
 Row = Sequence[Any]
 #: Rows that are read, and written, at once.
@@ -72,6 +76,9 @@ class Source(Protocol):
     def rows(self, table: str) -> Iterator[Sequence[Row]]:
         """A table's rows, in portions. The tables are asked for in the order of the contents."""
 
+    def check_unchanged(self, digests: Mapping[str, Digest]) -> None:
+        """HalfMoved when what was read is not what is there: where no moment can be held still."""
+
 
 class Target(Protocol):
     """Where a store is written to. Until it is finished, nobody can work with it."""
@@ -90,3 +97,45 @@ class Target(Protocol):
 
     def finish(self, digests: Mapping[str, Digest]) -> None:
         """All is there: from now on it can be worked with, and no token is given again."""
+
+
+class QueuePlace(Protocol):
+    """A queue that moves by itself, between stores that keep it differently."""
+
+    #: What errors call it.
+    name: str
+    #: What the store's lock ids begin with.
+    tag: str
+    #: Something is being moved into it, or was, and not to the end.
+    half_moved: bool
+
+    @property
+    def queue(self) -> QueueStore:
+        """The queue itself, for reading."""
+
+    def last_numbers(self) -> Mapping[str, int]:
+        """The last numbers that were given: of batches (bid), of ingest jobs (jid)."""
+
+    def last_token(self) -> int:
+        """No lock was granted here with a greater one."""
+
+    def begin(self, tag: str) -> None:
+        """No batch, hold or history, or what an interrupted try from that store left: ready. Otherwise BadValue."""
+
+    def put_holds(self, holds: Sequence[Hold]) -> None:
+        """These holds too."""
+
+    def put_batches(self, batches: Sequence[Batch]) -> None:
+        """These batches too, taken by nobody. Their jobs come later."""
+
+    def put_jobs(self, jobs: Sequence[IngestJob]) -> None:
+        """These ingest jobs too, by id, taken by nobody."""
+
+    def put_history(self, entries: Sequence[tuple[Entry, str]]) -> None:
+        """What happened, oldest first: each entry with the batch that it belongs to."""
+
+    def finish(self, numbers: Mapping[str, int], token: int) -> None:
+        """All is there: it can be worked with. Ids go on behind these numbers; tokens, those of locks too, behind that.
+
+        Locks do not move. But whoever has them kept here from now on must not be given a token that was given there.
+        """

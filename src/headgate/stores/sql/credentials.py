@@ -11,7 +11,7 @@ from headgate.core.ledger import Dataset
 from headgate.stores.sql import credential_statements as sql
 from headgate.stores.sql import ledger_statements
 from headgate.stores.sql.engine import Transaction
-from headgate.stores.sql.shapes import dataset_of, shape_of
+from headgate.stores.sql.shapes import dataset_of, shape_of, stamp_definitions
 from headgate.stores.sql.statement import Row, Statement
 
 
@@ -54,6 +54,7 @@ def change_custody(tx: Transaction, known: Custody, change: CustodyChange) -> bo
     if change.versions is not None:
         texts = {name: str(version) for name, version in change.versions.items()}
         tx.run(sql.SET_VERSIONS, id=datasets[known.dataset], secrets=json.dumps(texts, sort_keys=True))
+    stamp_definitions(tx)
     return True
 
 

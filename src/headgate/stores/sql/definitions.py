@@ -16,7 +16,7 @@ from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.credential_statements import DROP_STRAY_COPIES
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import to_micro
-from headgate.stores.sql.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of
+from headgate.stores.sql.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of, stamp_definitions
 from headgate.stores.sql.statement import Statement
 
 
@@ -38,6 +38,7 @@ def define_dataset(tx: Transaction, dataset: Dataset) -> Defined:
     if old.order is not dataset.order and tx.one(sql.HAS_CHUNKS, dataset=number):
         raise Refused(f"dataset {dataset.name} has chunks already, in {old.order} order; the order cannot be changed")
     tx.run(sql.CHANGE_DATASET, id=number, **columns)
+    stamp_definitions(tx)
     return Defined(tuple(changes))
 
 
@@ -51,6 +52,7 @@ def define_job(tx: Transaction, job: Job) -> Defined:
     changes = differences(old, job)
     if changes:
         _write_job(tx, old, job, datasets)
+        stamp_definitions(tx)
     others = [each for each in jobs.values() if each.name != job.name]
     published = [name for name, number in datasets.items() if tx.one(sql.HAS_READY, dataset=number)]
     known = warnings_for(others, published)
@@ -119,6 +121,7 @@ def pause(tx: Transaction, name: str, paused: str, who: str) -> Job:
         sql.TELL, event=event, job=shape.id, dataset=None, dataid="", who=who, token=0, before=before, after=after,
         reason=paused,
     )  # fmt: skip
+    stamp_definitions(tx)
     return shape_of(tx, name, share=False).job
 
 

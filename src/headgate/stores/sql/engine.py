@@ -149,13 +149,15 @@ class Database:
         self.dialect = dialect
         self.name = dialect.name
         self._pool = Pool(dialect)
+        self._turn = threading.Lock()
 
     def write(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """Run it in one transaction that may write; from the start again when the database says so.
 
         `again` says that an earlier try was cut off, so that it may have happened already.
         """
-        return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
+        with self._my_turn():
+            return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
 
     def write_through(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """The same; begun again when somebody else wrote the same row first."""
@@ -172,11 +174,11 @@ class Database:
 
     def single(self, statement: Statement, **params: object) -> list[Row]:
         """One statement, one trip, one commit."""
-        return self._try(lambda connection, _again: self._run_single(connection, statement, params))
+        return self._try(lambda connection, _again: self.dialect.ask(connection, statement, params))
 
     def single_once(self, statement: Statement, **params: object) -> list[Row]:
         """The same, but StoreUnavailable rather than sent again when the answer was lost."""
-        return self._try(lambda connection, _again: self._run_single(connection, statement, params), once=True)
+        return self._try(lambda connection, _again: self.dialect.ask(connection, statement, params), once=True)
 
     @contextmanager
     def still(self) -> Iterator[Connection]:
@@ -220,6 +222,19 @@ class Database:
         """Close what is open."""
         self._pool.close()
 
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        """Where only one may write, the threads of a process stand in line: all asking at once, few would work."""
+        if not self.dialect.one_writer:
+            yield
+            return
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise StoreUnavailable(self.name, f"this process has been writing for {BUSY_SECONDS:.0f} seconds")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
     def _try(self, work: Callable[[Connection, bool], T], *, once: bool = False) -> T:
         deadline = time.monotonic() + BUSY_SECONDS
         again = once
@@ -262,14 +277,6 @@ class Database:
         self._pool.drop(connection)
         if trouble is Trouble.GONE:
             self._pool.empty()
-
-    def _run_single(self, connection: Connection, statement: Statement, params: dict[str, object]) -> list[Row]:
-        cursor = connection.cursor()
-        try:
-            cursor.execute(*self.dialect.prepare(statement, params))
-            return list(cursor.fetchall())
-        finally:
-            cursor.close()
 
     def _transact(self, connection: Connection, work: Callable[[Transaction], T], *, again: bool, write: bool) -> T:
         cursor = connection.cursor()

@@ -11,11 +11,11 @@ from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Row
 from headgate.core.locks import Lock
 from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter
-from headgate.stores.sql import claiming, credentials, definitions, mending, quick_claims
+from headgate.stores.sql import claiming, credentials, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.resubmitting import Wish, resubmit
+from headgate.stores.sql.quick_claims import QuickClaims
 from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
 
@@ -31,6 +31,7 @@ class SqlLedger:
         self._database = database
         self._tag = tag
         self._sizes_known = False
+        self._quick = QuickClaims(database)
 
     def define_dataset(self, dataset: Dataset) -> Defined:
         return self._database.write_through(lambda tx: definitions.define_dataset(tx, dataset))
@@ -76,7 +77,7 @@ class SqlLedger:
     def find_next(self, job: str, asker: Asker) -> Claim | None:
         cut_off, after = False, None
         try:
-            if asker.fresh and (quick := quick_claims.claim_next(self._database, job, asker)):
+            if asker.fresh and (quick := self._quick.claim_next(job, asker)):
                 return quick
         except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
             cut_off = True
@@ -97,7 +98,7 @@ class SqlLedger:
 
     def success(self, job: str, dataid: str, token: int, who: str) -> None:
         try:
-            if quick_claims.succeed(self._database, job, dataid, token, who):
+            if self._quick.succeed(job, dataid, token, who):
                 return
         except StoreUnavailable:  # The answer may have been lost; saying it again does no harm.
             pass
@@ -112,6 +113,8 @@ class SqlLedger:
     def resubmit(
         self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool
     ) -> Sequence[Change]:
+        from headgate.stores.sql.resubmitting import Wish, resubmit
+
         wish = Wish(reason, who, downstream, steal, dry_run)
         return self._database.write_through(lambda tx: resubmit(tx, job, dataids, wish))
 

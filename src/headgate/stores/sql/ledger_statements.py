@@ -10,14 +10,23 @@ ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c
 _JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.retry_delay, j.on_failure, j.paused,
                   j.key_check"""
 _DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets"
-#: All that a claim needs to know of its job `j` and, a row each, of the datasets `d` that it has as `k`.
-SHAPE_COLUMNS = f"{_JOB_COLUMNS}, k.kind, k.position, {_DATASET_COLUMNS}"
 _SHAPE = """from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id
             where k.job_id = :job order by d.id"""
 
 # ---------------------------------------------------------------- definitions
 
 READ_JOB = Statement("One job, by its name.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name")
+KNOW_JOB = Statement(
+    "One job with its datasets, a row each: the stamp of all definitions, and whether another job reads what it makes.",
+    f"""select s.value, k.kind = 'OUTPUT' and exists (select 1 from hg_job_dataset i
+                                                      where i.dataset_id = d.id and i.kind = 'INPUT'),
+               {_JOB_COLUMNS}, k.kind, k.position, {_DATASET_COLUMNS}
+        from hg_meta s, hg_job j join hg_job_dataset k on k.job_id = j.id join hg_dataset d on d.id = k.dataset_id
+        where s.name = 'definitions' and j.name = :name order by d.id""",
+)
+STAMP_DEFINITIONS = Statement(
+    "Definitions are not what they were.", "update hg_meta set value = :stamp where name = 'definitions'"
+)
 LOCK_JOB = Statement("One job, held still.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name {{for_update}}")
 READ_JOBS = Statement("All jobs.", f"select {_JOB_COLUMNS} from hg_job j order by j.name")
 READ_JOB_NAMES = Statement("The names of all jobs.", "select id, name from hg_job")

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
-from headgate.stores.history import HistoryKeeper
-from headgate.stores.inventory_port import InventoryStore
-from headgate.stores.queue_port import QueueStore
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.granting import Wakes, grant_or_refuse, grant_quickly
 from headgate.stores.sql.ledger import SqlLedger
 from headgate.stores.sql.moments import moment
-from headgate.stores.sql.queue import SqlQueue
-from headgate.stores.sql.queueing import Queueing
 from headgate.stores.sql.scene import Scene, heads, read_lock, read_places
-from headgate.stores.sql.tokens import SqlTokens
-from headgate.stores.sql.waiting import Wakeups
+
+if TYPE_CHECKING:
+    from headgate.stores.history import HistoryKeeper
+    from headgate.stores.inventory_port import InventoryStore
+    from headgate.stores.queue_port import QueueStore
+    from headgate.stores.sql.queueing import Queueing
+    from headgate.stores.sql.tokens import SqlTokens
+    from headgate.stores.sql.waiting import Wakeups
 
 T = TypeVar("T")
 
@@ -38,15 +40,46 @@ class SqlLocks:
     def __init__(self, database: Database) -> None:
         self.name = database.name
         self._database = database
-        self._wakeups = Wakeups(database)
+        self._making = threading.Lock()
+        self._made: dict[type[Any], Any] = {}
         self.tag = str(database.read(lambda tx: tx.one(sql.READ_TAG))[0])
-        self._queueing = Queueing(database, self.tag, self._wakeups)
         #: The ledger beside it: what runs on a chunk acts as a lock, and the other way round.
         self.ledger = SqlLedger(database, self.tag)
-        #: The queue in the same database.
-        self.queue: QueueStore = SqlQueue(database, self.tag)
-        #: Who may ask the service for what.
-        self.tokens = SqlTokens(database)
+
+    # These are loaded when they are asked for: who works with the ledger starts faster without.
+    @property
+    def _wakeups(self) -> Wakeups:
+        from headgate.stores.sql.waiting import Wakeups
+
+        return self._once(Wakeups, self._database)
+
+    @property
+    def _queueing(self) -> Queueing:
+        from headgate.stores.sql.queueing import Queueing
+
+        return self._once(Queueing, self._database, self.tag, self._wakeups)
+
+    @property
+    def queue(self) -> QueueStore:
+        """The queue in the same database."""
+        from headgate.stores.sql.queue import SqlQueue
+
+        return self._once(SqlQueue, self._database, self.tag)
+
+    @property
+    def tokens(self) -> SqlTokens:
+        """Who may ask the service for what."""
+        from headgate.stores.sql.tokens import SqlTokens
+
+        return self._once(SqlTokens, self._database)
+
+    def _once(self, kind: type[T], *parts: object) -> T:
+        """The one of its kind, whichever threads ask for it first."""
+        with self._making:
+            if kind not in self._made:
+                self._made[kind] = kind(*parts)
+        made: T = self._made[kind]
+        return made
 
     @cached_property
     def keeper(self) -> HistoryKeeper:
@@ -212,8 +245,9 @@ class SqlLocks:
             raise Refused(f"resource {resource!r} is held or waited for; release it first")
 
     def close(self) -> None:
-        self._wakeups.close()
-        self.queue.close()
+        for kind in tuple(self._made):
+            if hasattr(kind, "close"):
+                self._made[kind].close()
         self._database.close()
 
     def _forget(self, resource: str) -> bool:

@@ -49,6 +49,9 @@ class SqlSource:
     def rows(self, table: str) -> Iterator[Sequence[Row]]:
         return _read(self._database, self._still, self._tables[table])
 
+    def check_unchanged(self, digests: Mapping[str, Digest]) -> None:
+        """All was read at one moment."""
+
     def _look(self, at: int, now: int) -> Contents:
         facts = {str(name): str(value) for name, value in _all(self._still, opening.READ_FACTS.text)}
         counts = {name: int(_all(self._still, f"select count(*) from {name}")[0][0]) for name in self._tables}
@@ -118,14 +121,18 @@ class SqlTarget:
     def begin(self, contents: Contents) -> None:
         self._check_schema(contents)
         self._contents = contents
+        self.arrive(contents.tag)
+        now = self._database.read(lambda tx: tx.one(sql.READ_CLOCKS))[1]
+        self._shift = int(now) - contents.now
+
+    def arrive(self, tag: str) -> None:
+        """Empty, and nobody but this works with it; it is the store of that tag that comes."""
         try:
-            begun_before = self._database.write(lambda tx: self._take_over(tx, contents))
+            begun_before = self._database.write(lambda tx: self._take_over(tx, tag))
         except Duplicate:
             raise HalfMoved(f"somebody else begins to move a store into {self.name} at this moment") from None
         if begun_before:
-            self._write(self._clear)
-        now = self._database.read(lambda tx: tx.one(sql.READ_CLOCKS))[1]
-        self._shift = int(now) - contents.now
+            self.write(self._clear)
 
     def add(self, table: str, rows: Sequence[Row]) -> None:
         names = [column.name for column in self._tables[table].columns]
@@ -134,7 +141,7 @@ class SqlTarget:
         values = [dict(zip(names, (take(value) for take, value in zip(taken, row, strict=True)), strict=True))
                   for row in rows]  # fmt: skip
         try:
-            self._write(lambda tx: tx.insert(text, values))
+            self.write(lambda tx: tx.insert(text, values))
         except Duplicate:
             raise HalfMoved(f"somebody else writes into {self.name}: {table} has rows that were not moved") from None
 
@@ -150,7 +157,7 @@ class SqlTarget:
         del digests
         contents = self._contents
         assert contents is not None  # noqa: S101 - begin comes first
-        self._write(lambda tx: self._finish(tx, contents))
+        self.write(lambda tx: self._finish(tx, contents))
         self._database.dialect.learn_sizes(self._database)
 
     def _check_schema(self, contents: Contents) -> None:
@@ -164,9 +171,9 @@ class SqlTarget:
         if {name: list(found) for name, found in contents.tables.items()} != columns:
             raise BadValue("source", contents.tag, "has other tables than this Headgate")
 
-    def _take_over(self, tx: Transaction, contents: Contents) -> bool:
+    def _take_over(self, tx: Transaction, tag: str) -> bool:
         """Nobody works with it from here on. True: a try before this one may have left rows."""
-        mark = {"from": contents.tag, "run": self._run}
+        mark = {"from": tag, "run": self._run}
         standing = tx.one(sql.READ_FACT, name=opening.ARRIVING)
         if standing is None:
             full = [name for name in self._tables if tx.one(Statement("Is it empty?", f"select 1 from {name} limit 1"))]
@@ -174,7 +181,7 @@ class SqlTarget:
                 raise BadValue("target", self.name, f"is not empty ({', '.join(full[:3])} …); name an empty database")
             tx.run(sql.ADD_FACT, name=opening.ARRIVING, value=json.dumps(mark))
             return False
-        if json.loads(standing[0])["from"] != contents.tag:
+        if json.loads(standing[0])["from"] != tag:
             raise BadValue("target", self.name, "holds half of another store; name an empty database")
         tx.run(sql.WRITE_FACT, name=opening.ARRIVING, value=json.dumps(mark))
         return True
@@ -183,7 +190,7 @@ class SqlTarget:
         for table in self._tables:
             tx.run(Statement("Begin anew.", f"delete from {table}"))
 
-    def _write(self, work: Callable[[Transaction], None]) -> None:
+    def write(self, work: Callable[[Transaction], None]) -> None:
         """In one transaction, if nobody else has begun to move something into the same place."""
 
         def guarded(tx: Transaction) -> None:

@@ -26,3 +26,8 @@ RAISE_TOKENS = Statement(
 RAISE_COUNTERS = Statement(
     "Ids of batches and ingest jobs go on so much later.", "update hg_counter set value = value + :skipped"
 )
+READ_COUNTERS = Statement("The last numbers that were given.", "select name, value from hg_counter")
+READ_LAST_TOKEN = Statement("The greatest token of a lock.", "select max(token) from hg_resource")
+RAISE_TO = Statement(
+    "No resource's next token is smaller.", "update hg_resource set token = :token where token < :token"
+)

@@ -72,7 +72,7 @@ class SqlQueue:
 
     def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
         made = self._database.write_through(lambda tx: making.create_jobs(tx, taken, position, jobs, work_folder))
-        self._bell.ring(INGEST_JOB, making.CREATE.target)
+        self._bell.ring(INGEST_JOB, making.CREATE.target, len(jobs))
         return made
 
     def fire(self, taken: Taken, event: str, message: str, changes: Changes) -> Item:
@@ -197,7 +197,12 @@ class SqlQueue:
                 cut_off = True
             else:
                 return noun.read(rows[0]) if rows else None
+        if self._database.dialect.one_writer and asker.fresh and not self._is_free(noun, state):
+            return None  # Who finds nothing shall not have stood in the way of those who write.
         return self._database.write(lambda tx: taking.take(tx, noun, state, asker, after), again=cut_off)
+
+    def _is_free(self, noun: Noun, state: str) -> bool:
+        return bool(self._database.read(lambda tx: tx.one(noun.sql.is_free, state=state)))
 
     def _fire_quickly(self, taken: Taken, event: str, message: str, changes: Changes) -> IngestJob | None:
         """A job's move in one trip; None where the careful way must decide, or must look whether it happened."""

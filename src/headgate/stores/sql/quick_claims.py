@@ -1,42 +1,108 @@
-"""Claims and reports in one trip. What the quick way does not do goes the careful way (claiming.py)."""
+"""Claims and reports in one trip. What the quick way does not do goes the careful way (claiming.py).
+
+What a job reads and makes is kept in the process, and each trip carries the stamp that it was read with: where a
+definition has changed since, nothing is done and it is read again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
 
 from headgate.core.errors import StoreUnavailable
-from headgate.core.ledger import Claim
+from headgate.core.ledger import DONE, READY, Claim
 from headgate.core.ordering import Order, order_key
 from headgate.stores.base import Asker
+from headgate.stores.sql import ledger_statements as sql
+from headgate.stores.sql.dialects.base import Known, Outdated, Parameters
 from headgate.stores.sql.engine import Database, Duplicate
 from headgate.stores.sql.moments import to_micro
-from headgate.stores.sql.shapes import Claimed, parse_shape
+from headgate.stores.sql.shapes import JOB_COLUMNS, Claimed, Shape, build_shape
+
+T = TypeVar("T")
 
 #: After so many claims find_next learns where to begin.
 MARK_EVERY = 200
+#: With what is known, and once more with what is true now.
+TRIES = 2
+NO_KEYS = {"natural_key": b"", "text_key": b""}
 
 
-def claim_next(database: Database, job: str, asker: Asker) -> Claim | None:
-    """The first chunk in order, if nothing about it needs a closer look."""
-    params = {"job": job, "worker": asker.worker, "request_id": asker.request_id, "lease": to_micro(asker.lease)}
-    try:
-        rows = database.dialect.claim_next(database, params)
-    except Duplicate:  # Somebody claimed it by its name meanwhile.
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """A job as it was defined when it was read."""
+
+    shape: Shape
+    #: The same for the one-trip claims and reports.
+    params: Parameters
+    #: Whether a chunk of it may be found the quick way: data ids of two orders have two places.
+    plain: bool
+
+
+class QuickClaims:
+    """The quick way of one process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, KnownJob] = {}
+
+    def claim_next(self, job: str, asker: Asker) -> Claim | None:
+        """The first chunk in order, if nothing about it needs a closer look."""
+        asked = {"worker": asker.worker, "request_id": asker.request_id, "lease": to_micro(asker.lease)}
+
+        def work(known: KnownJob) -> Claim | None:
+            if not known.plain:
+                self._known.pop(job, None)  # It may be when it is asked for again.
+                return None
+            found = self._database.dialect.claim_next(self._database, {**known.params, **asked})
+            if found is None:
+                return None
+            dataid, token = found
+            if token % MARK_EVERY == 0:
+                with suppress(StoreUnavailable):  # The claim is made, whatever becomes of this.
+                    self._database.dialect.raise_mark(self._database, job)
+            return known.shape.claim(Claimed(dataid, 1, token, asker.worker, asker.lease, asker.lease))
+
+        return self._try(job, work)
+
+    def succeed(self, job: str, dataid: str, token: int, who: str) -> bool:
+        """Whether the claim ran, and is done now."""
+
+        def work(known: KnownJob) -> bool:
+            # Where it comes in the order, for those who read it.
+            orders = (Order.NATURAL, Order.TEXT) if known.params["read"] else ()
+            keys = {f"{order}_key": order_key(dataid, order) for order in orders} or NO_KEYS
+            told = {**known.params, "dataid": dataid, "token": token, "who": who, **keys}
+            return self._database.dialect.succeed(self._database, told)
+
+        return bool(self._try(job, work))
+
+    def _try(self, job: str, work: Callable[[KnownJob], T | None]) -> T | None:
+        for _ in range(TRIES):
+            known = self._known.get(job) or self._read(job)
+            if known is None:
+                return None
+            try:
+                return work(known)
+            except Outdated:
+                self._known.pop(job, None)
+            except Duplicate:  # Somebody claimed the chunk by its name meanwhile, or changed a row by hand.
+                return None
         return None
-    if not rows:
-        return None
-    dataid, token, _ = rows[0]
-    if int(token) % MARK_EVERY == 0:
-        with suppress(StoreUnavailable):  # The claim is made, whatever becomes of this.
-            database.dialect.raise_mark(database, job)
-    shape = parse_shape(tuple(str(row[2]) for row in rows))
-    return shape.claim(Claimed(str(dataid), 1, int(token), asker.worker, asker.lease, asker.lease))
 
-
-def succeed(database: Database, job: str, dataid: str, token: int, who: str) -> bool:
-    """Whether the claim ran, and is done now."""
-    params = {
-        "job": job, "dataid": dataid, "token": token, "who": who,
-        "natural_key": order_key(dataid, Order.NATURAL), "text_key": order_key(dataid, Order.TEXT),
-    }  # fmt: skip
-    return database.dialect.succeed(database, params)
+    def _read(self, name: str) -> KnownJob | None:
+        rows = self._database.single(sql.KNOW_JOB, name=name)
+        if not rows:
+            return None
+        shape = build_shape(rows[0][2 : 2 + JOB_COLUMNS], [row[2 + JOB_COLUMNS :] for row in rows])
+        job = shape.job
+        known = Known(
+            stamp=str(rows[0][0]), job=shape.id, datasets=tuple(shape.numbers),
+            inputs=tuple(sorted(shape.ids[each] for each in job.inputs)), names=tuple(shape.datasets),
+            told=shape.told, made=READY if job.outputs else DONE, read=any(row[1] for row in rows),
+        )  # fmt: skip
+        plain = not job.paused and len({each.order for each in shape.datasets.values()}) == 1
+        self._known[name] = KnownJob(shape, self._database.dialect.as_parameters(known), plain)
+        return self._known[name]

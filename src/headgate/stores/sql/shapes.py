@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 from headgate.core.errors import UnknownName
@@ -104,11 +104,12 @@ def shape_of(tx: Transaction, name: str, *, share: bool) -> Shape:
     return build_shape(row, [link[:8] for link in links])
 
 
-@lru_cache(maxsize=100)
-def parse_shape(texts: tuple[str, ...]) -> Shape:
-    """A job out of its columns and those of its datasets, as the one-trip claim gives them: JSON, one text each."""
-    rows = [json.loads(text) for text in texts]
-    return build_shape(rows[0][:JOB_COLUMNS], [row[JOB_COLUMNS:] for row in rows])
+def stamp_definitions(tx: Transaction) -> None:
+    """A definition was changed: whoever knows any of them reads it again.
+
+    Said last, since everybody writes the same row. A number would come again after a restore; this does not.
+    """
+    tx.run(sql.STAMP_DEFINITIONS, stamp=os.urandom(8).hex())
 
 
 def build_shape(row: Row, links: Sequence[Row]) -> Shape:

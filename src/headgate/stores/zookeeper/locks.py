@@ -22,6 +22,7 @@ from headgate.core.locks import (
 )
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.history import HistoryKeeper, HistorySource
+from headgate.stores.queue_port import QueueStore
 
 try:
     import kazoo as _kazoo  # noqa: F401
@@ -33,9 +34,10 @@ from headgate.stores.zookeeper.asking import catch_up, children, look, make, rem
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.losses import LossWatch
-from headgate.stores.zookeeper.opening import open_tree
+from headgate.stores.zookeeper.opening import Root, open_tree
 from headgate.stores.zookeeper.questions import Questions
 from headgate.stores.zookeeper.queue import ZookeeperQueue
+from headgate.stores.zookeeper.queue_tokens import with_token_base
 from headgate.stores.zookeeper.records import moment
 from headgate.stores.zookeeper.refusals import Refusals
 from headgate.stores.zookeeper.scene import NO_SUCH, RUN_OUT, Held, Scene, Seat, Stale
@@ -62,30 +64,36 @@ def open_zookeeper_locks(url: str) -> ZookeeperLocks:
 class ZookeeperLocks:
     """Locks, queues, clients, resources and history in one ZooKeeper ensemble."""
 
-    def __init__(self, address: Address, sessions: Sessions, tag: str) -> None:
+    def __init__(self, address: Address, sessions: Sessions, root: Root) -> None:
         self.name = address.name
-        self.tag = tag
+        self.tag = tag = root.tag
+        self._token_base = root.token_base
         self._sessions = sessions
         self._tree = tree = address.tree
         self._history = History(sessions, tree, tag)
         self._transitions = Transitions(sessions, tree, self._history, tag, self.name)
+        self._transitions.token_base = root.token_base
         self._refusals = Refusals(sessions, tree, self._history)
         self._questions = Questions(sessions, tree, self._transitions)
         self._queue = Queue(sessions, tree, self._transitions, tag)
         self._address = address
 
-    @cached_property
-    def queue(self) -> ZookeeperQueue:
+    @property
+    def queue(self) -> QueueStore:
         """Batches and ingest jobs, in the same folder."""
+        return with_token_base(self._own_queue, self._token_base)
+
+    @cached_property
+    def _own_queue(self) -> ZookeeperQueue:
         queue = ZookeeperQueue(self._address, self._sessions, self.tag)
-        queue.told.keeper = self._history.keeper
+        queue.told.keeper, queue.told.token_base = self._history.keeper, self._token_base
         return queue
 
     def keep_history_in(self, keeper: HistoryKeeper) -> None:
         self._history.keeper = keeper
 
     def history_sources(self) -> Sequence[HistorySource]:
-        books = (self._history, self.queue.told)
+        books = (self._history, self._own_queue.told)
         return [MovableHistory(self._sessions, each, self._tree.clock) for each in books]
 
     # ------------------------------------------------------------------ asking

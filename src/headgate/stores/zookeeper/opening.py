@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from headgate.core.errors import ForeignStore, SchemaMismatch
+from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import make, read
 from headgate.stores.zookeeper.multi import Op, multi
@@ -16,15 +18,41 @@ from headgate.stores.zookeeper.session import Sessions
 SCHEMA = "1"
 
 
-def open_tree(sessions: Sessions, address: Address) -> str:
-    """The store's tag; the store is made if it is not there."""
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What the store's own node says."""
+
+    tag: str
+    #: Tokens of batches and ingest jobs, and those of new resources, are greater than this: they were given by the
+    #: store that the queue came from.
+    token_base: int = 0
+    #: Who moves a queue into it, and from where; empty: nobody does.
+    arriving: Mapping[str, str] = field(default_factory=dict)
+
+    def data(self) -> bytes:
+        """As the node has it."""
+        more = {"token_base": self.token_base, "arriving": dict(self.arriving)}
+        said = {name: value for name, value in more.items() if value}
+        return json.dumps({"tag": self.tag, "schema": SCHEMA, **said}).encode()
+
+
+def open_tree(sessions: Sessions, address: Address, *, half_moved: bool = False) -> Root:
+    """The store's root; the store is made if it is not there. `half_moved`: also one that nobody may work with."""
     while True:
         data = _read_root(sessions, address)
         if data is not None:
-            return _tag(data, address)
+            root = read_root(data, address)
+            if root.arriving and not half_moved:
+                raise HalfMoved(
+                    f"{address.name} is the target of a copy that has not come to its end. If none runs, give the "
+                    "same command again: it begins anew"
+                )
+            return root
         _make_chroot(sessions, address)
-        root = json.dumps({"tag": secrets.token_hex(2), "schema": SCHEMA}).encode()
-        ops = [Op("make", address.tree.root, root), *(Op("make", path) for path in address.tree.folders)]
+        ops = [
+            Op("make", address.tree.root, Root(secrets.token_hex(2)).data()),
+            *(Op("make", path) for path in address.tree.folders),
+        ]
         sessions.base.ask(multi(ops))
 
 
@@ -39,12 +67,13 @@ def _make_chroot(sessions: Sessions, address: Address) -> None:
         sessions.base.ask(make("/" + "/".join(names[:count])))
 
 
-def _tag(data: bytes, address: Address) -> str:
+def read_root(data: bytes, address: Address) -> Root:
+    """What the root says, or why it is not used."""
     try:
         content = json.loads(data)
         tag, schema = str(content["tag"]), str(content["schema"])
     except (ValueError, KeyError, TypeError):
-        tag, schema = "", ""
+        content, tag, schema = {}, "", ""
     if not re.fullmatch("[0-9a-f]{4}", tag) or not schema.isdigit():
         raise ForeignStore(
             f"{address.name} has a node {address.tree.root} of something else. Use another folder in the URL"
@@ -53,4 +82,4 @@ def _tag(data: bytes, address: Address) -> str:
         newer = int(schema) > int(SCHEMA)
         what = "of a newer Headgate; upgrade Headgate" if newer else "of an older Headgate; run: headgate migrate"
         raise SchemaMismatch(f"{address.name} has schema {schema}, {what}. This one works with {SCHEMA}")
-    return tag
+    return Root(tag, int(content.get("token_base", 0)), content.get("arriving", {}))

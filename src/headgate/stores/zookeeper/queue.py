@@ -60,7 +60,7 @@ class ZookeeperQueue:
         self.job_table: Machine = tree.job_table
         #: What happened; written by the commits, read here.
         self.told = QueueHistory(sessions, tree.history, Book(tag, "queue"))
-        self._make_tree()
+        self.make_tree()
         self._questions = QueueQuestions(sessions, tree)
         self._commits = Commits(sessions, tree, address.tree.clock, self.told)
         self._reports = Reports(sessions, tree)
@@ -70,7 +70,7 @@ class ZookeeperQueue:
         self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking)
         self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing)
 
-    def _make_tree(self) -> None:
+    def make_tree(self) -> None:
         """The nodes that a queue begins with, if they are not there."""
         # The first folder is made last. It may have been moved since, but never the newest.
         if not self.told.folders():

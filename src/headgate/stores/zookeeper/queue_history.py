@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
 from headgate.core.history import Entry
 from headgate.core.queue import MESSAGE_LENGTH, is_batch
+from headgate.core.wire import rfc3339
 from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.zookeeper.history_folders import HistoryFolders, parts_of
 from headgate.stores.zookeeper.multi import Op
@@ -32,17 +34,25 @@ class Told:
     profile: str = ""
     token: int = 0
     spent: float | None = None
+    #: When, if not now: it happened in a store that the queue was moved from.
+    at: datetime | None = None
 
 
 class QueueHistory(HistoryFolders):
     """Writes and reads it. All that is searched for is in the names: batch, job, event, token and mark."""
 
+    #: What is added to the versions of nodes (see queue_tokens.py).
+    token_base = 0
+
     def op(self, told: Told, mark: str, folder: str) -> Op:
         """An entry's node."""
-        name = f"{told.batch}.{told.job}.{told.event}.{told.token}.{quote(told.profile, safe='')}.{mark}:"
+        # What was told elsewhere keeps its token.
+        token = told.token + (self.token_base if told.at is None else 0)
+        name = f"{told.batch}.{told.job}.{told.event}.{token}.{quote(told.profile, safe='')}.{mark}:"
         spent = "" if told.spent is None else f',"spent":{told.spent:.3f}'
         reason = f',"reason":{quoted(told.reason[:MESSAGE_LENGTH])}' if told.reason else ""
-        data = f'{{"client":{quoted(told.who)},"before":"{told.before}","after":"{told.after}"{spent}{reason}}}'
+        at = "" if told.at is None else f',"at":"{rfc3339(told.at)}"'
+        data = f'{{"client":{quoted(told.who)},"before":"{told.before}","after":"{told.after}"{spent}{reason}{at}}}'
         return Op("tell", f"{folder}/{name}", data.encode())
 
     def ask(self, which: QueueHistoryFilter) -> Sequence[Entry]:
@@ -69,8 +79,9 @@ class QueueHistory(HistoryFolders):
             content = json.loads(data)
             batch, job, event, token, profile, _ = parts_of(name)
             noun = "ingest job" if job else "batch" if batch else "hold"
+            at = datetime.fromisoformat(content["at"]) if "at" in content else moment(stat.ctime)
             return Entry(
-                number, moment(stat.ctime), noun, event, unquote(profile), content["client"], "", int(token),
+                number, at, noun, event, unquote(profile), content["client"], "", int(token),
                 content["before"], content["after"], content.get("reason", ""), job=job or batch,
                 spent=content.get("spent"),
             )  # fmt: skip

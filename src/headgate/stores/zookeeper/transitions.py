@@ -73,6 +73,8 @@ class Transitions:
         self._tag = tag
         self._name = name
         self._remembered: dict[str, View] = {}
+        #: Where the tokens of a new resource begin.
+        self.token_base = 0
 
     # ------------------------------------------------------------------ changing
 
@@ -268,7 +270,7 @@ class Transitions:
         for portion in windows(paths):
             self._sessions.base.ask(
                 *(make(parent(path)) for _, path in portion),
-                *(make(path, State(uri, known=False).encode()) for uri, path in portion),
+                *(make(path, State(uri, self.token_base, known=False).encode()) for uri, path in portion),
             )
 
     def tell_locks(self, done: Done[Any], helds: Sequence[Held]) -> tuple[Lock, ...]:

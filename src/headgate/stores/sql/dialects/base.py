@@ -16,6 +16,8 @@ from headgate.stores.sql.statement import Row, Statement, spread
 Parameters = Mapping[str, object]
 #: Many rows: each parameter with its values, one for each row.
 Columns = Mapping[str, Sequence[object]]
+#: What a routine answers when the definitions are not those that the caller knows; nothing: the careful way decides.
+OUTDATED = ""
 
 
 GIVE_TOKEN = Statement("This number was given.", "insert into hg_token (number) values (:number)")
@@ -58,6 +60,29 @@ class Freed(NamedTuple):
     rkey: bytes
     #: True when the first waiter was granted the resource in the same trip.
     handed: bool
+
+
+class Outdated(Exception):
+    """A job or dataset was defined otherwise since it was read. For the stores, never for callers."""
+
+
+class Known(NamedTuple):
+    """What the one-trip claims and reports are told of a job, and how they see that it is still so."""
+
+    #: Another one with each change of any definition.
+    stamp: str
+    #: Its number.
+    job: int
+    #: The numbers of its datasets, in the order in which everybody takes them; those that it reads.
+    datasets: tuple[int, ...]
+    inputs: tuple[int, ...]
+    #: The names of its datasets.
+    names: tuple[str, ...]
+    #: The dataset that its history tells of, and what that is when it is made.
+    told: int
+    made: str
+    #: Whether any job reads what it makes.
+    read: bool
 
 
 class Runner(Protocol):
@@ -128,6 +153,8 @@ class Dialect(ABC):
     token_floor: int = 0
     #: Starts a reading that sees one state of all tables, however long it takes.
     begin_still: tuple[str, ...] = ("begin",)
+    #: Whether it takes one writer at a time, and makes the others ask again.
+    one_writer: bool = False
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -158,17 +185,23 @@ class Dialect(ABC):
         Where somebody is likely to wait (`contended`), the resource may be handed to the first in the same trip.
         """
 
-    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
+    def as_parameters(self, known: Known) -> Parameters:
+        """What is known of a job as parameters of the two that follow."""
+        return known._asdict()
+
+    def claim_next(self, runner: Runner, params: Parameters) -> tuple[str, int] | None:
         """The first chunk in order becomes RUNNING, in one trip, if it was never claimed and nobody is near it.
 
-        Gives a row for each dataset of the job: data id, token, and what is known of the two as JSON. Nothing
-        where the careful way must decide.
+        Gives its data id and token; None where the careful way must decide. Outdated: nothing was done.
         """
         del runner, params
-        return []
+        return None
 
     def succeed(self, runner: Runner, params: Parameters) -> bool:
-        """A claim that runs becomes READY and DONE, in one trip; False where the careful way must decide."""
+        """A claim that runs becomes READY and DONE, in one trip; False where the careful way must decide.
+
+        Outdated: nothing was done.
+        """
         del runner, params
         return False
 
@@ -250,6 +283,15 @@ class Dialect(ABC):
         """Start a transaction."""
         cursor.execute(self.begin_write if write else self.begin_read)
 
+    def ask(self, connection: Any, statement: Statement, params: Parameters) -> list[Row]:
+        """One statement on its own: every row."""
+        cursor = connection.cursor()
+        try:
+            cursor.execute(*self.prepare(statement, params))
+            return list(cursor.fetchall())
+        finally:
+            cursor.close()
+
     def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
         """The statement as this driver wants it, and its parameters."""
         text = self._plain.get(statement)
@@ -295,3 +337,20 @@ def check_server_url(url: str) -> None:
     authority, _, path = url.partition("://")[2].partition("?")[0].partition("/")
     if authority.count("@") > 1 or "@" in path:
         raise BadValue("url", mask(url), "has an @ or a / in its password; write %40 for @ and %2F for /")
+
+
+def read_answer(rows: list[Row]) -> str | None:
+    """What a routine of the one-trip claims and reports answered."""
+    answer: str | None = rows[0][0]
+    if answer == OUTDATED:
+        raise Outdated
+    return answer
+
+
+def read_claimed(rows: list[Row]) -> tuple[str, int] | None:
+    """The same for a claim, which answers with the token and the data id."""
+    answer = read_answer(rows)
+    if answer is None:
+        return None
+    token, _, dataid = answer.partition(" ")
+    return dataid, int(token)

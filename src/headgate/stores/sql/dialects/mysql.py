@@ -15,13 +15,16 @@ from headgate.stores.sql.dialects.base import (
     Dialect,
     Freed,
     Granted,
+    Known,
     Parameters,
     Runner,
     Trouble,
     check_server_url,
+    read_answer,
+    read_claimed,
 )
 from headgate.stores.sql.dialects.mysql_ledger import NOW as MICROSECONDS
-from headgate.stores.sql.statement import Row, Statement, for_many, to_pyformat
+from headgate.stores.sql.statement import Statement, for_many, to_pyformat
 
 try:
     import pymysql
@@ -256,12 +259,16 @@ class Mysql(Dialect):
         waiting, rkey = runner.single_once(RELEASE, **params)[0]
         return None if rkey is None else Freed(waiting, rkey, handed=False)
 
-    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
-        rows = runner.single_once(mysql_ledger.CLAIM_NEXT, **params)
-        return [] if rows[0][0] is None else rows
+    def as_parameters(self, known: Known) -> Parameters:
+        """The routines look the lists up; each parameter that is given is written into the statement."""
+        return {name: getattr(known, name) for name in ("stamp", "job", "told", "made", "read")}
+
+    def claim_next(self, runner: Runner, params: Parameters) -> tuple[str, int] | None:
+        return read_claimed(runner.single_once(mysql_ledger.CLAIM_NEXT, **params))
 
     def succeed(self, runner: Runner, params: Parameters) -> bool:
-        return bool(runner.single_once(mysql_ledger.SUCCEED, **params)[0][0])
+        rows = runner.single_once(mysql_ledger.SUCCEED, **params)
+        return not rows or read_answer(rows) is not None
 
     def next_token(self, tx: Any) -> int:
         tx.run(NEXT_TOKEN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from threading import Event
 from typing import Any
 
@@ -17,10 +18,13 @@ from headgate.stores.sql.dialects.base import (
     Dialect,
     Freed,
     Granted,
+    Known,
     Parameters,
     Runner,
     Trouble,
     check_server_url,
+    read_answer,
+    read_claimed,
 )
 from headgate.stores.sql.dialects.postgresql_ledger import DATASET_SPACE
 from headgate.stores.sql.statement import Row, Statement, from_arrays, to_pyformat, with_lists
@@ -199,6 +203,15 @@ RAISE_TOKEN = Statement(
 NEXT_TOKEN = Statement("A new number.", "select nextval('hg_token_number_seq')")
 
 
+class Session(psycopg.Connection[Row]):
+    """A connection with one cursor for single statements: a new one costs half as much as a trip."""
+
+    @cached_property
+    def single(self) -> psycopg.Cursor[Row]:
+        """That cursor."""
+        return self.cursor()
+
+
 class Postgresql(Dialect):
     """A PostgreSQL server."""
 
@@ -235,7 +248,7 @@ class Postgresql(Dialect):
             raise BadValue("url", self.name, f"cannot be read: {error}") from None
 
     def connect(self) -> Connection:
-        connection = psycopg.connect(
+        connection = Session.connect(
             self._target,
             autocommit=True,
             connect_timeout=10,
@@ -265,6 +278,10 @@ class Postgresql(Dialect):
     def spell(self, text: str) -> str:
         return to_pyformat(text)
 
+    def ask(self, connection: Session, statement: Statement, params: Parameters) -> list[Row]:
+        connection.single.execute(*self.prepare(statement, params))
+        return connection.single.fetchall()
+
     def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
         """A list goes as one array, and binary: the statement is the same for any number of values."""
         if statement not in self._plain:
@@ -284,11 +301,16 @@ class Postgresql(Dialect):
         row = next(iter(runner.single_once(HAND_OVER if contended else RELEASE, **params)), None)
         return None if row is None else Freed(*row)
 
-    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
-        return runner.single_once(postgresql_ledger.CLAIM_NEXT, **params)
+    def as_parameters(self, known: Known) -> Parameters:
+        """Lists as text, written once: the driver would go over their elements each time."""
+        lists = {"datasets": known.datasets, "inputs": known.inputs, "names": known.names}
+        return {**known._asdict(), **{name: _array(values) for name, values in lists.items()}}
+
+    def claim_next(self, runner: Runner, params: Parameters) -> tuple[str, int] | None:
+        return read_claimed(runner.single_once(postgresql_ledger.CLAIM_NEXT, **params))
 
     def succeed(self, runner: Runner, params: Parameters) -> bool:
-        return bool(runner.single_once(postgresql_ledger.SUCCEED, **params)[0][0])
+        return read_answer(runner.single_once(postgresql_ledger.SUCCEED, **params)) is not None
 
     def raise_mark(self, runner: Runner, job: str) -> None:
         runner.single(postgresql_ledger.RAISE_MARK, job=job)
@@ -338,3 +360,9 @@ class Postgresql(Dialect):
             while not stop.is_set():
                 for notice in connection.notifies(timeout=LISTEN_SECONDS):
                     heard(int(notice.payload))
+
+
+def _array(values: Iterable[object]) -> str:
+    """An array as PostgreSQL writes it."""
+    written = (str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{each}"' for each in written) + "}"

@@ -6,7 +6,7 @@ import json
 import sqlite3
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
@@ -16,8 +16,18 @@ from headgate.core.errors import BadValue, StoreUnavailable
 from headgate.core.ledger import chunk_resource
 from headgate.core.locks import resource_digest
 from headgate.stores.sql.dialects import sqlite_ledger
-from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Freed, Granted, Parameters, Runner, Trouble
-from headgate.stores.sql.statement import Row, Statement, positional, with_lists
+from headgate.stores.sql.dialects.base import (
+    Columns,
+    Connection,
+    Dialect,
+    Freed,
+    Granted,
+    Outdated,
+    Parameters,
+    Runner,
+    Trouble,
+)
+from headgate.stores.sql.statement import Statement, positional, with_lists
 
 #: Before this version two connections in WAL mode can corrupt the file (sqlite.org/wal.html#walresetbug).
 WAL_IS_SAFE = (3, 51, 3)
@@ -108,6 +118,8 @@ class Sqlite(Dialect):
         "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'",
     )
     list_columns = Statement("The columns of a table.", "select name from pragma_table_info(:table)")
+
+    one_writer = True
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -267,13 +279,21 @@ class Sqlite(Dialect):
             tx.run(FIRST_TOKEN)
         return 1 if row is None else int(row[0])
 
-    def claim_next(self, runner: Runner, params: Parameters) -> list[Row]:
-        claimed: list[Row] = runner.write(lambda tx: sqlite_ledger.claim_next(tx, params))
+    def claim_next(self, runner: Runner, params: Parameters) -> tuple[str, int] | None:
+        claimed: tuple[str, int] | None = self._while_current(runner, sqlite_ledger.claim_next, params)
         return claimed
 
     def succeed(self, runner: Runner, params: Parameters) -> bool:
-        done: bool = runner.write(lambda tx: sqlite_ledger.succeed(tx, params))
+        done: bool = self._while_current(runner, sqlite_ledger.succeed, params)
         return done
+
+    def _while_current(self, runner: Runner, work: Callable[[Any, Parameters], object], params: Parameters) -> Any:
+        current, result = runner.write(
+            lambda tx: (True, work(tx, params)) if tx.one(sqlite_ledger.IS_CURRENT, **params) else (False, None)
+        )
+        if not current:
+            raise Outdated
+        return result
 
     def changed(self, connection: Connection) -> object:
         cursor = connection.cursor()

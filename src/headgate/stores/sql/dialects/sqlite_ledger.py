@@ -8,23 +8,24 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.stores.sql.dialects.base import Parameters
-from headgate.stores.sql.ledger_statements import SHAPE_COLUMNS
-from headgate.stores.sql.statement import Row, Statement
+from headgate.stores.sql.statement import Statement
 
+IS_CURRENT = Statement(
+    "Whether the definitions are those that the caller knows.",
+    "select 1 from hg_meta where name = 'definitions' and value = :stamp",
+)
 FIND_HEAD = Statement(
     # The claims of the dead and what was resubmitted go the careful way, and before all others.
     "The first chunk in order of a job, when nothing goes before it.",
-    """select j.id, c.dataid, c.order_key from hg_job j
-       join hg_candidate c on c.job_id = j.id and c.missing = 0 and c.place = 1 and c.not_before <= {now}
-       where j.name = :job and j.paused = ''
-         and not exists (select 1 from hg_chunk e where e.job_id = j.id and e.lease_until <= {now})
-         and not exists (select 1 from hg_candidate r where r.job_id = j.id and r.missing = 0 and r.place = 0)
+    """select c.dataid, c.order_key from hg_candidate c
+       where c.job_id = :job and c.missing = 0 and c.place = 1 and c.not_before <= {now}
+         and not exists (select 1 from hg_chunk e where e.job_id = :job and e.lease_until <= {now})
+         and not exists (select 1 from hg_candidate r where r.job_id = :job and r.missing = 0 and r.place = 0)
        order by c.order_key limit 1""",
 )
 SOMETHING_NEAR = Statement(
-    "Whether anything but READY inputs, each of them once, is there; or a lock; or two orders of data ids.",
-    """select count(distinct d.dataid_order) > 1
-              or sum(exists (select 1 from hg_lock l where l.rkey = hg_chunk_key(d.name, :dataid)))
+    "Whether anything but READY inputs, each of them once, is there; or a lock.",
+    """select sum(exists (select 1 from hg_lock l where l.rkey = hg_chunk_key(d.name, :dataid)))
               or sum((select count(*) from hg_chunk c
                       where c.dataset_id = k.dataset_id and c.dataid = :dataid and c.kind = 'OUTPUT'
                         and c.status = 'READY') <> (k.kind = 'INPUT'))
@@ -48,24 +49,14 @@ TELL = Statement(
     "Tell of it.",
     """insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after,
                                      reason)
-       select {wall}, :event, :job, k.dataset_id, :dataid, :who, :token, :before,
-              case when :event = 'claim' then 'RUNNING' when k.kind = 'OUTPUT' then 'READY' else 'DONE' end, ''
-       from hg_job_dataset k where k.job_id = :job order by k.kind desc, k.position limit 1""",
+       values ({wall}, :event, :job, :told, :dataid, :who, :token, :before, :after, '')""",
 )
-READ_SHAPE = Statement(
-    "What a claim needs to know of its job and datasets.",
-    f"""select json_array({SHAPE_COLUMNS}) from hg_job j
-        join hg_job_dataset k on k.job_id = j.id join hg_dataset d on d.id = k.dataset_id where j.id = :job""",
-)
-COUNT_RUNNING = Statement(
-    "A job, how many rows its claims have, how many of them run with this token, and whether its outputs are read.",
-    """select j.id, count(*), sum(exists (
-                select 1 from hg_chunk c
-                where c.dataset_id = k.dataset_id and c.dataid = :dataid and c.job_id = j.id and c.kind = k.kind
-                  and c.token = :token and c.status = 'RUNNING')),
-              sum(k.kind = 'OUTPUT' and exists (
-                select 1 from hg_job_dataset i where i.dataset_id = k.dataset_id and i.kind = 'INPUT'))
-       from hg_job j join hg_job_dataset k on k.job_id = j.id where j.name = :job group by j.id""",
+ALL_RUN = Statement(
+    "Whether all rows of a claim run with this token.",
+    """select count(*) = count(c.token) from hg_job_dataset k
+       left join hg_chunk c on c.dataset_id = k.dataset_id and c.dataid = :dataid and c.job_id = :job
+         and c.kind = k.kind and c.token = :token and c.status = 'RUNNING'
+       where k.job_id = :job""",
 )
 END = Statement(
     "The rows are READY and DONE.",
@@ -99,31 +90,29 @@ CLEAR_MISSING = Statement(
 )
 
 
-def claim_next(tx: Any, params: Parameters) -> list[Row]:
+def claim_next(tx: Any, params: Parameters) -> tuple[str, int] | None:
     """The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it."""
     head = tx.one(FIND_HEAD, job=params["job"])
     if head is None:
-        return []
-    job, dataid, key = head
-    if tx.one(SOMETHING_NEAR, job=job, dataid=dataid)[0]:
-        return []
-    token = tx.next_token()
-    tx.run(RUN, **{**params, "job": job}, dataid=dataid, order_key=key, token=token)
-    tx.run(TAKE, job=job, dataid=dataid)
-    tx.run(TELL, event="claim", job=job, dataid=dataid, who=params["worker"], token=token, before="absent")
-    return [(dataid, token, text) for (text,) in tx.all(READ_SHAPE, job=job)]
+        return None
+    named: dict[str, Any] = {**params, "dataid": head[0]}
+    if tx.one(SOMETHING_NEAR, **named)[0]:
+        return None
+    named["token"] = tx.next_token()
+    tx.run(RUN, **named, order_key=head[1])
+    tx.run(TAKE, **named)
+    tx.run(TELL, **named, event="claim", who=params["worker"], before="absent", after="RUNNING")
+    return head[0], named["token"]
 
 
 def succeed(tx: Any, params: Parameters) -> bool:
     """A claim that runs becomes READY and DONE."""
-    found = tx.one(COUNT_RUNNING, job=params["job"], dataid=params["dataid"], token=params["token"])
-    if found is None or found[1] != found[2]:
+    if not tx.one(ALL_RUN, **params)[0]:
         return False
-    numbered = {**params, "job": found[0]}
-    tx.run(END, **numbered)
-    tx.run(TAKE, **numbered)
-    tx.run(TELL, **numbered, event="success", before="RUNNING")
-    if found[3]:
-        tx.run(CLEAR_COUNTS, **numbered)
-        tx.run(CLEAR_MISSING, **numbered)
+    tx.run(END, **params)
+    tx.run(TAKE, **params)
+    tx.run(TELL, **params, event="success", before="RUNNING", after=params["made"])
+    if params["read"]:
+        tx.run(CLEAR_COUNTS, **params)
+        tx.run(CLEAR_MISSING, **params)
     return True

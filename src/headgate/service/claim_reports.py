@@ -1,0 +1,35 @@
+"""What a worker says of its claim: which one, and in words that give no secret away."""
+
+from __future__ import annotations
+
+from headgate.core.errors import BadValue
+from headgate.core.ledger import EXTERNAL, MASKED, Claim
+from headgate.core.names import check_name
+from headgate.service.checks import check_token
+from headgate.service.renewal import ClaimHold
+
+ClaimLike = Claim | ClaimHold
+
+
+def reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, str, int]:
+    """What names a claim: job, data id and token."""
+    if isinstance(claim, ClaimHold):
+        claim = claim.claim
+    if isinstance(claim, Claim):
+        return claim.job, claim.dataid, check_token(claim.token if token is None else token)
+    if claim == EXTERNAL:
+        raise BadValue("job", claim, "is the name that data made elsewhere goes by; it is published, not claimed")
+    return check_name("job", claim), check_name("dataid", dataid), check_token(token)
+
+
+def without_secrets(claim: ClaimLike | str, message: object) -> str:
+    """What a worker says, with the secrets that it was handed masked: a driver may repeat a password in its error."""
+    text = "" if message is None else str(message)
+    if isinstance(claim, ClaimHold):
+        claim = claim.claim
+    if isinstance(claim, str):
+        return text
+    secrets = {each for port in (*claim.inputs.values(), *claim.outputs.values()) for each in port.secrets.values()}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MASKED)
+    return text

@@ -1,0 +1,158 @@
+"""The queue alone on the move, between stores that keep it differently: read and compared through its port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from headgate.core.errors import HalfMoved, StoreInUse
+from headgate.core.history import Entry
+from headgate.core.queue import Batch, Hold, IngestJob, is_batch
+from headgate.core.wire import parse, plain
+from headgate.stores.moving_port import PORTION, Contents, Digest, QueuePlace, Row
+from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
+
+#: What a queue is made of, in the order in which it is written.
+PARTS = ("holds", "batches", "ingest jobs", "history")
+T = TypeVar("T", Batch, IngestJob)
+
+
+class QueueSource:
+    """A queue to be read from. Nothing holds it still: what changes meanwhile is found at the end."""
+
+    def __init__(self, place: QueuePlace, *, in_use: bool) -> None:
+        self.name = place.name
+        self._queue = place.queue
+        if not in_use:
+            _refuse_users(place)
+        counts, token = self._look()
+        token = max(token, place.last_token())
+        numbers = {name: str(number) for name, number in place.last_numbers().items()}
+        self.contents = Contents("queue", place.tag, 0, 0, token, numbers, {part: ["it"] for part in PARTS}, counts)
+
+    def rows(self, table: str) -> Iterator[Sequence[Row]]:
+        return _documents(self._queue, table)
+
+    def check_unchanged(self, digests: Mapping[str, Digest]) -> None:
+        for part, digest in digests.items():
+            if _digest(self._queue, part) != digest:
+                raise HalfMoved(
+                    f"the {part} in {self.name} changed while they were copied. Stop what works on it, and give the "
+                    "same command again: it begins anew"
+                )
+
+    def _look(self) -> tuple[dict[str, int], int]:
+        """How many there are of each, and the greatest token of all."""
+        batches = [each.token for portion in _batches(self._queue) for each in portion]
+        jobs = [each.token for portion in _jobs(self._queue) for each in portion]
+        told = sum(len(rows) for rows in _history(self._queue))
+        counts = (len(self._queue.holds()), len(batches), len(jobs), told)
+        return dict(zip(PARTS, counts, strict=True)), max([0, *batches, *jobs])
+
+
+class QueueTarget:
+    """A queue to be written into."""
+
+    def __init__(self, place: QueuePlace) -> None:
+        self.name = place.name
+        self._place = place
+        self._contents: Contents | None = None
+
+    def begin(self, contents: Contents) -> None:
+        self._contents = contents
+        self._place.begin(contents.tag)
+
+    def add(self, table: str, rows: Sequence[Row]) -> None:
+        documents = [row[0] for row in rows]
+        if table == "holds":
+            self._place.put_holds([parse(Hold, each) for each in documents])
+        elif table == "batches":
+            self._place.put_batches([parse(Batch, each) for each in documents])
+        elif table == "ingest jobs":
+            self._place.put_jobs([parse(IngestJob, each) for each in documents])
+        else:
+            self._place.put_history([(parse(Entry, each), each["batch"]) for each in documents])
+
+    def digests(self) -> Iterator[tuple[str, Digest]]:
+        for part in PARTS:
+            yield part, _digest(self._place.queue, part)
+
+    def finish(self, digests: Mapping[str, Digest]) -> None:
+        del digests
+        assert self._contents is not None  # noqa: S101 - begin comes first
+        numbers = {name: int(number) for name, number in self._contents.facts.items()}
+        self._place.finish(numbers, self._contents.token)
+
+
+def _refuse_users(place: QueuePlace) -> None:
+    batches = len(place.queue.batches(BatchFilter(taken=True, limit=PORTION)))
+    jobs = len(place.queue.jobs(JobFilter(taken=True, limit=PORTION)))
+    users = [f"{count} {what} that are taken" for count, what in ((batches, "batches"), (jobs, "ingest jobs")) if count]
+    if users:
+        raise StoreInUse(place.name, users)
+
+
+def _digest(queue: QueueStore, part: str) -> Digest:
+    digest = Digest()
+    for rows in _documents(queue, part):
+        digest.add(rows)
+    return digest
+
+
+def _documents(queue: QueueStore, part: str) -> Iterator[Sequence[Row]]:
+    """A part of the queue in JSON, without what a move changes: who has taken an item, and by which token."""
+    if part == "holds":
+        yield [[plain(replace(each, since=_milliseconds(each.since)))] for each in queue.holds()]
+    elif part == "batches":
+        yield from ([[plain(_still_batch(each))] for each in portion] for portion in _batches(queue))
+    elif part == "ingest jobs":
+        yield from ([[plain(_still(each))] for each in portion] for portion in _jobs(queue))
+    else:
+        yield from _history(queue)
+
+
+def _batches(queue: QueueStore) -> Iterator[Sequence[Batch]]:
+    after = None
+    while found := queue.batches(BatchFilter(after=after, limit=PORTION)):
+        yield found
+        after = found[-1].id
+
+
+def _jobs(queue: QueueStore) -> Iterator[Sequence[IngestJob]]:
+    after = None
+    while found := queue.jobs(JobFilter(after=after, limit=PORTION)):
+        yield found
+        after = found[-1].id
+
+
+def _still(item: T) -> T:
+    """As it is when nobody has taken it; its times as every store can keep them."""
+    return replace(item, worker="", token=0, lease=None, since=_milliseconds(item.since))
+
+
+def _still_batch(batch: Batch) -> Batch:
+    report = batch.report and replace(batch.report, at=_milliseconds(batch.report.at))
+    return replace(_still(batch), report=report)
+
+
+def _history(queue: QueueStore) -> Iterator[Sequence[Row]]:
+    """Oldest first, each with its batch and without its number, which each store gives by itself."""
+    entries: list[Entry] = []
+    while found := queue.history(QueueHistoryFilter(before=entries[-1].id if entries else None, limit=PORTION)):
+        entries += found
+    batches = {job.id: job.batch for portion in _jobs(queue) for job in portion}
+    told = [[_told(entry, batches)] for entry in reversed(entries)]
+    yield from (told[start : start + PORTION] for start in range(0, len(told), PORTION))
+
+
+def _told(entry: Entry, batches: Mapping[str, str]) -> dict[str, Any]:
+    """Of a job that was deleted nobody knows the batch any more."""
+    batch = entry.job if not entry.job or is_batch(entry.job) else batches.get(entry.job, "")
+    spent = None if entry.spent is None else round(entry.spent, 3)
+    return {**plain(replace(entry, id=0, at=_milliseconds(entry.at), spent=spent)), "batch": batch}
+
+
+def _milliseconds(at: Any) -> Any:
+    return at.replace(microsecond=at.microsecond // 1000 * 1000) if isinstance(at, datetime) else at

@@ -1,0 +1,130 @@
+"""A queue that moves by itself into a database that keeps something else too, or out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from headgate.core.history import Entry
+from headgate.core.queue import Batch, Hold, IngestJob, is_batch
+from headgate.stores.queue_port import QueueStore
+from headgate.stores.sql import moving_statements as sql
+from headgate.stores.sql import opening, schema
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.locks import SqlLocks
+from headgate.stores.sql.moments import micro, to_micro
+from headgate.stores.sql.moving import SqlTarget
+from headgate.stores.sql.queue_rows import batch_columns, document, job_columns, number_of
+from headgate.stores.sql.queue_statements import ADD_COUNTER
+
+TABLES = (schema.counter, schema.batch, schema.ingest_job, schema.hold, schema.queue_history)
+#: Of what nobody has taken.
+FREE: Mapping[str, Any] = {"worker": "", "request_id": "", "token": 0, "lease": None, "lease_until": None}
+
+
+@contextmanager
+def open_queue_place(url: str) -> Iterator[SqlQueuePlace]:
+    """The queue in the database of that URL."""
+    database = opening.open_database(url, half_moved=True)
+    try:
+        yield SqlQueuePlace(database)
+    finally:
+        database.close()
+
+
+class SqlQueuePlace:
+    """One queue in a SQL database."""
+
+    def __init__(self, database: Database) -> None:
+        self.name = database.name
+        self.half_moved = opening.ARRIVING in opening.read_facts(database)
+        self._database = database
+        self._store = SqlLocks(database)
+        self.tag = self._store.tag
+        self._target = SqlTarget(database, TABLES)
+        #: How many jobs of each batch were put here.
+        self._put: dict[str, int] = {}
+
+    @property
+    def queue(self) -> QueueStore:
+        return self._store.queue
+
+    def last_numbers(self) -> Mapping[str, int]:
+        found = self._database.read(lambda tx: tx.all(sql.READ_COUNTERS))
+        return {"bid": 0, "jid": 0, **{str(name): int(value) for name, value in found}}
+
+    def last_token(self) -> int:
+        found = self._database.read(lambda tx: tx.one(sql.READ_LAST_TOKEN))[0]
+        return max(int(found or 0), self._database.dialect.token_floor)
+
+    def begin(self, tag: str) -> None:
+        self._target.arrive(tag)
+        self._put = {}
+
+    def put_holds(self, holds: Sequence[Hold]) -> None:
+        self._insert(
+            "hg_hold",
+            [
+                {"profile": each.profile, "reason": each.reason, "who": each.who, "since": micro(each.since)}
+                for each in holds
+                if each.since is not None
+            ],
+        )
+
+    def put_batches(self, batches: Sequence[Batch]) -> None:
+        self._insert("hg_batch", [_batch_row(batch) for batch in batches])
+
+    def put_jobs(self, jobs: Sequence[IngestJob]) -> None:
+        rows = []
+        for job in jobs:
+            position = self._put[job.batch] = self._put.get(job.batch, -1) + 1
+            own = {"id": number_of(job.id), "batch_id": number_of(job.batch), "position": position}
+            rows.append({**own, **job_columns(job), **FREE})
+        self._insert("hg_ingest_job", rows)
+
+    def put_history(self, entries: Sequence[tuple[Entry, str]]) -> None:
+        self._insert("hg_queue_history", [_history_row(entry, batch) for entry, batch in entries])
+
+    def finish(self, numbers: Mapping[str, int], token: int) -> None:
+        def end(tx: Transaction) -> None:
+            for name, value in numbers.items():
+                tx.run(ADD_COUNTER, name=name, count=max(value, 0))
+            self._database.dialect.raise_token(tx, max(token, 1))
+            self._raise_floor(tx, token)
+            tx.run(sql.DROP_FACT, name=opening.ARRIVING)
+
+        self._target.write(end)
+
+    def _raise_floor(self, tx: Transaction, token: int) -> None:
+        floor = max(token, self._database.dialect.token_floor)
+        tx.run(sql.RAISE_TO, token=floor)
+        tx.run(sql.DROP_FACT, name=opening.TOKEN_FLOOR)
+        tx.run(sql.ADD_FACT, name=opening.TOKEN_FLOOR, value=str(floor))
+
+    def _insert(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+        if rows:
+            names = list(rows[0])
+            text = f"insert into {table} ({', '.join(names)}) values ({', '.join(f':{name}' for name in names)})"
+            self._target.write(lambda tx: tx.insert(text, rows))
+
+
+def _batch_row(batch: Batch) -> dict[str, object]:
+    submission, jobs = batch.submission, batch.jobs
+    return {
+        "id": number_of(batch.id), "profile": submission.profile, "submitter": submission.submitter,
+        "payload_url": submission.payload_url, "type": submission.type, "mode": submission.mode,
+        "metadata": document(dict(submission.metadata)), "submit_id": submission.request_id or None,
+        "processing": jobs.processing, "failed": jobs.failed, "completed": jobs.completed, "made": batch.made,
+        **batch_columns(batch), **FREE,
+    }  # fmt: skip
+
+
+def _history_row(entry: Entry, batch: str) -> dict[str, object]:
+    of_job = bool(entry.job) and not is_batch(entry.job)
+    return {
+        "at": micro(entry.at), "event": entry.event, "batch_id": number_of(batch) if batch else None,
+        "job_id": number_of(entry.job) if of_job else None, "profile": entry.resource, "who": entry.client,
+        "token": entry.token, "state_before": entry.before, "state_after": entry.after, "reason": entry.reason,
+        "spent": to_micro(entry.spent),
+    }  # fmt: skip

@@ -1,0 +1,246 @@
+"""A queue that moves into ZooKeeper, or out of it, in our own spelling."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from headgate.core.errors import BadValue, HalfMoved
+from headgate.core.history import Entry
+from headgate.core.queue import Batch, Hold, IngestJob, folder_of
+from headgate.stores.queue_port import QueueStore
+from headgate.stores.zookeeper.address import Address, parse
+from headgate.stores.zookeeper.asking import children, look, read, remove
+from headgate.stores.zookeeper.multi import Op, first_error, multi
+from headgate.stores.zookeeper.opening import Root, open_tree, read_root
+from headgate.stores.zookeeper.queue import ZookeeperQueue
+from headgate.stores.zookeeper.queue_history import Told
+from headgate.stores.zookeeper.queue_reports import Reports
+from headgate.stores.zookeeper.queue_tokens import with_token_base
+from headgate.stores.zookeeper.queue_tree import encode
+from headgate.stores.zookeeper.records import State, decode_state
+from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.stores.zookeeper.transitions import new_mark
+
+#: Items whose multis are under way at once; entries of the history in one multi; numbers that are passed in one.
+WINDOW, ENTRIES, NUMBERS = 100, 200, 500
+SPELLING = "design"
+#: States of a batch that has no folders for jobs until there is one.
+WITHOUT_FOLDERS = ("pending", "held")
+
+
+@contextmanager
+def open_queue_place(url: str) -> Iterator[ZookeeperQueuePlace]:
+    """The queue in the store of that URL."""
+    address = parse(url)
+    if address.queue.spelling != SPELLING:
+        raise BadValue(
+            "url", address.name, f"has spelling={address.queue.spelling}; a queue moves in ours ({SPELLING})"
+        )
+    sessions = Sessions(address)
+    try:
+        yield ZookeeperQueuePlace(address, sessions, open_tree(sessions, address, half_moved=True))
+    finally:
+        sessions.close()
+
+
+class ZookeeperQueuePlace:
+    """One queue in ZooKeeper."""
+
+    def __init__(self, address: Address, sessions: Sessions, root: Root) -> None:
+        self.name = address.name
+        self.tag = root.tag
+        self.half_moved = bool(root.arriving)
+        self._address = address
+        self._sessions = sessions
+        self._tree = address.queue
+        self._own = ZookeeperQueue(address, sessions, root.tag)
+        self._base = root.token_base
+        #: That nobody else has begun to move something into the same place.
+        self._guard = Op("check", address.tree.root)
+
+    @property
+    def queue(self) -> QueueStore:
+        return with_token_base(self._own, self._base)
+
+    def last_numbers(self) -> Mapping[str, int]:
+        return {"bid": self._made_below(self._tree.batches) - 1, "jid": self._made_below(self._tree.jobs) - 1}
+
+    def last_token(self) -> int:
+        return max([self._base, *(state.token for _path, state, _version in self._resources())])
+
+    def _resources(self) -> Iterator[tuple[str, State, int]]:
+        """What is known of each resource, with the path and the version of its node."""
+        locks = self._address.tree.locks
+        folders = [f"{locks}/{name}" for name in self._names(locks)[0]]
+        paths = [f"{folder}/{name}" for folder in folders for name in self._names(folder)[0]]
+        for portion in windows(paths):
+            for path, found in zip(portion, self._sessions.base.ask(*map(read, portion)), strict=True):
+                if not isinstance(found, Exception):
+                    yield path, decode_state(found[0], path), found[1].version
+
+    # ------------------------------------------------------------------ arriving
+
+    def begin(self, tag: str) -> None:
+        data, stat = self._sessions.base.ask(read(self._address.tree.root))[0]
+        root = read_root(data, self._address)
+        if root.arriving and root.arriving["from"] != tag:
+            raise BadValue("target", self.name, "holds half of another queue; name another folder")
+        if not root.arriving and not self._is_empty():
+            raise BadValue("target", self.name, "is not empty; name another folder of that ensemble")
+        run = {"from": tag, "run": secrets.token_hex(8)}
+        self._write([Op("set", self._address.tree.root, replace(root, arriving=run).data(), stat.version)], guard=False)
+        self._guard = Op("check", self._address.tree.root, version=stat.version + 1)
+        self._base = root.token_base
+        if root.arriving:
+            self._clear()
+
+    def put_holds(self, holds: Sequence[Hold]) -> None:
+        for hold in holds:
+            since = {} if hold.since is None else {"since": self._tree.time(hold.since)}
+            content = {"reason": hold.reason, "who": hold.who, **since}
+            self._write([Op("make", self._tree.hold(hold.profile), encode(content))])
+
+    def put_batches(self, batches: Sequence[Batch]) -> None:
+        self._write_all([self._batch_ops(batch) for batch in batches])
+        reports = Reports(self._sessions, self._tree)
+        for batch in batches:
+            if batch.report is not None:
+                reports.write_rest(batch.id, batch.report)
+                path = f"{self._tree.item(batch.id)}/status-report"
+                self._write([Op("make", path, encode(reports.content(batch.report)))])
+
+    def put_jobs(self, jobs: Sequence[IngestJob]) -> None:
+        self._write_all([self._job_ops(job) for job in jobs])
+
+    def put_history(self, entries: Sequence[tuple[Entry, str]]) -> None:
+        told = self._own.told
+        for portion in windows(entries, ENTRIES):
+            guard, mark = told.guard(), new_mark()
+            ops = [told.op(_told(entry, batch), mark, guard.path) for entry, batch in portion]
+            results = self._write([guard, *ops])
+            told.noticed(str(results[-1]))
+
+    def finish(self, numbers: Mapping[str, int], token: int) -> None:
+        for path, last in ((self._tree.batches, numbers["bid"]), (self._tree.jobs, numbers["jid"])):
+            self._pass_numbers(path, last)
+        for path, state, version in self._resources():
+            if state.token < token:
+                self._write([Op("set", path, replace(state, token=token).encode(), version)])
+        data, stat = self._sessions.base.ask(read(self._address.tree.root))[0]
+        root = read_root(data, self._address)
+        done = replace(root, arriving={}, token_base=max(root.token_base, token))
+        self._write([Op("set", self._address.tree.root, done.data(), stat.version)])
+
+    # ------------------------------------------------------------------ parts
+
+    def _batch_ops(self, batch: Batch) -> list[Op]:
+        tree, path, submission = self._tree, self._tree.item(batch.id), batch.submission
+        own = {"made": batch.made, **({"request_id": submission.request_id} if submission.request_id else {})}
+        nodes: list[tuple[str, bytes | None]] = [
+            (path, tree.empty),
+            (f"{path}/submission", encode(tree.submission(submission, ""))),
+            (f"{path}/status", tree.batch_status(batch.state, batch.since, batch.message)),
+            (tree.made(batch.id), encode(own)),
+        ]
+        if submission.request_id:
+            nodes.append((tree.request(submission.request_id), batch.id.encode()))
+        if batch.made or batch.state not in WITHOUT_FOLDERS:
+            nodes += tree.batch_nodes(batch.id)
+        return [Op("make", *node) for node in nodes]
+
+    def _job_ops(self, job: IngestJob) -> list[Op]:
+        tree, path = self._tree, self._tree.item(job.id)
+        # A cleaned job is one that completed and left the queue.
+        state = "completed" if job.state == "cleaned" else job.state
+        identifiers = tree.identifiers(job.identifiers)
+        nodes: list[tuple[str, bytes | None]] = [
+            (path, tree.empty),
+            (f"{path}/configuration", encode(tree.configuration(job.configuration))),
+            (f"{path}/status", tree.job_status(state, job.last_successful, job.since, job.retry_count, job.message)),
+            (f"{path}/priority", b"%d" % job.priority),
+            *([(f"{path}/space_needed", b"%d" % job.space_needed)] if job.space_needed else []),
+            *([(f"{path}/identifiers", encode(identifiers))] if identifiers else []),
+            *([(tree.entry(job.state, job.priority, job.id), tree.empty)] if job.state in tree.entry_states else []),
+            (f"{tree.folder(job.batch, folder_of(job.state))}/{job.id}", tree.empty),
+        ]
+        return [Op("make", *node) for node in nodes]
+
+    def _write_all(self, changes: Sequence[list[Op]]) -> None:
+        """Each of them at once or not at all; many are under way together."""
+        for portion in windows(changes, WINDOW):
+            answers = self._sessions.base.ask(*(multi([self._guard, *ops]) for ops in portion))
+            for ops, results in zip(portion, answers, strict=True):
+                self._check([self._guard, *ops], results)
+
+    def _write(self, ops: list[Op], *, guard: bool = True) -> list[Any]:
+        sent = [self._guard, *ops] if guard else ops
+        return self._check(sent, self._sessions.base.ask(multi(sent))[0])
+
+    def _check(self, ops: Sequence[Op], results: Any) -> list[Any]:
+        failed = 0 if isinstance(results, Exception) else first_error(results)
+        if failed is None:
+            return list(results)
+        raise HalfMoved(
+            f"{ops[failed].path} could not be written: somebody else moves something into {self.name}, or an answer "
+            "was lost. Give the same command again: it begins anew"
+        )
+
+    def _is_empty(self) -> bool:
+        tree = self._tree
+        folders = [tree.batches, f"{tree.own}/batches", f"{tree.own}/requests", *tree.hold_folders]
+        found = [name for names in self._names(*folders, *self._own.told.folders()) for name in names]
+        return not found and set(self._names(tree.jobs)[0]) == {"states"}
+
+    def _clear(self) -> None:
+        """Everything below the folders that a queue begins with goes; then they are as at the beginning."""
+        tree = self._tree
+        lists = [f"{tree.states}/{state}" for state in tree.entry_states]
+        for folder in (
+            tree.batches,
+            f"{tree.own}/batches",
+            f"{tree.own}/requests",
+            tree.history,
+            *tree.hold_folders,
+            *lists,
+        ):
+            self._remove_below(folder)
+        self._remove_below(tree.jobs, but="states")
+        self._own.told.turn()
+        self._own.make_tree()
+
+    def _remove_below(self, path: str, but: str = "") -> None:
+        names = [f"{path}/{name}" for name in self._names(path)[0] if name != but]
+        for name in names:
+            self._remove_below(name)
+        for portion in windows(names):
+            self._sessions.base.ask(*(remove(name) for name in portion))
+
+    def _names(self, *paths: str) -> list[list[str]]:
+        answers = self._sessions.base.ask(*(children(path) for path in paths))
+        return [[] if isinstance(found, Exception) else found for found in answers]
+
+    def _made_below(self, path: str) -> int:
+        """How many nodes were ever made below it: the next numbered one gets this number."""
+        stat = self._sessions.base.ask(look(path))[0]
+        # ZooKeeper tells of makings and removals together.
+        return 0 if stat is None else (int(stat.cversion) + int(stat.numChildren)) // 2
+
+    def _pass_numbers(self, path: str, last: int) -> None:
+        """The next number is behind the last: numbers are only passed by making something."""
+        left = last + 1 - self._made_below(path)
+        while left > 0:
+            count = min(left, NUMBERS)
+            self._write([each for _ in range(count) for each in (Op("make", f"{path}/-"), Op("remove", f"{path}/-"))])
+            left -= count
+
+
+def _told(entry: Entry, batch: str) -> Told:
+    job = entry.job if entry.job != batch else ""
+    return Told(
+        entry.event, entry.client, entry.before, entry.after, entry.reason, batch, job, entry.resource, entry.token,
+        entry.spent, entry.at,
+    )  # fmt: skip

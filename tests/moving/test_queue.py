@@ -1,0 +1,189 @@
+"""The queue alone, to ZooKeeper and back: every item in its state, no id and no token given twice."""
+
+import os
+import signal
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headgate
+from headgate import BadValue, Gate, HalfMoved, ItemLost, StoreInUse
+from headgate.core.queue import Item
+from headgate.moving import copying
+from headgate.stores.zookeeper.moving_queue import ZookeeperQueuePlace
+from tests.contract.queue_steps import everything, new_batch, taken_batch, taken_job, untaken
+from tests.moving.furniture import fill_queue
+from tests.shared_servers import Servers
+
+
+@pytest.fixture
+def zookeeper(servers: Servers) -> Iterator[str]:
+    url = servers.fresh("zookeeper")
+    yield url
+    servers.drop("zookeeper", url)
+
+
+def copy(source: str, target: str, *, force: bool = False) -> None:
+    with copying(source, target, force=force) as work:
+        work.run(lambda _: None)
+
+
+def short(at: Any) -> Any:
+    """As ZooKeeper's nodes keep times."""
+    return at.replace(microsecond=at.microsecond // 1000 * 1000) if isinstance(at, datetime) else at
+
+
+def seen(gate: Gate) -> dict[str, Any]:
+    """All that the queue keeps, without who has taken what, and by which token."""
+    found = everything(gate)
+    items: list[Item] = [*found.batches, *found.jobs]
+    told = [(short(each.at), each.noun, each.event, each.job, each.resource, each.client, each.before, each.after,
+             each.reason, each.token) for each in found.history]  # fmt: skip
+    return {
+        "items": [replace(untaken(each), since=short(each.since), **_report(each)) for each in items],
+        "folders": found.folders,
+        "counts": found.counts,
+        "holds": [replace(each, since=short(each.since)) for each in found.holds],
+        "history": told,
+        "of a batch": [[entry.job for entry in gate.history(item=each.id)] for each in found.batches],
+        "faults": gate.queue.faults(),
+    }  # fmt: skip
+
+
+def _report(item: Any) -> dict[str, Any]:
+    report = getattr(item, "report", None)
+    return {"report": replace(report, at=short(report.at))} if report else {}
+
+
+def test_a_queue_goes_to_zookeeper_and_back_with_all_that_it_has(zookeeper: str, tmp_path: Path) -> None:
+    here, back = f"sqlite:///{tmp_path / 'here.db'}", f"sqlite:///{tmp_path / 'back.db'}"
+    with headgate.connect(here, work_folder="/work") as gate:
+        fill_queue(gate)
+        gone = new_batch(gate.queue, "gone")
+        kept = taken_job(gate.queue, "downloading")
+        gate.queue.give_back(kept)
+        gate.queue.delete(gate.queue.fire(taken_until(gate, gone.id), "hold").id, reason="a mistake")
+        before = seen(gate)
+    copy(here, zookeeper)
+    with headgate.connect(zookeeper, work_folder="/work") as gate:
+        assert seen(gate) == before
+        with pytest.raises(ItemLost, match=f"token {kept.token}"):
+            gate.queue.give_back(kept)
+        taken = taken_job(gate.queue, "downloading")
+        assert (taken.id, taken.token > kept.token) == (kept.id, True)
+        gate.queue.renew(taken)
+        assert gate.queue.fire(taken, "finish").token > taken.token
+        assert gate.history(item=taken.id)[0].token >= taken.token
+        assert new_batch(gate.queue).id > gone.id
+        middle = seen(gate)
+    copy(zookeeper, back)
+    with headgate.connect(back, work_folder="/work") as gate:
+        assert seen(gate) == middle
+        assert taken_job(gate.queue, gate.queue.job(kept.id).state).token > taken.token
+        assert new_batch(gate.queue).id > middle["items"][0].id
+
+
+def taken_until(gate: Gate, batch: str) -> Any:
+    """That very batch, taken; those before it stay taken until they are given back."""
+    before = []
+    while (found := taken_batch(gate.queue)).id != batch:
+        before.append(found)
+    for each in before:
+        gate.queue.give_back(each)
+    return found
+
+
+def test_a_queue_goes_into_the_database_that_keeps_the_ledger(zookeeper: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with headgate.connect(url) as gate:
+        gate.ledger.define_dataset("raw")
+        lock = gate.locks.acquire("ann", "x", "exclusive")
+    with headgate.connect(zookeeper) as gate:
+        batch = new_batch(gate.queue)
+        taken_batch(gate.queue)
+        with pytest.raises(StoreInUse, match="1 batches that are taken"):
+            copy(zookeeper, url)
+    copy(zookeeper, url, force=True)
+    with headgate.connect(url) as gate:
+        assert [each.id for each in gate.queue.batches()] == [batch.id]
+        assert taken_batch(gate.queue).id == batch.id
+        gate.locks.release(lock)
+        assert [each.name for each in gate.ledger.datasets()] == ["raw"]
+    with pytest.raises(BadValue, match="is not empty"):
+        copy(zookeeper, url, force=True)
+
+
+def test_who_keeps_locks_in_the_new_place_is_given_no_token_again(zookeeper: str, tmp_path: Path) -> None:
+    here, back = f"sqlite:///{tmp_path / 'here.db'}", f"sqlite:///{tmp_path / 'back.db'}"
+    headgate.connect(back).close()
+    tokens = []
+    for url, following in ((here, zookeeper), (zookeeper, back), (back, "")):
+        with headgate.connect(url) as gate:
+            for resource in ("known", "new"):
+                for _ in range(2):
+                    gate.locks.release(gate.locks.acquire("ann", resource, "exclusive"))
+                tokens.append(gate.locks.acquire("ann", resource, "exclusive").token)
+        if following:
+            copy(url, following)
+    assert tokens[0::2] == sorted(set(tokens[0::2]))
+    assert tokens[1::2] == sorted(set(tokens[1::2]))
+
+
+def test_only_our_own_spelling_moves_and_only_into_an_empty_queue(zookeeper: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    for each in (url, zookeeper):
+        with headgate.connect(each) as gate:
+            new_batch(gate.queue)
+    with pytest.raises(BadValue, match="is not empty"):
+        copy(url, zookeeper)
+    with pytest.raises(BadValue, match="moves in ours"):
+        copy(url, f"{zookeeper}/other?spelling=mrt-zk")
+
+
+@pytest.mark.parametrize("step", ["put_holds", "put_batches", "put_jobs", "put_history", "finish"])
+def test_a_killed_copy_leaves_a_queue_that_nobody_uses_and_is_done_by_the_same_command(
+    step: str, zookeeper: str, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    with headgate.connect(url, work_folder="/work") as gate:
+        batch = new_batch(gate.queue)
+        gate.queue.create_jobs(taken_batch(gate.queue), [{"payload_url": "https://example.org/1"}])
+        gate.queue.set_hold("demo", reason="full")
+        gate.queue.give_back(gate.queue.batch(batch.id))
+        before = seen(gate)
+    killed_after(step, url, zookeeper)
+    with pytest.raises(HalfMoved, match="give the same command again"):
+        headgate.connect(zookeeper)
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    headgate.connect(other).close()
+    with pytest.raises(BadValue, match="half of another queue"):
+        copy(other, zookeeper)
+    copy(url, zookeeper)
+    with headgate.connect(zookeeper, work_folder="/work") as gate:
+        assert seen(gate) == before
+
+
+def killed_after(step: str, source: str, target: str) -> None:
+    """A copy whose process is killed right after a step; before the last one, which is the end."""
+    with warnings.catch_warnings():  # Newer Pythons warn of forks beside threads; this child uses none of them.
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        real = getattr(ZookeeperQueuePlace, step)
+
+        def die(self: ZookeeperQueuePlace, *given: Any) -> None:
+            if step != "finish":
+                real(self, *given)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        setattr(ZookeeperQueuePlace, step, die)
+        try:
+            copy(source, target)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
