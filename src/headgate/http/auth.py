@@ -64,8 +64,11 @@ async def authenticate(
         raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
     tokens = service.gate.tokens
     token = tokens.recall(given.credentials)
+    address = request.client.host if request.client else ""
     if token is None:
+        service.pace.take(f"new from {address}", address)
         token = await run_in_threadpool(tokens.prove, given.credentials)
+    service.pace.take(token.id, address)
     request.scope["headgate.token"] = token.id
     if not any(token.reach.has(word) for word in scopes.scopes):
         wanted = " or ".join(scopes.scopes)

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from anyio import CapacityLimiter
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError
+from headgate.http.limits import Limits, Pace
 from headgate.http.metrics import Metrics
 from headgate.http.waiting import Turns
 from headgate.telemetry import event
@@ -16,6 +18,8 @@ from headgate.wiring import Gate
 
 #: Calls to the store that run side by side.
 THREADS = 16
+#: Objects that are read through side by side.
+MOST_READERS = 2
 #: Waiters whose places are kept for them are heard of this often.
 SIGN_OF_LIFE_SECONDS = 3.0
 
@@ -23,16 +27,21 @@ SIGN_OF_LIFE_SECONDS = 3.0
 class Service:
     """One running service."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, limits: Limits | None = None) -> None:
         #: Everything that may be asked.
         self.gate = gate
-        self.turns = Turns()
+        #: What is taken on at most, and how fast.
+        self.limits = limits or Limits()
+        self.pace = Pace(gate.settings)
+        self.turns = Turns(self.limits.waiting)
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.
         self.ending = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: Streams of events that are open.
-        self.streams = 0
+        #: Streams of events that are open, and files that are being handed in.
+        self.streams = self.uploads = 0
+        #: Whoever reads a whole object has a thread besides those of the others.
+        self.readers = CapacityLimiter(MOST_READERS)
 
     def ring(self, *keys: tuple[str, ...]) -> None:
         """Something was changed that callers may wait for. From any thread."""

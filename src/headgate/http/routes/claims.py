@@ -10,7 +10,7 @@ from headgate.core.ledger import Claim
 from headgate.http.auth import Caller, TheGate, TheService, needs
 from headgate.http.routes.ledger import claim_document
 from headgate.http.schemas import Failure, Heartbeat, Key, Report, Worker, WorkerWaiting, answer, documented, nothing
-from headgate.http.waiting import while_there
+from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 
 router = APIRouter(tags=["claims"])
@@ -25,14 +25,13 @@ async def find_next(
     """The next chunk to work on, claimed. With `wait`, wait so long for one."""
     who.must_see("job", "chunk:claim", job)
     who.must_reach("chunk:claim", job)
-    request.scope["headgate.waits"] = asked.wait > 0
 
     def look() -> Claim | None:
         return service.gate.ledger.find_next(
             job, key="", worker=asked.worker or who.by(), lease=asked.lease, request_id=key
         )
 
-    found = await while_there(request, service.turns.wait(("job", job), look, steady() + asked.wait))
+    found = await asked_to_wait(request, asked.wait, service.turns.wait(("job", job), look, steady() + asked.wait))
     return nothing() if found is None else answer(claim_document(found, who))
 
 

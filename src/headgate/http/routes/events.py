@@ -26,8 +26,6 @@ from headgate.wiring import Gate
 router = APIRouter(tags=["whole"])
 #: Between two looks, and between two signs of life.
 PAUSE_SECONDS, SILENCE_SECONDS = 0.5, 15.0
-#: Streams side by side.
-MOST_STREAMS = 200
 #: Entries that are read at once, and at most after a break; who was away longer reads the history.
 PORTION, MOST_MISSED = 200, 10_000
 
@@ -53,8 +51,8 @@ async def events(
     service: TheService, _who: Reader, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
 ) -> StreamingResponse:
     """Everything that happens from now on, one history entry an event. With `Last-Event-ID`: from there on."""
-    if service.streams >= MOST_STREAMS:
-        raise TooMany(f"{MOST_STREAMS} streams are open already", 10)
+    if service.streams >= service.limits.streams:
+        raise TooMany(f"{service.limits.streams} streams are open already", 10)
     mark = await run_in_threadpool(_newest, service.gate) if last is None else parse_mark(last)
     return StreamingResponse(_stream(service, mark), media_type="text/event-stream")
 

@@ -30,7 +30,7 @@ from headgate.http.schemas import (
     page,
     shown_lock,
 )
-from headgate.http.waiting import while_there
+from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 from headgate.stores.base import Grant, Ticket
 from headgate.wiring import Gate
@@ -48,8 +48,7 @@ async def acquire(request: Request, service: TheService, who: Holder, asked: Loc
     409 says who is in the way, and when to try again.
     """
     wanted = request_of(asked, who, key, service.gate)
-    request.scope["headgate.waits"] = asked.wait > 0
-    grant = await while_there(request, obtain(service, wanted, steady() + asked.wait))
+    grant = await asked_to_wait(request, asked.wait, obtain(service, wanted, steady() + asked.wait))
     return answer({"locks": grant}, 201)
 
 
@@ -158,14 +157,13 @@ def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None) -> R
 async def take_turn(request: Request, service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Ask whether it is the turn, for up to `wait` seconds; keeps the place meanwhile."""
     place = _place(who, ticket, asked, service.gate)
-    request.scope["headgate.waits"] = asked.wait > 0
 
     async def turn() -> Grant | None:
         async with service.turns.keeping(place):
             look = lambda: service.gate.store.take_turn(place)  # noqa: E731 - one line, used once
-            return await service.turns.wait(group_of(place), look, steady() + asked.wait)
+            return await service.turns.wait(group_of(place), look, steady() + asked.wait, place.number)
 
-    grant = await while_there(request, turn())
+    grant = await asked_to_wait(request, asked.wait, turn())
     return answer({"locks": grant}) if grant else nothing()
 
 
