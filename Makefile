@@ -70,7 +70,7 @@ bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue_zookeeper
 
 torture: venv servers ## Run the fault tests with full numbers; takes long
-	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults tests/ingest/test_ingest_crashes.py -n0
+	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults tests/ingest/test_ingest_crashes.py tests/http/test_waiting.py -n0
 
 lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
 	$(PIP_INSTALL) uv

@@ -79,8 +79,7 @@ def readyz(service: TheService) -> Response:
 @around.get("/metrics", responses={200: {"content": {"text/plain": {}}}, 401: PROBLEMS[401], 403: PROBLEMS[403]})
 async def metrics(service: TheService, _who: Reader) -> Response:
     """Counts and times, for Prometheus."""
-    service.metrics.waiting.set(service.turns.waiting)
-    return Response(await run_in_threadpool(service.metrics.page), media_type=CONTENT_TYPE)
+    return Response(await run_in_threadpool(service.measured), media_type=CONTENT_TYPE)
 
 
 async def _gone(_request: Any, _error: Exception) -> Response:

@@ -18,6 +18,8 @@ from headgate.wiring import Gate
 
 #: Calls to the store that run side by side.
 THREADS = 16
+#: What happened in the store is counted this often.
+FOLLOWED_SECONDS = 10.0
 #: Objects that are read through side by side.
 MOST_READERS = 2
 #: Waiters whose places are kept for them are heard of this often.
@@ -53,6 +55,13 @@ class Service:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.ending.set)
 
+    def measured(self) -> bytes:
+        """What Prometheus is told."""
+        self.metrics.waiting.set(self.turns.waiting)
+        self.metrics.streams.set(self.streams)
+        self.metrics.follow()
+        return self.metrics.page()
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While the app runs."""
@@ -61,14 +70,24 @@ class Service:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         self.ending = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        keeper = asyncio.create_task(self._keep_places())
+        tasks = [asyncio.create_task(self._keep_places()), asyncio.create_task(self._follow())]
         try:
             yield
         finally:
             self.ending.set()
-            keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeper
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def _follow(self) -> None:
+        """Count what happens, whether or not somebody asks for it."""
+        while True:
+            try:
+                await run_in_threadpool(self.metrics.follow)
+            except HeadgateError as error:
+                event("http.not_followed", why=str(error))
+            await asyncio.sleep(FOLLOWED_SECONDS)
 
     async def _keep_places(self) -> None:
         """Tell the store that those who wait here live: one statement for all of them."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
 from headgate.stores.sql.statement import Row, Statement
+from headgate.telemetry import tell_store_call
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -205,6 +206,13 @@ class Database:
         self._pool.close()
 
     def _try(self, work: Callable[[Connection, bool], T], *, once: bool = False) -> T:
+        began = time.perf_counter()
+        try:
+            return self._try_on(work, once=once)
+        finally:
+            tell_store_call(time.perf_counter() - began)
+
+    def _try_on(self, work: Callable[[Connection, bool], T], *, once: bool) -> T:
         deadline = time.monotonic() + BUSY_SECONDS
         again = once
         while True:
