@@ -2,17 +2,19 @@
 
 import json
 import os
+import random
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.request import urlopen
 
 from tests.faults.arena import Act, Arena
 from tests.faults.chain_witness import ChainWitness
-from tests.faults.processes import Child, Message, Zygote, now
-from tests.private_server import free_port, wait_until
+from tests.faults.processes import Child, ChildFailed, Message, Zygote, now
 
 #: The longest that a start may take on a machine that does much else.
 START_SECONDS = 60.0
@@ -34,7 +36,7 @@ class Victim:
     """`headgate up`, killed and started again on the same port."""
 
     def __init__(self, folder: Path) -> None:
-        self._port = free_port()
+        self._port = port_that_no_client_gets()
         self.url = f"http://127.0.0.1:{self._port}"
         self._folder = folder
         self._process = self._start(subprocess.PIPE)
@@ -129,5 +131,12 @@ class Siege(Arena[SiegeWitness]):
         )  # fmt: skip
 
 
-def wait_for(victim: Victim) -> None:
-    wait_until(lambda: victim.answers, "the service to answer", START_SECONDS)
+def port_that_no_client_gets() -> int:
+    """A free port below those that the system gives to clients: one of them, that asks for the service while it is
+    away, would be given the service's own port, and keep it from coming back.
+    """
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(10_000, first), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise ChildFailed("no port is free")

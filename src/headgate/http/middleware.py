@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import secrets
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headgate.core.errors import BadValue
 from headgate.core.names import REQUEST_ID_LENGTH
 from headgate.http.bodies import Bodies
 from headgate.http.errors import TooLarge, TooMany, TooSlow, problem, problem_of
@@ -24,6 +27,8 @@ UPLOADS = "/v1/uploads"
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,100}")
 #: Routes where the store itself recognises a repeat by its key, for as long as what it gave is held.
 NATIVE = re.compile(r"/v1/(locks|waiters|batches|batches/next|ingest-jobs/next|jobs/[^/]+/next|jobs/.+/claim)")
+#: Routes where it must be plain what was asked, also to who checked the body before it came here.
+STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|.*/(break|force|forget|status|delete))")
 #: Answers that are kept for repeats.
 MOST_KEPT = 10_000
 
@@ -66,8 +71,10 @@ class Around:
             return
         try:
             async with self._bodies.read(scope, paced) as body:
+                if STRICT.fullmatch(scope["path"]) and body:
+                    refuse_doubles(body)
                 await self._repeats(scope, _with_body(body, receive), send, body)
-        except (Gone, TooLarge, TooMany, TooSlow) as error:
+        except (BadValue, Gone, TooLarge, TooMany, TooSlow) as error:
             await self._refuse(error, scope, receive, send)
 
     async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,6 +146,19 @@ class Repeats:
             self._kept[place] = kept
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
+
+
+def refuse_doubles(body: bytes) -> None:
+    """BadValue for JSON with a key twice: who reads it elsewhere may have seen the other one."""
+
+    def pairs(found: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in found]
+        for name in names:
+            if names.count(name) > 1:
+                raise BadValue("body", name, "is in it twice")
+
+    with suppress(ValueError, RecursionError):  # What is no JSON is refused by who reads it.
+        json.loads(body, object_pairs_hook=pairs)
 
 
 def _with_body(body: bytes, receive: Receive) -> Receive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Protocol
 
 from anyio import CapacityLimiter
 from starlette.concurrency import run_in_threadpool
@@ -24,6 +25,16 @@ FOLLOWED_SECONDS = 10.0
 MOST_READERS = 2
 #: Waiters whose places are kept for them are heard of this often.
 SIGN_OF_LIFE_SECONDS = 3.0
+
+
+class Outages(Protocol):
+    """What a store knows of the times without a service."""
+
+    def tell_alive(self) -> None:
+        """A service lives."""
+
+    def bridge(self) -> float:
+        """Move leases on by the time that no service was there. Gives that time, in seconds."""
 
 
 class Service:
@@ -70,6 +81,7 @@ class Service:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         self.ending = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        await run_in_threadpool(self._bridge_outage)
         tasks = [asyncio.create_task(self._keep_places()), asyncio.create_task(self._follow())]
         try:
             yield
@@ -90,13 +102,27 @@ class Service:
             await asyncio.sleep(FOLLOWED_SECONDS)
 
     async def _keep_places(self) -> None:
-        """Tell the store that those who wait here live: one statement for all of them."""
+        """Tell the store that this service lives, and those who wait here: one statement for all of them."""
         while True:
             await asyncio.sleep(SIGN_OF_LIFE_SECONDS)
-            tickets = self.turns.tickets
-            if not tickets:
-                continue
             try:
-                await run_in_threadpool(self.gate.store.keep_places, tickets)
+                await run_in_threadpool(self._tell_alive)
             except HeadgateError as error:  # It may be back before the places lapse.
                 event("http.places_not_kept", why=str(error))
+
+    def _tell_alive(self) -> None:
+        if tickets := self.turns.tickets:
+            self.gate.store.keep_places(tickets)
+        if outages := _outages(self.gate):
+            outages.tell_alive()
+
+    def _bridge_outage(self) -> None:
+        """While no service was there nobody could renew: leases that it cut short run on."""
+        if outages := _outages(self.gate):
+            event("http.outage_bridged", seconds=outages.bridge())
+
+
+def _outages(gate: Gate) -> Outages | None:
+    """Where a lease is a session of ZooKeeper, no service can move it on."""
+    found: Outages | None = getattr(gate.store, "outages", None)
+    return found

@@ -194,13 +194,13 @@ def _seen(gate: Gate, who: Caller, lock_id: str) -> Lock:
 
 
 def _own(gate: Gate, who: Caller, lock_id: str, token: int) -> None:
-    """Of a token that is limited to some resources, whether the lock is on one of them; as if it were not there."""
+    """Of a token that is limited to some resources, whether the lock is on one of them; else, as if it were gone."""
     parse_lock_id(lock_id)
     if who.reach.covers("lock:acquire", ""):
         return
     try:
-        resource = gate.locks.get(lock_id).resource
+        reached = who.reach.covers("lock:acquire", gate.locks.get(lock_id).resource)
     except UnknownName:
-        raise LockLost(lock_id, token, "there is no such lock") from None
-    if not who.reach.covers("lock:acquire", resource):
-        raise UnknownName("lock", lock_id)
+        reached = False
+    if not reached:
+        raise LockLost(lock_id, token, "there is no such lock")

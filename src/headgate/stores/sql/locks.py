@@ -23,6 +23,7 @@ from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.granting import Wakes, grant_or_refuse, grant_quickly
 from headgate.stores.sql.ledger import SqlLedger
 from headgate.stores.sql.moments import moment
+from headgate.stores.sql.outages import SqlOutages
 from headgate.stores.sql.queue import SqlQueue
 from headgate.stores.sql.queueing import Queueing
 from headgate.stores.sql.scene import Scene, heads, read_lock, read_places
@@ -47,6 +48,8 @@ class SqlLocks:
         self.queue: QueueStore = SqlQueue(database, self.tag)
         #: Who may ask the service for what.
         self.tokens = SqlTokens(database)
+        #: When a service was last heard of here.
+        self.outages = SqlOutages(database)
 
     @cached_property
     def keeper(self) -> HistoryKeeper:
