@@ -83,8 +83,12 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def gate_of(request: Request) -> Gate:
-    """The gate behind the service."""
+# Dependencies that are no coroutines would be called by a thread each.
+async def _its_service(request: Request) -> Service:
+    return service_of(request)
+
+
+async def _its_gate(request: Request) -> Gate:
     return service_of(request).gate
 
 
@@ -93,8 +97,8 @@ def needs(*words: str) -> Any:
     return Security(authenticate, scopes=list(words))
 
 
-TheGate = Annotated[Gate, Depends(gate_of)]
-TheService = Annotated[Service, Depends(service_of)]
+TheGate = Annotated[Gate, Depends(_its_gate)]
+TheService = Annotated[Service, Depends(_its_service)]
 Reader = Annotated[Caller, needs("read")]
 Operator = Annotated[Caller, needs("operate")]
 Forcer = Annotated[Caller, needs("admin:force")]

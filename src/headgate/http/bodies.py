@@ -29,6 +29,9 @@ class Bodies:
     @asynccontextmanager
     async def read(self, scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
         """The whole body, for as long as it is needed."""
+        if not _has_body(scope):
+            yield b""
+            return
         most = self._limits.large_body if LARGE.fullmatch(scope["path"]) else self._limits.body
         if _length(scope) > most:
             raise TooLarge(most)
@@ -73,6 +76,13 @@ class Bodies:
             return message
 
         return receive_on
+
+
+def _has_body(scope: Scope) -> bool:
+    """Without these a request has none, as HTTP/1.1 has it."""
+    return any(
+        key == b"transfer-encoding" or (key == b"content-length" and value != b"0") for key, value in scope["headers"]
+    )
 
 
 def _length(scope: Scope) -> int:

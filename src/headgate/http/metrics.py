@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -21,6 +22,7 @@ from headgate.http.following import Follower
 from headgate.wiring import Gate
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
 #: Seconds, from a quick request to a slow one; and from a short hold to days.
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 LONG = (0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
@@ -73,7 +75,10 @@ class Metrics:
         self._gate = gate
         self._registry = CollectorRegistry()
         made = {known.name: self._make(known) for known in KNOWN if not _is_of_store(known)}
-        self.requests, self.seconds = made["headgate_http_requests"], made["headgate_http_seconds"]
+        self._requests, self._seconds = (
+            cache(made["headgate_http_requests"].labels),
+            cache(made["headgate_http_seconds"].labels),
+        )
         self.waiting, self.streams = made["headgate_http_waiting"], made["headgate_http_streams"]
         self._events, self._states = made["headgate_events"], made["headgate_state_seconds"]
         self._registry.register(self)
@@ -81,6 +86,13 @@ class Metrics:
         self._follower = Follower(gate)
         self._following = threading.Lock()
         telemetry.on_store_call(made["headgate_store_seconds"].observe)
+
+    def tell_request(self, method: str, route: str, status: int, seconds: float | None) -> None:
+        """A request was answered, after so long; None: it waited."""
+        known = method if method in METHODS else "other"  # Anybody may send any word: each would be kept for ever.
+        self._requests(known, route, status).inc()
+        if seconds is not None:
+            self._seconds(known, route).observe(seconds)
 
     def page(self) -> bytes:
         """All of it, as text."""

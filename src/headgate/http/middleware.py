@@ -85,10 +85,8 @@ class Around:
             await answer(scope, receive, send)
 
     def _tell(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "none")
-        self._service.metrics.requests.labels(scope["method"], route, status).inc()
-        if not scope.get("headgate.waits"):
-            self._service.metrics.seconds.labels(scope["method"], route).observe(seconds)
+        route, waits = getattr(scope.get("route"), "path", "none"), scope.get("headgate.waits")
+        self._service.metrics.tell_request(scope["method"], route, status, None if waits else seconds)
         event(
             "http.request",
             request=request_id, method=scope["method"], route=route, path=scope["path"], status=status,

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
@@ -139,6 +139,26 @@ class Pool:
         self._pid = os.getpid()
 
 
+class Writers:
+    """Threads that write to a database with room for one: they take turns, rather than find it busy, and ask again."""
+
+    def __init__(self) -> None:
+        self._turn, self._pid = threading.Lock(), os.getpid()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Alone in this process; but whoever waited as long as for a busy file goes on all the same."""
+        if self._pid != os.getpid():  # Whoever had it stayed in the parent.
+            self._turn, self._pid = threading.Lock(), os.getpid()
+        turn = self._turn
+        mine = turn.acquire(timeout=BUSY_SECONDS)
+        try:
+            yield
+        finally:
+            if mine:
+                turn.release()
+
+
 class Database:
     """One database, by its dialect."""
 
@@ -146,6 +166,7 @@ class Database:
         self.dialect = dialect
         self.name = dialect.name
         self._pool = Pool(dialect)
+        self._writers = Writers()
 
     def write(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """Run it in one transaction that may write; from the start again when the database says so.
@@ -266,14 +287,15 @@ class Database:
     def _transact(self, connection: Connection, work: Callable[[Transaction], T], *, again: bool, write: bool) -> T:
         cursor = connection.cursor()
         try:
-            self.dialect.begin(cursor, write=write)
-            try:
-                result = work(Transaction(self.dialect, cursor, again=again))
-                self._commit(cursor)
-            except BaseException:
-                with suppress(*self.dialect.errors()):
-                    cursor.execute("rollback")
-                raise
+            with self._writers.turn() if write and self.dialect.one_writer else nullcontext():
+                self.dialect.begin(cursor, write=write)
+                try:
+                    result = work(Transaction(self.dialect, cursor, again=again))
+                    self._commit(cursor)
+                except BaseException:
+                    with suppress(*self.dialect.errors()):
+                        cursor.execute("rollback")
+                    raise
         finally:
             with suppress(*self.dialect.errors()):
                 cursor.close()

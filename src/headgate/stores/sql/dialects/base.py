@@ -111,6 +111,8 @@ class Dialect(ABC):
     read_only: bool = False
     #: Connections that one process may have open.
     connections: int = 20
+    #: True where one transaction at a time may write: the threads of a process then take turns.
+    one_writer: bool = False
     #: True where a process can be woken by the database.
     listens: bool = False
     #: Behind the place `:priority`, `:after`, by the index.

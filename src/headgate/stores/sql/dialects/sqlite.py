@@ -102,6 +102,7 @@ class Sqlite(Dialect):
     for_update = ""
     skip_locked = ""
     begin_write = "begin immediate"
+    one_writer = True
     begin_read = "begin"
     list_tables = Statement(
         "The tables of this file.",
