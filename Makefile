@@ -19,7 +19,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-ledger bench-queue bench-ingest torture lock clean
+.PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-ledger bench-queue bench-ingest bench-http torture lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench-locks: venv servers ## Run the benchmark of the locks
 bench-ingest: venv servers ## Run the benchmark of ingest; needs 20 GB for its large file
 	$(BIN)/python -m benchmarks.ingest
 
+bench-http: venv ## Run the benchmark of the service
+	$(BIN)/python -m benchmarks.http
+
 bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
 	$(BIN)/python -m benchmarks.ledger
 
@@ -76,7 +79,7 @@ bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue_zookeeper
 
 torture: venv servers ## Run the fault tests with full numbers; takes long
-	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults tests/ingest/test_ingest_crashes.py -n0
+	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults tests/ingest/test_ingest_crashes.py tests/http/test_waiting.py -n0
 
 lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
 	$(PIP_INSTALL) uv

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks import ingest, ledger, locks, queue, queue_zookeeper
+from benchmarks import http, ingest, ledger, locks, queue, queue_zookeeper
 
 locks.main([])
 ledger.main([])
 queue.main([])
 queue_zookeeper.main()
 ingest.main([])
+http.main([])

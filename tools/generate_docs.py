@@ -19,10 +19,15 @@ from headgate import settings
 from headgate.cli.tree import root
 from headgate.core import describe, errors
 from headgate.core.machine import Machine
+from headgate.core.scopes import SCOPES
 from headgate.core.states import MACHINES
+from headgate.http import metrics
+from headgate.http.app import make_app
+from headgate.http.service import Service
 from headgate.ingest.profile import Profile
 from headgate.stores.sql import schema
 from headgate.stores.zookeeper import queue_tree, tree
+from headgate.wiring import connect
 
 ROOT = Path(__file__).parent.parent
 #: The rows that the contract suite took, noted by `make transitions`.
@@ -162,6 +167,43 @@ def _help_of(command: click.Command, name: str, parent: click.Context | None = N
                 yield from _help_of(found, f"{name} {child}", context)
 
 
+def metrics_page() -> str:
+    """Every metric of the service."""
+    lead = (
+        "`GET /metrics` answers in Prometheus' text form, to API tokens with the scope `read`. A histogram has the\n"
+        "endings `_bucket`, `_sum` and `_count`.\n"
+    )
+    rows = [
+        (f"`{each.shown}`", each.kind.__name__.lower(), ", ".join(f"`{label}`" for label in each.labels), each.meaning)
+        for each in metrics.KNOWN
+    ]
+    return "\n".join(
+        ["# Metrics\n", NOTICE, lead, describe.table(("metric", "kind", "labels", "meaning"), rows) + "\n"]
+    )
+
+
+def api_page() -> str:
+    """Every route of the service."""
+    document = api_document()
+    parts = ["# HTTP API\n", NOTICE, document["info"]["description"], "The whole is told by `GET /openapi.json`.\n"]
+    parts += ["## Scopes\n", describe.table(("scope", "lets"), [(f"`{w}`", text) for w, text in SCOPES.items()]) + "\n"]
+    tags: dict[str, list[tuple[str, str, str]]] = {}
+    for path, methods in document["paths"].items():
+        for method, what in methods.items():
+            words = [f"`{word}`" for each in what.get("security", []) for found in each.values() for word in found]
+            told = " ".join(what["description"].split())
+            tags.setdefault(what["tags"][0], []).append((f"`{method.upper()} {path}`", " or ".join(words) or "-", told))
+    for tag, rows in tags.items():
+        parts += [f"## {tag.capitalize()}\n", describe.table(("request", "scope", "meaning"), rows) + "\n"]
+    return "\n".join(parts)
+
+
+def api_document() -> dict[str, Any]:
+    """The OpenAPI, which no store is asked for."""
+    with connect("sqlite://") as gate:
+        return make_app(Service(gate)).openapi()
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/states.md": states_page,
     "docs/reference/errors.md": errors_page,
@@ -170,6 +212,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/schema.md": schema_page,
     "docs/reference/zookeeper.md": zookeeper_page,
     "docs/reference/commands.md": commands_page,
+    "docs/reference/api.md": api_page,
+    "docs/reference/metrics.md": metrics_page,
 }
 
 

@@ -43,6 +43,7 @@ KNOWN = (
     Known("work_folder", "headgate-work", "Where ingest jobs keep their files while they are worked on."),
     Known("profiles_folder", "headgate-profiles", "Where the ingest profiles are, a TOML file each."),
     Known("storage_root", "headgate-storage", "The OCFL storage root of profiles that name no other."),
+    Known("upload_limit", "50000000", "Bytes of a file that is handed in to the service, at most."),
     Known("space_threshold", "1000000000", "Bytes that shall stay free where the working folder is."),
     Known("minter_key", "", "Decides the order in which our minter's names are given.", secret=True),
     Known(
@@ -53,6 +54,8 @@ KNOWN = (
     Known("mail_password", "", "The password of the mail server's user.", secret=True),
     Known("mail_from", "headgate@localhost", "From whom reports come."),
     Known("mail_reply_to", "", "Where answers to reports go; empty: to mail_from."),
+    Known("rate_limit", "50", "Requests a second that the service takes from one API token; four times that at once."),
+    Known("rate_limit_local", "0", "The same for callers on this machine, or behind a proxy here; 0: no limit."),
     Known("retention", "604800", "Seconds that completed batches and ingest jobs are kept before they are cleaned up."),
     Known("history_age", "3600", "Seconds that history stays in ZooKeeper, at least, before it is moved to `url`."),
     Known("round_pause", "10", "Seconds between two looks at ingest jobs that cannot go on yet (provisioning)."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 logger = logging.getLogger("headgate")
@@ -17,6 +18,21 @@ def event(name: str, level: int = logging.INFO, **keys: object) -> None:
     """Say that something happened."""
     if logger.isEnabledFor(level):
         logger.log(level, name, extra={"keys": {key: _safe(key, value) for key, value in keys.items()}})
+
+
+#: Who is told how many seconds a call of a store took.
+_watching: list[Callable[[float], None]] = []
+
+
+def on_store_call(told: Callable[[float], None]) -> None:
+    """From now on, tell how long each transaction takes. The newest to ask is told."""
+    _watching[:] = [told]
+
+
+def tell_store_call(seconds: float) -> None:
+    """A transaction of a store, with all its repeats, took so long."""
+    for told in _watching:
+        told(seconds)
 
 
 class JsonLines(logging.Formatter):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 from headgate.core.errors import BadValue
 from headgate.core.history import Entry
 from headgate.core.inventory import SENT_BY_MESSENGER
-from headgate.core.ledger import Row, chunk_resource
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
 from headgate.service.checks import check_limit, check_span
@@ -25,9 +24,12 @@ from headgate.stores.inventory_port import InventoryStore
 from headgate.stores.queue_port import QueueHistoryFilter
 
 if TYPE_CHECKING:
-    from headgate.core.queue import Fault, Item
+    from headgate.client.ingest import ServiceIngest
+    from headgate.core.queue import Fault
     from headgate.daemons.rounds import Rounds
     from headgate.ingest.context import Context
+    from headgate.ingest.profile import Profile
+    from headgate.ingest.storage import Problem, Progress
     from headgate.service.activity import Activity, Ask
     from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
@@ -40,8 +42,6 @@ SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 #: A service that speaks for its store.
 SERVICE_KINDS = ("http", "https")
 GUARDS = ("file",)
-#: No more than so many batches, and as many jobs, are named as running in the status.
-MOST_RUNNING = 1000
 
 
 class Gate:
@@ -140,14 +140,45 @@ class Gate:
         )
         return Context(self.queue, self.locks, self.inventory, options)
 
+    @property
+    def _remote(self) -> ServiceIngest | None:
+        """What does ingest's work elsewhere: the service that this gate speaks to."""
+        found: ServiceIngest | None = getattr(self._store, "ingest", None)
+        return found
+
+    def hand_in(self, file: Path) -> str:
+        """Put a file where the daemons find it. Gives the URL by which it is submitted."""
+        from headgate.service.work_folder import stage_upload
+
+        if not file.is_file():
+            raise BadValue("payload", str(file), "is no file that is here, and no URL")
+        return self._remote.upload(file) if self._remote else stage_upload(self.work_folder, file)
+
+    def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
+        """Read every stored byte of an object, where it is stored. Gives what is not as it was stored."""
+        if self._remote:
+            problems, count = self._remote.verify(ark, wait)
+            progress(count)
+            return problems
+        from headgate.ingest.reading import verify_object
+
+        return verify_object(self.ingest, client, ark, wait=wait, progress=progress)
+
+    def unrecorded(self) -> list[Problem]:
+        """Stored objects of which the inventory knows nothing; where the storage is, only there."""
+        if self._remote:
+            return []
+        from headgate.ingest.reading import unrecorded
+
+        return unrecorded(self.ingest)
+
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """What runs, what is locked, what failed, in seed 003's form; the rich one adds holders, waiters, the queue."""
+        from headgate.service.status import failures, operations
+
         status = self.locks.status(rich=rich)
-        if self._ledger is not None:
-            status["failures"] = [_failure(row) for row in self._ledger.failures()]
-        taken: list[Item] = [*self.queue.batches(taken=True, limit=MOST_RUNNING)]
-        taken += self.queue.jobs(taken=True, limit=MOST_RUNNING)
-        status["opsQueue"] = [_operation(item) for item in taken]
+        status["opsQueue"] = operations(self.queue, rich=rich)
+        status["failures"] = failures(self.queue, self._ledger)
         return {**status, "queue": self.queue_summary()} if rich else status
 
     def queue_summary(self) -> dict[str, Any]:
@@ -313,6 +344,20 @@ def _history_rounds(gate: Gate, interval: float) -> list[Rounds]:
     return [Rounds("history", lambda: 0, interval, idle=f"nothing can be moved, since {why}")]
 
 
+def read_profiles(settings: Settings) -> list[Profile]:
+    """The ingest profiles: those of the service that is named, else those in the folder. Asks no store."""
+    from headgate.ingest.profile import load_profiles
+
+    if not _service(settings):
+        return list(load_profiles(Path(settings["profiles_folder"])).values())
+    store = _open(settings)
+    try:
+        found: list[Profile] = store.ingest.profiles()  # type: ignore[attr-defined] # a service has it
+        return found
+    finally:
+        store.close()
+
+
 def ingest_handlers(gate: Gate) -> Mapping[str, Handler]:
     """Ingest's own steps, by the names of the consumers whose work they do."""
     from headgate.ingest.handlers import handlers
@@ -346,12 +391,17 @@ def migrate(url: str, *, beside: bool = False, dry_run: bool = False) -> Migrati
 
 
 def _open(settings: Settings) -> LockStore:
-    """The service that is named, unless a store is named nearer by; else the store."""
-    if settings["server"] and not settings.is_flag("url"):
-        return open_lock_store(settings["server"], settings["api_token"])
-    if kind_of(settings["url"]) in SERVICE_KINDS:
-        return open_lock_store(settings["url"], settings["api_token"])
+    """The service that is named, or the store."""
+    if service := _service(settings):
+        return open_lock_store(service, settings["api_token"])
     return open_lock_stores(settings["url"], settings["coordination_url"])
+
+
+def _service(settings: Settings) -> str:
+    """The service that is named, unless a store is named nearer by; empty: none."""
+    if settings["server"] and not settings.is_flag("url"):
+        return settings["server"]
+    return settings["url"] if kind_of(settings["url"]) in SERVICE_KINDS else ""
 
 
 def open_lock_stores(url: str, coordination_url: str) -> LockStore:
@@ -415,20 +465,6 @@ def _sweep(gate: Gate) -> Callable[[float], int]:
         return sweep_folder(gate.queue, gate.work_folder, gate._store.tag, age, forget)  # noqa: SLF001 - made here
 
     return sweep
-
-
-def _operation(item: Item) -> dict[str, Any]:
-    """A batch or ingest job that somebody works on, with the words of seed 003."""
-    from headgate.core.queue import IngestJob
-
-    data = f"{item.batch}/{item.id}" if isinstance(item, IngestJob) else item.id
-    return {"request": item.state, "data": f"{data} ({item.profile})", "worker": item.worker, "since": item.since}
-
-
-def _failure(row: Row) -> dict[str, Any]:
-    """A failed chunk as the status tells it."""
-    resource = chunk_resource(row.dataset, row.dataid)
-    return {"id": resource, "job": row.job, "dataid": row.dataid, "message": row.message, "since": row.since}
 
 
 def kind_of(url: object) -> str:

@@ -260,9 +260,9 @@ def test_status_and_history_tell_of_the_queue(headgate: Headgate, gate: Gate) ->
     status = headgate("status", "--json", "--rich").json
     assert status["queue"]["counts"]["ingest job"] == {"pending": 1}
     (running,) = status["opsQueue"]
-    assert (running["request"], running["data"]) == ("pending", f"{BATCH}/{JOB} (demo)")
+    assert (running["request"], running["data"]) == ("PENDING", f"{BATCH}/{JOB} (demo)")
     shown = headgate("status").out
-    assert "running           1" in shown
+    assert "under way         1" in shown
     assert "ingest jobs       1 pending" in shown
     gate.queue.fire(job, "accept")
     told = headgate("history", "--item", "jid1").out

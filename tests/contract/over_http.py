@@ -17,13 +17,6 @@ LEDGER_STORES = [*SQL_STORES, HTTP]
 APART = {
     "test_locks_unavailable": "it takes the database itself away",
     "test_ledger_schema": "it looks at the database's own tables and plans",
-    "test_locks_model": "its many random histories run on the stores; the rules behind the service are the same code",
-    "test_queue_walks": "the same",
-    "test_locks_threads": "its many threads are the store's own matter",
-    "test_locks_processes": "its many processes are the store's own matter",
-    "test_ledger_processes": "the same",
-    "test_queue_processes": "the same",
-    "test_locks_held": "the hold of a lock is the caller's side, whatever the store; its leases are parts of a second",
 }
 #: The gate behind each service of this process: what looks into the database looks here.
 BEHIND: dict[str, Gate] = {}

@@ -1,4 +1,4 @@
-"""The inventory, on every SQL store: one version is one step, and a repeat of it changes nothing."""
+"""The inventory, on every store that keeps one: one version is one step, and a repeat of it changes nothing."""
 
 import threading
 from collections.abc import Iterator
@@ -10,7 +10,9 @@ import pytest
 import headgate
 from headgate.core.errors import ClaimRefused, ObjectRefused, UnknownName
 from headgate.core.inventory import Delivery, Intake, InventoryFile, Kind, Message, Recording
+from tests.contract.over_http import LEDGER_STORES
 
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 ARK = "ark:/99999/fk4abc"
 FILES = (
     InventoryFile("producer/a.txt", 3, "a" * 64, 1),
@@ -24,8 +26,8 @@ CALLBACK = Message("jid0000000001.callback", Kind.CALLBACK, "jid0000000001", "{}
 
 
 @pytest.fixture
-def gate(sql_url: str) -> Iterator[headgate.Gate]:
-    with headgate.connect(sql_url) as found:
+def gate(store_url: str) -> Iterator[headgate.Gate]:
+    with headgate.connect(store_url) as found:
         yield found
 
 

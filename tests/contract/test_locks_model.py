@@ -28,7 +28,7 @@ MODES = st.sampled_from(list(Mode))
 CHOICE = st.integers(min_value=0, max_value=1000)
 FULL = os.environ.get("HEADGATE_TORTURE") == "full"
 #: Walks and steps of each; the stores with a server behind them are slower.
-EXAMPLES = {"sqlite": 30, "postgresql": 30, "mariadb": 20, "zookeeper": 6}
+EXAMPLES = {"sqlite": 30, "postgresql": 30, "mariadb": 20, "zookeeper": 6, "http": 6}
 STEPS = 30
 ANY_TIME = datetime(2026, 11, 15, tzinfo=UTC)
 

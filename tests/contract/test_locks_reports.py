@@ -8,6 +8,7 @@ import pytest
 
 from headgate import Gate, LockRefused, UnknownName
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore
+from tests.contract.queue_steps import job_in
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, Gates, lock_of_the_dead, queue_behind, request_for, told
 
 R = "mysql://db1/core"
@@ -124,6 +125,16 @@ def test_the_status_has_seed_003s_form(gate: Gate) -> None:
         "locks": [{"id": "ark:/13030/m5", "type": "SHARED", "count": 2}],
         "failures": [],
     }
+
+
+def test_the_status_tells_every_ingest_job_that_has_not_ended_and_what_failed(gate: Gate) -> None:
+    failed = job_in(gate.queue, "failed")
+    running = job_in(gate.queue, "processing")
+    job_in(gate.queue, "pending")
+    status = gate.status()
+    assert {"request": "PROCESSING", "data": f"{running.batch}/{running.id} ({running.profile})"} in status["opsQueue"]
+    assert sorted(each["request"] for each in status["opsQueue"]) == ["PENDING", "PROCESSING"]
+    assert [(each["id"], each["message"]) for each in status["failures"]] == [(failed.id, failed.message)]
 
 
 def test_the_status_of_nothing_is_empty(gate: Gate) -> None:

@@ -26,6 +26,9 @@ PRELOADED = (
     "kazoo.client",
     "sqlalchemy.dialects.mysql.pymysql",
     "sqlalchemy.dialects.postgresql.psycopg",
+    "headgate.client.locks",
+    "httpx2",
+    "tests.faults.caller",
     "tests.faults.chain_worker",
     "tests.faults.fighter",
 )

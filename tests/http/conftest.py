@@ -1,16 +1,38 @@
 """Fixtures of the service: a real one, on a port of its own, spoken to over HTTP."""
 
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
 
 import headgate
 from headgate import Gate
+from headgate.http.limits import Limits
 from headgate.http.server import Server
 from headgate.http.service import Service
+
+
+class Bounded(NamedTuple):
+    """A service with limits of its own, and the gate behind it."""
+
+    gate: Gate
+    server: Server
+
+    def client(self, *scopes: str) -> httpx2.Client:
+        """Somebody whose token has these scopes; an admin's, if none is named."""
+        token = self.gate.tokens.new("a test", scopes or ["admin"]).token
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx2.Client(base_url=self.server.url, headers=headers, timeout=60, trust_env=False)
+
+    def socket(self) -> socket.socket:
+        """A bare connection."""
+        host, port = self.server.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=30)
+
 
 Tokens = Callable[..., httpx2.Client]
 
@@ -36,6 +58,22 @@ def server(gate: Gate) -> Iterator[Server]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def bounded(tmp_path: Path) -> Iterator[Callable[..., Bounded]]:
+    """Starts a service with limits, and settings, of its own."""
+    with ExitStack() as at_the_end:
+
+        def start(limits: Limits | None = None, **settings: str) -> Bounded:
+            url = f"sqlite:///{tmp_path}/bounded.sqlite"
+            gate = at_the_end.enter_context(headgate.connect(url, work_folder=str(tmp_path / "work"), **settings))
+            server = Server(Service(gate, limits), "127.0.0.1:0")
+            server.start()
+            at_the_end.callback(server.stop)
+            return Bounded(gate, server)
+
+        yield start
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A small pipeline with secrets on each SQL store, and the keys that open them."""
+"""A small pipeline with secrets on each store that keeps them, and the keys that open them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,21 +7,21 @@ import pytest
 
 from headgate import Gate
 from tests.cli.commands import Headgate
-from tests.conftest import SQL_STORES
-from tests.contract.conftest import _no_settings_of_this_machine, gates, prepared, store_url
+from tests.contract.conftest import _no_settings_of_this_machine, gates, prepared, spokesman, store_url
+from tests.contract.over_http import LEDGER_STORES
 from tests.contract.steps import Gates
 from tests.security.site import Site
 
-__all__ = ["_no_settings_of_this_machine", "gates", "prepared", "store_url"]
+__all__ = ["_no_settings_of_this_machine", "gates", "prepared", "spokesman", "store_url"]
 
 #: What must be found nowhere; no part of any name.
 CANARY = "c4n4ry-raw-Zq7"
 OTHER = "c4n4ry-tidy-Zq8"
 
 
-@pytest.fixture(params=SQL_STORES)
+@pytest.fixture(params=LEDGER_STORES)
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which of the three stores with a ledger this is."""
+    """Which of the three stores with a ledger this is, or the service."""
     return str(request.param)
 
 

@@ -152,7 +152,7 @@ def _status_text(found: dict[str, Any], waiting: int, queue: dict[str, Any]) -> 
         ["locked resources", str(found["lockCount"])],
         ["locks", str(sum(each["count"] for each in found["locks"]))],
         ["waiting", str(waiting)],
-        ["running", str(len(found["opsQueue"]))],
+        ["under way", str(len(found["opsQueue"]))],
         ["failures", str(len(found["failures"]))],
         *_queue_lines(queue),
     ]

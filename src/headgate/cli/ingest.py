@@ -56,7 +56,7 @@ def ingest() -> None:
 def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str, **how: Any) -> None:
     """Hand in a payload: a new batch, pending. Nothing is fetched or looked into now.
 
-    A FILE is copied into the work folder, where the daemons must find it.
+    A FILE is copied into the work folder, where the daemons must find it; a service is sent it.
 
     NAME=VALUE says more of it: erc_who, erc_what, erc_when, local_id, primary_id, digest_type, digest_value, dc_…
 
@@ -66,7 +66,7 @@ def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str
     """
     named = _metadata(metadata)
     with session.gate() as gate:
-        url = payload_url(payload, gate.work_folder)
+        url = payload if "://" in payload or payload.startswith("file:") else gate.hand_in(Path(payload))
         batch = gate.queue.submit(payload_url=url, type=kind, **how, **named)
     session.answer(items.document(batch), lambda: f"{batch.id}  {batch.state}")
     session.say(f"see what becomes of it: {session.command('ingest', 'batch', batch.id, '--watch')}")
@@ -170,15 +170,6 @@ def holds(session: Session) -> None:
 
 for command in (*ingest_acts.COMMANDS, *ingest_objects.COMMANDS):
     ingest.add_command(command)
-
-
-def payload_url(text: str, work_folder: Path) -> str:
-    """A URL as it is; a file that is there is copied to where the daemons find it."""
-    if "://" in text or text.startswith("file:"):
-        return text
-    from headgate.service.work_folder import stage_upload
-
-    return stage_upload(work_folder, Path(text))
 
 
 def _metadata(words: Sequence[str]) -> dict[str, Any]:

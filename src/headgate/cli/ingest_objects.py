@@ -27,13 +27,13 @@ PROBLEMS_FOUND = 1
 @click.pass_obj
 def profiles(session: Session) -> None:
     """List the ingest profiles, and check them: every mistake in every file is told."""
-    from headgate.ingest.profile import load_profiles
+    from headgate.wiring import read_profiles
 
-    folder = Path(session.settings["profiles_folder"])
-    found = load_profiles(folder)
+    folder = session.settings["profiles_folder"]
+    found = read_profiles(session.settings)
     session.answer(
-        {"profiles": [profile.snapshot() for profile in found.values()]},
-        lambda: _profile_table(list(found.values())) if found else f"no profiles in {folder}; write a TOML file there",
+        {"profiles": [profile.snapshot() for profile in found]},
+        lambda: _profile_table(found) if found else f"no profiles in {folder}; write a TOML file there",
     )
 
 
@@ -79,7 +79,10 @@ def show_object(session: Session, ark: str) -> None:
 @common
 @click.pass_obj
 def export(session: Session, /, ark: str, folder: Path, **how: Any) -> None:
-    """Copy an object's files into a new FOLDER: all of them, checked, or none."""
+    """Copy an object's files into a new FOLDER: all of them, checked, or none.
+
+    They are read from the storage itself, which must be reached from here, also when a service is talked to.
+    """
     from headgate.ingest.reading import export_object
 
     with session.gate() as gate:
@@ -99,17 +102,18 @@ def export(session: Session, /, ark: str, folder: Path, **how: Any) -> None:
 @common
 @click.pass_obj
 def verify(session: Session, arks: Sequence[str], wait: float) -> int:
-    """Read every stored byte, of some objects or of all, and compare it with the inventory. Exit code 1: problems."""
-    from headgate.ingest.reading import unrecorded, verify_object
+    """Read every stored byte, of some objects or of all, and compare it with the inventory. Exit code 1: problems.
 
+    A service reads by itself what it has stored; objects that its inventory does not know are looked for only there.
+    """
     problems: list[Problem] = []
     with session.gate() as gate:
         names = list(arks) or [each.ark for each in gate.inventory.objects()]
         meter = _Meter(session, len(names))
         for name in names:
-            problems += verify_object(gate.ingest, session.client(), name, wait=wait, progress=meter.read)
+            problems += gate.verify(session.client(), name, wait=wait, progress=meter.read)
             meter.next()
-        problems += [] if arks else unrecorded(gate.ingest)
+        problems += [] if arks else gate.unrecorded()
     meter.end()
     document = {"objects": len(names), "bytes": meter.bytes, "problems": plain(problems)}
     session.answer(document, lambda: _verified(len(names), meter.bytes, problems))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from headgate.client.errors import raise_problem
@@ -51,21 +54,27 @@ class Connection:
         """Do something. `again`: doing it twice does no harm, so that a lost answer is asked for once more."""
         return self._ask(method, path, body=body, key=key, query=query, again=again, wait=wait)
 
+    def upload(self, file: Path, *path: str, **query: Any) -> Any:
+        """Send a file as it is."""
+        with file.open("rb") as content:
+            return self._ask("POST", path, content=content, query=query, again=False)
+
     def close(self) -> None:
         """Let go of connections."""
         if self._client is not None and self._pid == os.getpid():
             self._client.close()
 
     def _ask(
-        self, method: str, path: tuple[str, ...], *, body: Any = None, key: str | None = None,
-        query: Mapping[str, Any], again: bool, wait: float = 0,
+        self, method: str, path: tuple[str, ...], *, body: Any = None, content: BinaryIO | None = None,
+        key: str | None = None, query: Mapping[str, Any], again: bool, wait: float = 0,
     ) -> Any:  # fmt: skip
         client, httpx = self._open()
         url = self._base + "".join(f"/{_quoted(part)}" for part in path)
         headers = {"Headgate-Client": owner(), **({} if key is None else {"Idempotency-Key": key})}
         given = {name: _text(value) for name, value in query.items() if value is not None}
         timeout = httpx.Timeout(PATIENCE_SECONDS + wait, connect=CONNECT_SECONDS)
-        request = {"params": given, "json": body, "headers": headers, "timeout": timeout}
+        sent = {"json": body} if content is None else {"content": content}
+        request = {"params": given, **sent, "headers": headers, "timeout": timeout}
         cut_off = (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
         try:
             try:
@@ -94,9 +103,16 @@ class Connection:
             # No proxy and no password of the environment: the token goes to the service alone.
             self._client = httpx2.Client(
                 headers={"Authorization": f"Bearer {self._token}"} if self._token else {}, limits=limits,
+                verify=_certificates() if self._base.startswith("https:") else False,
                 trust_env=False, follow_redirects=False,
             )  # fmt: skip
         return self._client, httpx2
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust: this machine's list, or SSL_CERT_FILE. Reading it takes longer than a request, so it is kept."""
+    return ssl.create_default_context()
 
 
 def _quoted(part: str) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.client.connection import Connection
+from headgate.client.inventory import ServiceInventory
 from headgate.client.ledger import ServiceLedger
 from headgate.client.queue import ServiceQueue
 from headgate.client.tokens import ServiceTokens
@@ -17,6 +18,9 @@ from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
 from headgate.core.wire import parse, plain
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.queue_port import QueueStore
+
+if TYPE_CHECKING:
+    from headgate.client.ingest import ServiceIngest
 
 
 class ServiceLocks:
@@ -30,10 +34,19 @@ class ServiceLocks:
         self._spelling = str(about["spelling"])
         #: The ledger behind the same service; None: its store keeps none.
         self.ledger = ServiceLedger(connection) if about["ledger"] else None
+        #: The inventory there; None likewise.
+        self.inventory = ServiceInventory(connection) if about["inventory"] else None
         #: Who may ask the service for what.
         self.tokens = ServiceTokens(connection)
         #: How long each ticket's next look may take.
         self._patience: dict[int, float] = {}
+
+    @cached_property
+    def ingest(self) -> ServiceIngest:
+        """What the service does for ingest."""
+        from headgate.client.ingest import ServiceIngest
+
+        return ServiceIngest(self._connection)
 
     @cached_property
     def queue(self) -> QueueStore:

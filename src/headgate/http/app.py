@@ -16,7 +16,7 @@ from headgate.http.auth import Reader, TheService
 from headgate.http.dashboard import frame, pages
 from headgate.http.metrics import CONTENT_TYPE
 from headgate.http.middleware import Around
-from headgate.http.routes import claims, custody, events, ledger, locks, queue, whole
+from headgate.http.routes import claims, custody, events, ingest, inventory, ledger, locks, queue, whole
 from headgate.http.service import Service
 from headgate.http.waiting import Ending, Gone
 
@@ -32,7 +32,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": _PROBLEM}
     for status, text in {
         400: "The body is no JSON.", 401: "No good API token.", 403: "The token does not reach that far.",
-        404: "Nothing of that name.",
+        404: "Nothing of that name.", 408: "The body did not come in time.",
         409: "Refused, or no longer yours.", 413: "The body is too large.", 422: "Wrong as it stands.",
         429: "Too many at once.", 503: "The store does not answer.",
     }.items()
@@ -53,7 +53,7 @@ def make_app(service: Service) -> FastAPI:
         redoc_url=None, generate_unique_id_function=_operation,
     )  # fmt: skip
     app.state.service = service
-    for part in (locks, claims, ledger, custody, whole, events, queue):
+    for part in (locks, claims, ledger, custody, whole, events, queue, ingest, inventory):
         app.include_router(part.router, prefix="/v1", responses=PROBLEMS)
     app.include_router(around)
     for page in pages.ROUTERS:
@@ -82,8 +82,7 @@ def readyz(service: TheService) -> Response:
 @around.get("/metrics", responses={200: {"content": {"text/plain": {}}}, 401: PROBLEMS[401], 403: PROBLEMS[403]})
 async def metrics(service: TheService, _who: Reader) -> Response:
     """Counts and times, for Prometheus."""
-    service.metrics.waiting.set(service.turns.waiting)
-    return Response(await run_in_threadpool(service.metrics.page), media_type=CONTENT_TYPE)
+    return Response(await run_in_threadpool(service.measured), media_type=CONTENT_TYPE)
 
 
 async def _gone(_request: Any, _error: Exception) -> Response:

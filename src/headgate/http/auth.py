@@ -65,6 +65,7 @@ async def authenticate(
 ) -> Caller:
     """The caller, if its token has one of the route's scopes."""
     who = await _by_token(request, given.credentials) if given else await _by_session(request)
+    service_of(request).pace.take(who.token.id, _address(request))
     request.scope["headgate.token"] = who.token.id
     if not any(who.reach.has(word) for word in scopes.scopes):
         wanted = " or ".join(scopes.scopes)
@@ -73,9 +74,12 @@ async def authenticate(
 
 
 async def _by_token(request: Request, text: str) -> Caller:
-    tokens = gate_of(request).tokens
+    service = service_of(request)
+    tokens = service.gate.tokens
     token = tokens.recall(text)
     if token is None:
+        address = _address(request)
+        service.pace.take(f"new from {address}", address)
         token = await run_in_threadpool(tokens.prove, text)
     process = request.headers.get(CLIENT_HEADER, "")
     return Caller(token, process if process.isprintable() and "/" not in process else "")
@@ -85,10 +89,14 @@ async def _by_session(request: Request) -> Caller:
     signed = sessions.signed_of(request)
     if not signed:
         raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
-    session = await run_in_threadpool(gate_of(request).tokens.session, signed)
+    session = await run_in_threadpool(service_of(request).gate.tokens.session, signed)
     if request.method not in ("GET", "HEAD"):
         await sessions.check_own_form(request, session)
     return Caller(session.token, "", session.form_key)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def service_of(request: Request) -> Service:
@@ -97,8 +105,12 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def gate_of(request: Request) -> Gate:
-    """The gate behind the service."""
+# Dependencies that are no coroutines would be called by a thread each.
+async def _its_service(request: Request) -> Service:
+    return service_of(request)
+
+
+async def _its_gate(request: Request) -> Gate:
     return service_of(request).gate
 
 
@@ -107,8 +119,8 @@ def needs(*words: str) -> Any:
     return Security(authenticate, scopes=list(words))
 
 
-TheGate = Annotated[Gate, Depends(gate_of)]
-TheService = Annotated[Service, Depends(service_of)]
+TheGate = Annotated[Gate, Depends(_its_gate)]
+TheService = Annotated[Service, Depends(_its_service)]
 Reader = Annotated[Caller, needs("read")]
 Operator = Annotated[Caller, needs("operate")]
 Forcer = Annotated[Caller, needs("admin:force")]

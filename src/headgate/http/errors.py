@@ -48,7 +48,7 @@ STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
 REFUSED_SECONDS, AWAY_SECONDS, LONGEST_SECONDS = 1, 2, 60
 WORDS: Mapping[int, str] = {
     400: "bad-request", 401: "not-allowed", 403: "not-allowed", 404: "not-found", 405: "wrong-method",
-    413: "too-large", 422: "bad-value", 429: "too-many", 500: "internal-error", 503: "unavailable",
+    408: "too-slow", 413: "too-large", 422: "bad-value", 429: "too-many", 500: "internal-error", 503: "unavailable",
 }  # fmt: skip
 
 
@@ -67,6 +67,21 @@ class TooMany(Exception):
         super().__init__(why)
 
 
+class TooSlow(Exception):
+    """A body that does not come."""
+
+    def __init__(self) -> None:
+        super().__init__("the body did not come in time")
+
+
+class TooLarge(Exception):
+    """A body of more bytes than are taken."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"the body is larger than {most:,} bytes")
+
+
 def add_handlers(app: FastAPI, page: Callable[[Request, Exception], Response]) -> None:
     """Every end that is not good becomes a problem; a browser that looks for a page gets it as one."""
 
@@ -78,7 +93,7 @@ def add_handlers(app: FastAPI, page: Callable[[Request, Exception], Response]) -
             found.headers["Allow"] = ", ".join(methods_of(app.openapi(), request.scope["path"]))
         return found
 
-    for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, Exception):
+    for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, TooLarge, TooSlow, Exception):
         app.add_exception_handler(kind, told)
 
 
@@ -98,6 +113,8 @@ def problem_of(error: Exception) -> Response:
         return _of_validation(error)
     if isinstance(error, TooMany):
         return problem(429, error.why, headers={"Retry-After": str(error.seconds)})
+    if isinstance(error, TooLarge | TooSlow):
+        return problem(413 if isinstance(error, TooLarge) else 408, str(error))
     if isinstance(error, HTTPException):
         return problem(error.status_code, str(error.detail), headers=error.headers)
     event("http.broken", logging.ERROR, why=repr(error), kind=type(error).__name__)

@@ -1,17 +1,71 @@
-"""What Prometheus is told: counts and times of requests, and what the store holds when it is asked."""
+"""What Prometheus is told: requests, what happened in the store, and what it holds when it is asked."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from headgate import telemetry
+from headgate.core.history import Entry
 from headgate.core.ledger import RUNNING
+from headgate.core.queue import work_states
+from headgate.http.following import Follower
 from headgate.wiring import Gate
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
+#: Seconds, from a quick request to a slow one; and from a short hold to days.
+QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+LONG = (0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
+#: Beginnings that are remembered until their ends come.
+MOST_BEGUN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A metric that there is."""
+
+    name: str
+    kind: type[Counter | Gauge | Histogram]
+    #: One sentence.
+    meaning: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = QUICK
+
+    @property
+    def shown(self) -> str:
+        """As Prometheus has it."""
+        return self.name + "_total" if self.kind is Counter else self.name
+
+
+KNOWN = (
+    Known("headgate_http_requests", Counter, "Requests, by route and answer.", ("method", "route", "status")),
+    Known("headgate_http_seconds", Histogram, "How long they took, those that wait left out.", ("method", "route")),
+    Known("headgate_http_waiting", Gauge, "Callers that wait here: for a lock, a chunk, an item."),
+    Known("headgate_http_streams", Gauge, "Streams of events that are open."),
+    Known("headgate_store_seconds", Histogram, "How long the store took for one transaction of this process."),
+    Known("headgate_events", Counter, "What happened in the store since this started, by whomever: grants, refusals, "
+          "claims, successes, failures (`fail`), leases that ran out (`expire`, `reap`).", ("noun", "event")),
+    Known("headgate_state_seconds", Histogram, "How long locks, chunks, batches and ingest jobs had been in the state "
+          "that they left.", ("noun", "state"), LONG),
+    Known("headgate_locks_held", Gauge, "Locks that are held.", ("mode",)),
+    Known("headgate_locks_waited", Gauge, "Places in queues for locks."),
+    Known("headgate_locks_oldest_waiter_seconds", Gauge, "How long the first of them waits; 0: there is none."),
+    Known("headgate_claims", Gauge, "Chunks that are worked on: claims that are alive."),
+    Known("headgate_chunks_failed", Gauge, "Chunks in ERROR, counted up to 1000."),
+    Known("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
+    Known("headgate_queue_oldest_seconds", Gauge, "How long the oldest ingest job is in a state where somebody has to "
+          "act.", ("state",)),
+)  # fmt: skip
 
 
 class Metrics:
@@ -20,20 +74,35 @@ class Metrics:
     def __init__(self, gate: Callable[[], Gate]) -> None:
         self._gate = gate
         self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "headgate_http_requests", "Requests, by route and answer.", ("method", "route", "status"),
-            registry=self._registry,
-        )  # fmt: skip
-        self.seconds = Histogram(
-            "headgate_http_seconds", "How long requests took, those that wait left out.", ("method", "route"),
-            registry=self._registry,
-        )  # fmt: skip
-        self.waiting = Gauge("headgate_http_waiting", "Callers that wait here.", registry=self._registry)
+        made = {known.name: self._make(known) for known in KNOWN if not _is_of_store(known)}
+        self._requests, self._seconds = (
+            cache(made["headgate_http_requests"].labels),
+            cache(made["headgate_http_seconds"].labels),
+        )
+        self.waiting, self.streams = made["headgate_http_waiting"], made["headgate_http_streams"]
+        self._events, self._states = made["headgate_events"], made["headgate_state_seconds"]
         self._registry.register(self)
+        self._begun: OrderedDict[tuple[str, ...], datetime] = OrderedDict()
+        self._follower = Follower(gate)
+        self._following = threading.Lock()
+        telemetry.on_store_call(made["headgate_store_seconds"].observe)
+
+    def tell_request(self, method: str, route: str, status: int, seconds: float | None) -> None:
+        """A request was answered, after so long; None: it waited."""
+        known = method if method in METHODS else "other"  # Anybody may send any word: each would be kept for ever.
+        self._requests(known, route, status).inc()
+        if seconds is not None:
+            self._seconds(known, route).observe(seconds)
 
     def page(self) -> bytes:
         """All of it, as text."""
         return generate_latest(self._registry)
+
+    def follow(self) -> None:
+        """Count what happened since the last time."""
+        with self._following:
+            for entry in self._follower.newer():
+                self._count(entry)
 
     def describe(self) -> list[Metric]:
         """Nothing is asked of the store to learn the names."""
@@ -42,25 +111,64 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """What the store holds now."""
         gate = self._gate()
-        held = GaugeMetricFamily("headgate_locks_held", "Locks that are held.", labels=["mode"])
-        tally = Tally[str]()
-        for _resource, mode, count in gate.store.summary():
-            tally[mode] += count
-        for word, count in sorted(tally.items()):
-            held.add_metric([word], count)
-        yield held
-        yield GaugeMetricFamily("headgate_locks_waited", "Places in queues for locks.", len(gate.locks.waiters()))
-        yield from self._queue(gate)
+        yield from _of_locks(gate)
+        yield from _of_queue(gate)
         if getattr(gate.store, "ledger", None) is not None:
-            running = len(gate.ledger.status(status=RUNNING, limit=100_000))
-            yield GaugeMetricFamily("headgate_chunks_running", "Rows of chunks that are worked on.", running)
-            yield GaugeMetricFamily(
-                "headgate_chunks_failed", "Chunks in ERROR, counted up to 1000.", len(gate.ledger.failures(1000))
-            )
+            yield _gauge("headgate_claims", [((), len(gate.ledger.status(status=RUNNING, limit=100_000)))])
+            yield _gauge("headgate_chunks_failed", [((), len(gate.ledger.failures(1000)))])
 
-    def _queue(self, gate: Gate) -> Iterator[Metric]:
-        items = GaugeMetricFamily("headgate_queue_items", "Batches and ingest jobs.", labels=["noun", "state"])
-        for noun, counts in gate.queue.counts().items():
-            for state, count in counts.items():
-                items.add_metric([noun, state], count)
-        yield items
+    def _make(self, known: Known) -> Any:
+        more: dict[str, Any] = {"buckets": known.buckets} if known.kind is Histogram else {}
+        return known.kind(known.name, known.meaning, known.labels, registry=self._registry, **more)
+
+    def _count(self, entry: Entry) -> None:
+        self._events.labels(entry.noun, entry.event).inc(entry.count)
+        key = (entry.noun, entry.resource, entry.job, entry.lock_id)
+        began = self._begun.pop(key, None)
+        self._begun[key] = entry.at
+        while len(self._begun) > MOST_BEGUN:
+            self._begun.popitem(last=False)
+        spent = entry.spent
+        if spent is None and began is not None:
+            spent = (entry.at - began).total_seconds()
+        if spent is not None and entry.before != entry.after:
+            self._states.labels(entry.noun, entry.before).observe(spent)
+
+
+def _is_of_store(known: Known) -> bool:
+    """Asked of the store when Prometheus asks."""
+    return known.kind is Gauge and not known.name.startswith("headgate_http_")
+
+
+def _gauge(name: str, values: Sequence[tuple[tuple[str, ...], float]]) -> Metric:
+    known = next(each for each in KNOWN if each.name == name)
+    family = GaugeMetricFamily(name, known.meaning, labels=known.labels)
+    for labels, value in values:
+        family.add_metric(labels, value)
+    return family
+
+
+def _of_locks(gate: Gate) -> Iterator[Metric]:
+    tally = Tally[str]()
+    for _resource, mode, count in gate.store.summary():
+        tally[mode] += count
+    yield _gauge("headgate_locks_held", [((mode,), count) for mode, count in sorted(tally.items())])
+    waiters = gate.locks.waiters()
+    yield _gauge("headgate_locks_waited", [((), len(waiters))])
+    oldest = min((each.since for each in waiters), default=None)
+    yield _gauge("headgate_locks_oldest_waiter_seconds", [((), _age(oldest))])
+
+
+def _of_queue(gate: Gate) -> Iterator[Metric]:
+    counts = gate.queue.counts()
+    items = [((noun, state), count) for noun, states in counts.items() for state, count in states.items()]
+    yield _gauge("headgate_queue_items", items)
+    table = gate.queue.tables()[1]
+    there = [state for state in ("failed", "held", *work_states(table)) if counts.get(table.name, {}).get(state)]
+    # The smallest id is the oldest, since ids grow.
+    oldest = [(state, next(iter(gate.queue.jobs(state, limit=1)), None)) for state in there]
+    yield _gauge("headgate_queue_oldest_seconds", [((state,), _age(job.since)) for state, job in oldest if job])
+
+
+def _age(since: datetime | None) -> float:
+    return 0.0 if since is None else max((datetime.now(UTC) - since).total_seconds(), 0.0)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import secrets
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headgate.core.errors import BadValue
 from headgate.core.names import REQUEST_ID_LENGTH
-from headgate.http.errors import problem
+from headgate.http.bodies import Bodies
+from headgate.http.errors import TooLarge, TooMany, TooSlow, problem, problem_of
 from headgate.http.service import Service
+from headgate.http.waiting import Gone
 from headgate.service.clock import steady
 from headgate.telemetry import event
 
-#: No body is larger, in bytes.
-LARGEST_BODY = 1_000_000
+#: Where files come in.
+UPLOADS = "/v1/uploads"
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,100}")
 #: Routes where the store itself recognises a repeat by its key, for as long as what it gave is held.
 NATIVE = re.compile(r"/v1/(locks|waiters|batches|batches/next|ingest-jobs/next|jobs/[^/]+/next|jobs/.+/claim)")
+#: Routes where it must be plain what was asked, also to who checked the body before it came here.
+STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|.*/(break|force|forget|status|delete))")
 #: Answers that are kept for repeats.
 MOST_KEPT = 10_000
 
@@ -33,6 +40,7 @@ class Around:
         self._app = app
         self._service = service
         self._repeats = Repeats(app)
+        self._bodies = Bodies(service.limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -58,25 +66,28 @@ class Around:
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body first: no thread waits for a slow caller, and none sends without end."""
-        body = b""
-        if int(_header(scope, b"content-length") or "0") <= LARGEST_BODY:
-            more = True
-            while more and len(body) <= LARGEST_BODY:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return
-                body += message.get("body", b"")
-                more = message.get("more_body", False)
-            if not more and len(body) <= LARGEST_BODY:
+        paced = self._bodies.paced(receive)
+        if scope["path"] == UPLOADS:  # It goes to disk as it comes.
+            await self._app(scope, paced, send)
+            return
+        try:
+            async with self._bodies.read(scope, paced) as body:
+                if STRICT.fullmatch(scope["path"]) and body:
+                    refuse_doubles(body)
                 await self._repeats(scope, _with_body(body, receive), send, body)
-                return
-        await problem(413, f"the body is larger than {LARGEST_BODY:,} bytes")(scope, receive, send)
+        except (BadValue, Gone, TooLarge, TooMany, TooSlow) as error:
+            await self._refuse(error, scope, receive, send)
+
+    async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is left of the body is not waited for: the connection ends."""
+        if not isinstance(error, Gone):
+            answer = problem_of(error)
+            answer.headers["Connection"] = "close"
+            await answer(scope, receive, send)
 
     def _tell(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "none")
-        self._service.metrics.requests.labels(scope["method"], route, status).inc()
-        if not scope.get("headgate.waits"):
-            self._service.metrics.seconds.labels(scope["method"], route).observe(seconds)
+        route, waits = getattr(scope.get("route"), "path", "none"), scope.get("headgate.waits")
+        self._service.metrics.tell_request(scope["method"], route, status, None if waits else seconds)
         event(
             "http.request",
             request=request_id, method=scope["method"], route=route, path=scope["path"], status=status,
@@ -134,6 +145,19 @@ class Repeats:
             self._kept[place] = kept
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
+
+
+def refuse_doubles(body: bytes) -> None:
+    """BadValue for JSON with a key twice: who reads it elsewhere may have seen the other one."""
+
+    def pairs(found: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in found]
+        for name in names:
+            if names.count(name) > 1:
+                raise BadValue("body", name, "is in it twice")
+
+    with suppress(ValueError, RecursionError):  # What is no JSON is refused by who reads it.
+        json.loads(body, object_pairs_hook=pairs)
 
 
 def _with_body(body: bytes, receive: Receive) -> Receive:

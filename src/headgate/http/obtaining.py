@@ -69,7 +69,7 @@ async def _wait(service: Service, ticket: Ticket, deadline: float) -> Grant:
 
     try:
         async with service.turns.keeping(ticket):
-            grant = await service.turns.wait(group_of(ticket), look, deadline)
+            grant = await service.turns.wait(group_of(ticket), look, deadline, ticket.number)
         return await run_in_threadpool(store.give_up, ticket) if grant is None else grant
     except asyncio.CancelledError:
         await asyncio.shield(run_in_threadpool(store.withdraw, ticket))

@@ -12,7 +12,7 @@ from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.core import claims, credentials, history, ledger, locks, queue, scopes
+from headgate.core import claims, credentials, history, inventory, ledger, locks, queue, scopes
 from headgate.core.errors import BadValue
 from headgate.core.locks import Lock
 from headgate.core.wire import plain
@@ -359,6 +359,66 @@ class FaultGiven(Body):
     by: By = None
 
 
+# ---------------------------------------------------------------- the inventory
+
+
+class LocalIds(Body):
+    """What a depositor calls an object."""
+
+    owner: str
+    ids: Annotated[list[str], Field(min_length=1, max_length=1000)]
+    ark: str = Field(examples=["ark:/99999/fk4"])
+
+
+class Recorded(Body):
+    """A stored version, and what is to be told of it."""
+
+    model_config = ConfigDict(strict=False)  # Strictly, a list in JSON is no tuple.
+    recording: inventory.Recording
+    messages: list[inventory.Message] = []
+    by: By = None
+
+
+class ProblemTold(Body):
+    """Why something did not go on."""
+
+    problem: str
+
+
+class MessageSettled(Body):
+    """How a message ended."""
+
+    state: inventory.Delivery = Field(strict=False, examples=["delivered"])
+    problem: str = ""
+
+
+class MessageDelayed(ProblemTold):
+    """A message that is tried again."""
+
+    seconds: float = Field(ge=0, le=1e9, allow_inf_nan=False)
+
+
+class Verification(Body):
+    """An object whose every byte is to be read."""
+
+    ark: str = Field(examples=["ark:/99999/fk4"])
+    wait: Wait = 0
+
+
+class Verified(BaseModel):
+    """What a verification found."""
+
+    bytes: int = Field(description="So many were read.")
+    problems: list[dict[str, str]] = Field(description="What is not as it was stored; none: all is.")
+
+
+class Uploaded(BaseModel):
+    """A file that was handed in."""
+
+    payload_url: str = Field(description="To be submitted as the payload of a batch.")
+    bytes: int
+
+
 # ---------------------------------------------------------------- answers
 
 
@@ -395,7 +455,7 @@ def documented(status: int, model: Any, description: str, *, nothing: str = "") 
 def comments() -> Mapping[str, Mapping[str, str]]:
     """The comment of every field of the nouns, by class: what the OpenAPI tells of them."""
     found: dict[str, dict[str, str]] = {}
-    for module in (claims, credentials, history, ledger, locks, queue, scopes):
+    for module in (claims, credentials, history, inventory, ledger, locks, queue, scopes):
         for name, kind in vars(module).items():
             if inspect.isclass(kind) and kind.__module__ == module.__name__:
                 texts = _COMMENT.findall(inspect.getsource(kind))

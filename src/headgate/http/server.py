@@ -11,12 +11,11 @@ import uvicorn
 
 from headgate.core.errors import BadValue
 from headgate.http.app import make_app
+from headgate.http.connections import bounded
 from headgate.http.service import Service
 
 #: What is under way when it is time to stop gets this long.
 GRACE_SECONDS = 5
-#: Connections that may be open side by side; what waits is among them.
-MOST_CONNECTIONS = 5000
 #: Connections that stand in line to be taken.
 BACKLOG = 2048
 
@@ -45,8 +44,9 @@ class Server:
         certificate, key = tls or (None, None)
         config = uvicorn.Config(
             make_app(service), log_config=None, access_log=False, lifespan="on", server_header=False,
-            timeout_graceful_shutdown=GRACE_SECONDS, limit_concurrency=MOST_CONNECTIONS, backlog=BACKLOG,
-            timeout_keep_alive=75, ssl_certfile=certificate, ssl_keyfile=key,
+            timeout_graceful_shutdown=GRACE_SECONDS, backlog=BACKLOG, http=bounded(service.limits), ws="none",
+            timeout_keep_alive=service.limits.idle_seconds, h11_max_incomplete_event_size=service.limits.head,
+            ssl_certfile=certificate, ssl_keyfile=key,
         )  # fmt: skip
         self._server = _Uvicorn(config)
         self._failed: BaseException | None = None

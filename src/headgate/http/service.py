@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Protocol
 
+from anyio import CapacityLimiter
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError
+from headgate.http.limits import Limits, Pace
 from headgate.http.metrics import Metrics
 from headgate.http.waiting import Turns
 from headgate.telemetry import event
@@ -16,25 +19,44 @@ from headgate.wiring import Gate
 
 #: Calls to the store that run side by side.
 THREADS = 16
+#: What happened in the store is counted this often.
+FOLLOWED_SECONDS = 10.0
+#: Objects that are read through side by side.
+MOST_READERS = 2
 #: Waiters whose places are kept for them are heard of this often.
 SIGN_OF_LIFE_SECONDS = 3.0
 #: What the last day brought is read on this often, so that little of a busy hour is missed.
 ACTIVITY_SECONDS = 20.0
 
 
+class Outages(Protocol):
+    """What a store knows of the times without a service."""
+
+    def tell_alive(self) -> None:
+        """A service lives."""
+
+    def bridge(self) -> float:
+        """Move leases on by the time that no service was there. Gives that time, in seconds."""
+
+
 class Service:
     """One running service."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, limits: Limits | None = None) -> None:
         #: Everything that may be asked.
         self.gate = gate
-        self.turns = Turns()
+        #: What is taken on at most, and how fast.
+        self.limits = limits or Limits()
+        self.pace = Pace(gate.settings)
+        self.turns = Turns(self.limits.waiting)
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.
         self.ending = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: Streams of events that are open.
-        self.streams = 0
+        #: Streams of events that are open, and files that are being handed in.
+        self.streams = self.uploads = 0
+        #: Whoever reads a whole object has a thread besides those of the others.
+        self.readers = CapacityLimiter(MOST_READERS)
 
     def ring(self, *keys: tuple[str, ...]) -> None:
         """Something was changed that callers may wait for. From any thread."""
@@ -46,6 +68,13 @@ class Service:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.ending.set)
 
+    def measured(self) -> bytes:
+        """What Prometheus is told."""
+        self.metrics.waiting.set(self.turns.waiting)
+        self.metrics.streams.set(self.streams)
+        self.metrics.follow()
+        return self.metrics.page()
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While the app runs."""
@@ -54,15 +83,16 @@ class Service:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         self.ending = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        keepers = [asyncio.create_task(each) for each in (self._keep_places(), self._keep_activity())]
+        await run_in_threadpool(self._bridge_outage)
+        tasks = [asyncio.create_task(each) for each in (self._keep_places(), self._keep_activity(), self._follow())]
         try:
             yield
         finally:
             self.ending.set()
-            for keeper in keepers:
-                keeper.cancel()
+            for task in tasks:
+                task.cancel()
                 with suppress(asyncio.CancelledError):
-                    await keeper
+                    await task
 
     async def _keep_activity(self) -> None:
         """Know what the last day brought before a page asks for it."""
@@ -73,14 +103,37 @@ class Service:
                 event("http.activity_not_read", why=str(error))
             await asyncio.sleep(ACTIVITY_SECONDS)
 
+    async def _follow(self) -> None:
+        """Count what happens, whether or not somebody asks for it."""
+        while True:
+            try:
+                await run_in_threadpool(self.metrics.follow)
+            except HeadgateError as error:
+                event("http.not_followed", why=str(error))
+            await asyncio.sleep(FOLLOWED_SECONDS)
+
     async def _keep_places(self) -> None:
-        """Tell the store that those who wait here live: one statement for all of them."""
+        """Tell the store that this service lives, and those who wait here: one statement for all of them."""
         while True:
             await asyncio.sleep(SIGN_OF_LIFE_SECONDS)
-            tickets = self.turns.tickets
-            if not tickets:
-                continue
             try:
-                await run_in_threadpool(self.gate.store.keep_places, tickets)
+                await run_in_threadpool(self._tell_alive)
             except HeadgateError as error:  # It may be back before the places lapse.
                 event("http.places_not_kept", why=str(error))
+
+    def _tell_alive(self) -> None:
+        if tickets := self.turns.tickets:
+            self.gate.store.keep_places(tickets)
+        if outages := _outages(self.gate):
+            outages.tell_alive()
+
+    def _bridge_outage(self) -> None:
+        """While no service was there nobody could renew: leases that it cut short run on."""
+        if outages := _outages(self.gate):
+            event("http.outage_bridged", seconds=outages.bridge())
+
+
+def _outages(gate: Gate) -> Outages | None:
+    """Where a lease is a session of ZooKeeper, no service can move it on."""
+    found: Outages | None = getattr(gate.store, "outages", None)
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from headgate.http.errors import TooMany
 from headgate.service.clock import steady
 from headgate.stores.base import Ticket
 
@@ -19,6 +21,8 @@ T = TypeVar("T")
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.02, 1.0
 #: A look is worth at most this part of the time waited so far.
 PART = 0.05
+#: Who finds no room to wait asks again after so many seconds.
+LATER_SECONDS = 5
 #: With more than so many groups, each looks less often.
 GROUPS_AT_FULL_PACE = 50
 
@@ -27,21 +31,53 @@ class Gone(Exception):
     """The caller has hung up."""
 
 
-@dataclass
-class Group:
-    """Those who wait for the same thing."""
+@dataclass(order=True)
+class Place:
+    """One who waits, in the order of the queue."""
 
-    #: Held by the one who looks; handed on first come, first served.
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    #: Set when something was changed here that they may wait for.
-    bell: asyncio.Event = field(default_factory=asyncio.Event)
-    size: int = 0
+    order: int
+    #: Set when it is the first.
+    called: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
+    gone: bool = field(default=False, compare=False)
+
+
+class Group:
+    """Those who wait for the same thing: the first looks, the others stand behind it."""
+
+    def __init__(self) -> None:
+        self._places: list[Place] = []
+        self._came = 0
+        #: Set when something was changed here that they may wait for.
+        self.bell = asyncio.Event()
+
+    @property
+    def first(self) -> Place | None:
+        """The one who looks; None: nobody is left."""
+        while self._places and self._places[0].gone:
+            heapq.heappop(self._places)
+        return self._places[0] if self._places else None
+
+    def enter(self, order: int | None) -> Place:
+        """One more; without an order, behind those who came before."""
+        self._came += 1
+        place = Place(self._came if order is None else order)
+        heapq.heappush(self._places, place)
+        return place
+
+    def leave(self, place: Place) -> None:
+        """The next one looks."""
+        place.gone = True
+        if self.first is not None:
+            self.first.called.set()
 
 
 class Turns:
     """All who wait at this service."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        #: How many wait.
+        self.waiting = 0
         self._groups: dict[tuple[str, ...], Group] = {}
         self._tickets: dict[int, Ticket] = {}
 
@@ -50,10 +86,10 @@ class Turns:
         """The places in queues for locks that are kept for callers."""
         return list(self._tickets.values())
 
-    @property
-    def waiting(self) -> int:
-        """How many wait."""
-        return sum(group.size for group in self._groups.values())
+    def must_have_room(self) -> None:
+        """TooMany when as many wait as may."""
+        if self.waiting >= self._most:
+            raise TooMany(f"{self._most:,} callers wait already", LATER_SECONDS)
 
     def ring(self, *keys: tuple[str, ...]) -> None:
         """Something was changed that groups whose key has all words of one of these may wait for."""
@@ -70,44 +106,69 @@ class Turns:
         finally:
             self._tickets.pop(ticket.number, None)
 
-    async def wait(self, key: tuple[str, ...], look: Callable[[], T | None], deadline: float) -> T | None:
-        """What a look finds, at the latest by the deadline (on steady()); None: nothing was found."""
+    async def wait(
+        self, key: tuple[str, ...], look: Callable[[], T | None], deadline: float, order: int | None = None
+    ) -> T | None:
+        """What a look finds, at the latest by the deadline (on steady()); None: nothing was found.
+
+        `order`: the place in the store's own queue, so that whoever is first there looks, not who came here first.
+        """
         if deadline <= steady():
             return await run_in_threadpool(look)
         group = self._groups.setdefault(key, Group())
-        group.size += 1
+        place = group.enter(order)
+        self.waiting += 1
         try:
-            try:
-                await asyncio.wait_for(group.turn.acquire(), max(deadline - steady(), 0))
-            except TimeoutError:
-                return None
-            try:
-                return await self._look_on(group, look, deadline)
-            finally:
-                group.turn.release()
+            return await self._look_on(group, place, look, deadline)
         finally:
-            group.size -= 1
-            if not group.size:
+            group.leave(place)
+            self.waiting -= 1
+            if group.first is None:
                 self._groups.pop(key, None)
 
-    async def _look_on(self, group: Group, look: Callable[[], T | None], deadline: float) -> T | None:
-        began = steady()
+    async def _look_on(self, group: Group, place: Place, look: Callable[[], T | None], deadline: float) -> T | None:
+        began = None
         while True:
+            if group.first is not place:
+                if deadline <= steady():
+                    return None
+                place.called.clear()
+                await _heard(place.called, deadline - steady())
+                continue
+            began = steady() if began is None else began
             group.bell.clear()
             found = await run_in_threadpool(look)
             left = deadline - steady()
             if found is not None or left <= 0:
                 return found
             pause = min(max((steady() - began) * PART, SHORTEST_SECONDS), LONGEST_SECONDS)
-            pause *= max(1.0, len(self._groups) / GROUPS_AT_FULL_PACE)
-            try:
-                await asyncio.wait_for(group.bell.wait(), min(pause, left))
-            except TimeoutError:
-                continue
+            await _heard(group.bell, min(pause * max(1.0, len(self._groups) / GROUPS_AT_FULL_PACE), left))
+
+
+async def _heard(signal: asyncio.Event, seconds: float) -> None:
+    """Until it is given, but no longer."""
+    try:
+        async with asyncio.timeout(max(seconds, 0)):
+            await signal.wait()
+    except TimeoutError:
+        return
 
 
 class Ending(Exception):
     """The service is about to end."""
+
+
+async def asked_to_wait(request: Request, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The work's result; where it waits, only while the caller is there, and while there is room for one more."""
+    if not seconds > 0:
+        return await work
+    request.scope["headgate.waits"] = True
+    try:
+        request.app.state.service.turns.must_have_room()
+    except TooMany:
+        work.close()
+        raise
+    return await while_there(request, work)
 
 
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:

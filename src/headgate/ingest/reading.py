@@ -9,6 +9,7 @@ from pathlib import Path
 from headgate.core.errors import BadProfiles
 from headgate.ingest.ark import parse_object
 from headgate.ingest.context import Context
+from headgate.ingest.stopping import Stop
 from headgate.ingest.storage import Problem, Progress, Storage, Version, export
 from headgate.ingest.storing import object_resource
 
@@ -49,13 +50,19 @@ def export_object(
 
 
 def verify_object(
-    context: Context, client: str, name: str, *, wait: float = 0, progress: Progress | None = None
+    context: Context,
+    client: str,
+    name: str,
+    *,
+    wait: float = 0,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
 ) -> list[Problem]:
     """Read every stored byte of an object, and compare storage and inventory. Gives what is wrong."""
     ark = str(parse_object(name))
     storage = storage_of(context, ark)
     with read_locked(context, client, ark, wait):
-        problems = storage.verify(ark, progress=progress)
+        problems = storage.verify(ark, stop, progress)
         return problems or _differences(context, storage, ark)
 
 

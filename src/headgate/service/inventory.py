@@ -37,6 +37,11 @@ class Inventory:
     def __init__(self, store: InventoryStore) -> None:
         self._store = store
 
+    @property
+    def store(self) -> InventoryStore:
+        """The port behind it, for who speaks for callers elsewhere."""
+        return self._store
+
     # ---------------------------------------------------------------- names
 
     def known_local_ids(self, owner: str, ids: Sequence[str]) -> Mapping[str, str]:
@@ -50,11 +55,14 @@ class Inventory:
 
     # ---------------------------------------------------------------- objects
 
-    def record(self, recording: Recording, messages: Sequence[Message] = ()) -> bool:
-        """Write a stored version down, and publish it in the ledger. False: it was already. Repeat it freely."""
+    def record(self, recording: Recording, messages: Sequence[Message] = (), *, by: str | None = None) -> bool:
+        """Write a stored version down, and publish it in the ledger. False: it was already. Repeat it freely.
+
+        `by`: who does so; this process unless said otherwise.
+        """
         check_item_id(recording.job)
         check_name("collection", recording.collection)
-        new = self._store.record(recording, messages, caller())
+        new = self._store.record(recording, messages, caller() if by is None else by)
         event("object.recorded", ark=recording.ark, version=recording.version, job=recording.job, new=new)
         return new
 

@@ -32,6 +32,7 @@ class RoutedLocks:
         self.ledger = getattr(ledger_side, "ledger", None)
         #: Who may ask the service for what.
         self.tokens = getattr(ledger_side, "tokens", None)
+        self.outages = getattr(ledger_side, "outages", None)
         if isinstance(ledger_side, KeepsHistory) and isinstance(coordination, MovesHistory):
             coordination.keep_history_in(ledger_side.keeper)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from headgate.core.errors import BadValue, UnknownName
+from headgate.core.names import check_name
 from headgate.core.queue import check_item_id, is_batch
 from headgate.service.queue import Queue
 from headgate.telemetry import event
@@ -25,12 +26,19 @@ CLEANED = "cleaned"
 
 def stage_upload(folder: Path, source: Path) -> str:
     """Copy a file that is handed in to where every daemon finds it. Gives its URL, which nobody can guess."""
-    if not source.is_file():
-        raise BadValue("payload", str(source), "is no file that is here, and no URL")
+    place = place_upload(folder, source.name)
+    shutil.copyfile(source, place)
+    return place.as_uri()
+
+
+def place_upload(folder: Path, name: str) -> Path:
+    """Where a file that is handed in goes: into a new folder, whose name nobody can guess."""
+    check_name("file name", name)
+    if name in (".", ".."):
+        raise BadValue("file name", name, "is a folder's")
     place = folder / UPLOADS / secrets.token_hex(16)
     place.mkdir(parents=True)
-    shutil.copyfile(source, place / source.name)
-    return (place / source.name).as_uri()
+    return place / name
 
 
 def sweep_folder(queue: Queue, folder: Path, tag: str, age: float, forget: Callable[[str], None]) -> int:

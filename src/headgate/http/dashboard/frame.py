@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from headgate import __version__
 from headgate.core.errors import NotAllowed
 from headgate.http import errors, sessions
-from headgate.http.auth import Caller, gate_of
+from headgate.http.auth import Caller, service_of
 from headgate.http.dashboard import words
 from headgate.http.dashboard.tables import link
 
@@ -134,7 +134,7 @@ TITLES: Mapping[int, str] = {
 def _who_is_it(request: Request) -> Caller | None:
     """For the head of a problem's page, which also stands when the store is away."""
     try:
-        session = gate_of(request).tokens.session(sessions.signed_of(request))
+        session = service_of(request).gate.tokens.session(sessions.signed_of(request))
     except Exception:  # noqa: BLE001 - the page tells of the first problem
         return None
     return Caller(session.token, "", session.form_key)

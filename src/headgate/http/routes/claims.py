@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from headgate.core.ledger import Claim
-from headgate.http.auth import Caller, TheGate, TheService, needs
+from headgate.http.auth import Caller, TheGate, TheService, needs, service_of
 from headgate.http.routes.ledger import claim_document
 from headgate.http.schemas import Failure, Heartbeat, Key, Report, Worker, WorkerWaiting, answer, documented, nothing
-from headgate.http.waiting import while_there
+from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 
 router = APIRouter(tags=["claims"])
@@ -19,20 +19,18 @@ CLAIMED = "Claimed, by a new token."
 
 
 @router.post("/jobs/{job}/next", responses=documented(200, Claim, CLAIMED, nothing="Nothing to do."))
-async def find_next(
-    request: Request, service: TheService, who: Claimer, job: str, asked: WorkerWaiting, key: Key = None
-) -> Response:
+async def find_next(request: Request, who: Claimer, job: str, asked: WorkerWaiting, key: Key = None) -> Response:
     """The next chunk to work on, claimed. With `wait`, wait so long for one."""
+    service = service_of(request)
     who.must_see("job", "chunk:claim", job)
     who.must_reach("chunk:claim", job)
-    request.scope["headgate.waits"] = asked.wait > 0
 
     def look() -> Claim | None:
         return service.gate.ledger.find_next(
             job, key="", worker=asked.worker or who.by(), lease=asked.lease, request_id=key
         )
 
-    found = await while_there(request, service.turns.wait(("job", job), look, steady() + asked.wait))
+    found = await asked_to_wait(request, asked.wait, service.turns.wait(("job", job), look, steady() + asked.wait))
     return nothing() if found is None else answer(claim_document(found, who))
 
 
@@ -45,10 +43,11 @@ def claim(gate: TheGate, who: Claimer, job: str, dataid: str, asked: Worker, key
 
 
 @router.post("/jobs/{job}/chunks/{dataid}/success", status_code=204)
-def success(gate: TheGate, service: TheService, who: Claimer, job: str, dataid: str, report: Report) -> Response:
+def success(request: Request, who: Claimer, job: str, dataid: str, report: Report) -> Response:
     """The chunk is done. Saying so twice does no harm; 409, and nothing changes, when it is not yours."""
+    service = service_of(request)
     _must_claim(who, job)
-    gate.ledger.success(job, dataid, report.token, by=who.by(report.by))
+    service.gate.ledger.success(job, dataid, report.token, by=who.by(report.by))
     service.ring(("job",), ("lock",))
     return nothing()
 

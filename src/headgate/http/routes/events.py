@@ -5,39 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Header
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from headgate.core.errors import BadValue, Unavailable
+from headgate.core.errors import Unavailable
+from headgate.core.history import Entry
 from headgate.core.wire import plain
 from headgate.http.auth import Reader, TheService
 from headgate.http.errors import TooMany
+from headgate.http.following import Mark, newer, newest, parse_mark
 from headgate.http.service import Service
-from headgate.service.activity import entries_after
 from headgate.service.clock import steady
-from headgate.wiring import Gate
 
 router = APIRouter(tags=["whole"])
 #: Between two looks, and between two signs of life.
 PAUSE_SECONDS, SILENCE_SECONDS = 0.5, 15.0
-#: Streams side by side.
-MOST_STREAMS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """How far the three histories have been told: of locks, ledger and queue."""
-
-    locks: int
-    ledger: int
-    queue: int
-
-    def __str__(self) -> str:
-        return f"{self.locks}.{self.ledger}.{self.queue}"
 
 
 @router.get(
@@ -49,18 +34,10 @@ async def events(
     service: TheService, _who: Reader, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
 ) -> StreamingResponse:
     """Everything that happens from now on, one history entry an event. With `Last-Event-ID`: from there on."""
-    if service.streams >= MOST_STREAMS:
-        raise TooMany(f"{MOST_STREAMS} streams are open already", 10)
-    mark = await run_in_threadpool(_newest, service.gate) if last is None else parse_mark(last)
+    if service.streams >= service.limits.streams:
+        raise TooMany(f"{service.limits.streams} streams are open already", 10)
+    mark = await run_in_threadpool(newest, service.gate) if last is None else parse_mark(last)
     return StreamingResponse(_stream(service, mark), media_type="text/event-stream")
-
-
-def parse_mark(text: str) -> Mark:
-    """A mark, as the id of an event has it."""
-    parts = text.split(".")
-    if len(parts) != 3 or not all(part.isdecimal() and len(part) < 19 for part in parts):
-        raise BadValue("Last-Event-ID", text, "is not the id of an event of this stream")
-    return Mark(*(int(part) for part in parts))
 
 
 async def _stream(service: Service, mark: Mark) -> AsyncIterator[str]:
@@ -69,9 +46,10 @@ async def _stream(service: Service, mark: Mark) -> AsyncIterator[str]:
     try:
         yield f"id: {mark}\nretry: 1000\n: from here on\n\n"
         while not service.ending.is_set():
-            found, mark = await run_in_threadpool(_newer, service.gate, mark)
-            for text in found:
-                yield text
+            found = await run_in_threadpool(_newer, service, mark)
+            for told_so_far, entry in found:
+                yield _text(told_so_far, entry)
+            mark = found[-1][0] if found else mark
             if not found and steady() - told > SILENCE_SECONDS:
                 yield ": nothing happened\n\n"
             if found or steady() - told > SILENCE_SECONDS:
@@ -88,23 +66,13 @@ async def _pause(service: Service) -> None:
         return
 
 
-def _newest(gate: Gate) -> Mark:
-    newest = [next(iter(ask(None, 1)), None) for ask in gate.histories()]
-    return Mark(*(0 if entry is None else entry.id for entry in newest))
-
-
-def _newer(gate: Gate, mark: Mark) -> tuple[list[str], Mark]:
-    """What happened since, oldest first, and how far that is. A store that is away is asked again later."""
-    marks = [mark.locks, mark.ledger, mark.queue]
+def _newer(service: Service, mark: Mark) -> list[tuple[Mark, Entry]]:
+    """A store that is away is asked again later."""
     try:
-        found = [
-            (place, entry) for place, ask in enumerate(gate.histories()) for entry in entries_after(ask, marks[place])
-        ]
+        return newer(service.gate, mark)
     except Unavailable:
-        return [], mark
-    texts = []
-    for place, entry in sorted(found, key=lambda each: (each[1].at, each[0], each[1].id)):
-        marks[place] = entry.id
-        data = json.dumps(plain(entry), ensure_ascii=False)
-        texts.append(f"id: {Mark(*marks)}\nevent: {entry.noun}\ndata: {data}\n\n")
-    return texts, Mark(*marks)
+        return []
+
+
+def _text(mark: Mark, entry: Entry) -> str:
+    return f"id: {mark}\nevent: {entry.noun}\ndata: {json.dumps(plain(entry), ensure_ascii=False)}\n\n"

@@ -43,7 +43,7 @@ from headgate.http.schemas import (
     nothing,
     page,
 )
-from headgate.http.waiting import while_there
+from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 from headgate.wiring import Gate
 
@@ -91,14 +91,13 @@ async def next_batch(
     request: Request, service: TheService, who: Consumer, state: State, asked: BatchTaking, key: Key = None
 ) -> Response:
     """The oldest batch in that state that nobody works on, taken. With `wait`, wait so long for one."""
-    request.scope["headgate.waits"] = asked.wait > 0
     worker = asked.worker or who.by()
 
     def look() -> Batch | None:
         queue = service.gate.queue
         return queue.acquire_batch(state, worker=worker, lease=asked.lease, after=asked.after, request_id=key)
 
-    found = await while_there(request, service.turns.wait(("batch", state), look, steady() + asked.wait))
+    found = await asked_to_wait(request, asked.wait, service.turns.wait(("batch", state), look, steady() + asked.wait))
     return nothing() if found is None else answer(found)
 
 
@@ -144,7 +143,6 @@ async def next_job(
     request: Request, service: TheService, who: Consumer, state: State, asked: JobTaking, key: Key = None
 ) -> Response:
     """The first ingest job in that state that nobody works on, taken. With `wait`, wait so long for one."""
-    request.scope["headgate.waits"] = asked.wait > 0
     after = None if asked.after is None else Place(asked.after.priority, check_item_id(asked.after.id))
     worker = asked.worker or who.by()
 
@@ -152,7 +150,7 @@ async def next_job(
         queue = service.gate.queue
         return queue.acquire_job(state, worker=worker, lease=asked.lease, after=after, request_id=key)
 
-    found = await while_there(request, service.turns.wait(("job", state), look, steady() + asked.wait))
+    found = await asked_to_wait(request, asked.wait, service.turns.wait(("job", state), look, steady() + asked.wait))
     return nothing() if found is None else answer(found)
 
 
@@ -231,13 +229,12 @@ async def await_work(
     wait: Annotated[float, Query(ge=0, le=60, allow_inf_nan=False)] = 0,
 ) -> Response:
     """Answered when there may be something to take in one of these states, or after `wait` seconds."""
-    request.scope["headgate.waits"] = True
     key = ("work", *(f"batch {each}" for each in sorted(batch)), *(f"job {each}" for each in sorted(job)))
 
     def look() -> bool | None:
         return _is_work(service.gate, batch, job) or None
 
-    await while_there(request, service.turns.wait(key, look, steady() + wait))
+    await asked_to_wait(request, wait, service.turns.wait(key, look, steady() + wait))
     return nothing()
 
 

@@ -72,6 +72,7 @@ def about(gate: TheGate, who: Anyone) -> Response:
             "tag": gate.store.tag,
             "spelling": spelling,
             "ledger": has_ledger,
+            "inventory": gate.keeps_inventory,
             "token": who.token.name,
             "scopes": who.token.scopes,
         }

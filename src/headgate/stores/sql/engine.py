@@ -6,12 +6,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
 from headgate.stores.sql.statement import Row, Statement
+from headgate.telemetry import tell_store_call
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -142,6 +143,26 @@ class Pool:
         self._pid = os.getpid()
 
 
+class Writers:
+    """Threads that write to a database with room for one: they take turns, rather than find it busy, and ask again."""
+
+    def __init__(self) -> None:
+        self._turn, self._pid = threading.Lock(), os.getpid()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Alone in this process; but whoever waited as long as for a busy file goes on all the same."""
+        if self._pid != os.getpid():  # Whoever had it stayed in the parent.
+            self._turn, self._pid = threading.Lock(), os.getpid()
+        turn = self._turn
+        mine = turn.acquire(timeout=BUSY_SECONDS)
+        try:
+            yield
+        finally:
+            if mine:
+                turn.release()
+
+
 class Database:
     """One database, by its dialect."""
 
@@ -149,14 +170,14 @@ class Database:
         self.dialect = dialect
         self.name = dialect.name
         self._pool = Pool(dialect)
-        self._turn = threading.Lock()
+        self._writers = Writers()
 
     def write(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """Run it in one transaction that may write; from the start again when the database says so.
 
         `again` says that an earlier try was cut off, so that it may have happened already.
         """
-        with self._my_turn():
+        with self._writers.turn() if self.dialect.one_writer else nullcontext():
             return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
 
     def write_through(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
@@ -222,20 +243,14 @@ class Database:
         """Close what is open."""
         self._pool.close()
 
-    @contextmanager
-    def _my_turn(self) -> Iterator[None]:
-        """Where only one may write, the threads of a process stand in line: all asking at once, few would work."""
-        if not self.dialect.one_writer:
-            yield
-            return
-        if not self._turn.acquire(timeout=BUSY_SECONDS):
-            raise StoreUnavailable(self.name, f"this process has been writing for {BUSY_SECONDS:.0f} seconds")
-        try:
-            yield
-        finally:
-            self._turn.release()
-
     def _try(self, work: Callable[[Connection, bool], T], *, once: bool = False) -> T:
+        began = time.perf_counter()
+        try:
+            return self._try_on(work, once=once)
+        finally:
+            tell_store_call(time.perf_counter() - began)
+
+    def _try_on(self, work: Callable[[Connection, bool], T], *, once: bool) -> T:
         deadline = time.monotonic() + BUSY_SECONDS
         again = once
         while True:

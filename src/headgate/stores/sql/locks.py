@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.stores.history import HistoryKeeper
     from headgate.stores.inventory_port import InventoryStore
     from headgate.stores.queue_port import QueueStore
+    from headgate.stores.sql.outages import SqlOutages
     from headgate.stores.sql.queueing import Queueing
     from headgate.stores.sql.tokens import SqlTokens
     from headgate.stores.sql.waiting import Wakeups
@@ -72,6 +73,13 @@ class SqlLocks:
         from headgate.stores.sql.tokens import SqlTokens
 
         return self._once(SqlTokens, self._database)
+
+    @property
+    def outages(self) -> SqlOutages:
+        """When a service was last heard of here."""
+        from headgate.stores.sql.outages import SqlOutages
+
+        return self._once(SqlOutages, self._database)
 
     def _once(self, kind: type[T], *parts: object) -> T:
         """The one of its kind, whichever threads ask for it first."""

@@ -140,6 +140,8 @@ class Dialect(ABC):
     read_only: bool = False
     #: Connections that one process may have open.
     connections: int = 20
+    #: True where one transaction at a time may write: the threads of a process then take turns.
+    one_writer: bool = False
     #: True where a process can be woken by the database.
     listens: bool = False
     #: Behind the place `:priority`, `:after`, by the index.
@@ -153,8 +155,6 @@ class Dialect(ABC):
     token_floor: int = 0
     #: Starts a reading that sees one state of all tables, however long it takes.
     begin_still: tuple[str, ...] = ("begin",)
-    #: Whether it takes one writer at a time, and makes the others ask again.
-    one_writer: bool = False
 
     def __init__(self, url: str) -> None:
         self.url = url

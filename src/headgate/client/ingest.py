@@ -1,0 +1,34 @@
+"""What a service does for ingest: takes files, tells its profiles, reads its storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headgate.client.connection import Connection
+from headgate.core.wire import parse
+from headgate.ingest.profile import Profile, from_snapshot
+from headgate.ingest.storage import Problem
+
+#: Reading a whole object may take this long.
+READING_SECONDS = 24 * 3600.0
+
+
+class ServiceIngest:
+    """Ingest behind a service."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def profiles(self) -> list[Profile]:
+        """As their files are at the service."""
+        return [from_snapshot(each) for each in self._connection.get("profiles")]
+
+    def upload(self, file: Path) -> str:
+        """Hand a file to the service. Gives the URL by which it is submitted."""
+        return str(self._connection.upload(file, "uploads", name=file.name)["payload_url"])
+
+    def verify(self, ark: str, wait: float) -> tuple[list[Problem], int]:
+        """What is wrong with an object, and how many bytes were read."""
+        body = {"ark": ark, "wait": wait}
+        found = self._connection.send("POST", "objects", "verify", body=body, again=False, wait=READING_SECONDS + wait)
+        return [parse(Problem, each) for each in found["problems"]], int(found["bytes"])

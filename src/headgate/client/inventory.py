@@ -1,0 +1,108 @@
+"""The inventory of a service: the port over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headgate.client.connection import MOST, Connection
+from headgate.core.inventory import (
+    Delivery,
+    Intake,
+    InventoryFile,
+    Kind,
+    Message,
+    ObjectFilter,
+    ObjectVersion,
+    Recording,
+    StoredObject,
+)
+from headgate.core.wire import parse, plain
+
+#: Local ids that are asked for in one request.
+PORTION = 100
+
+
+class ServiceInventory:
+    """Stored objects, and the outbox beside them, behind a service."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.name = connection.name
+        self._connection = connection
+
+    def known_local_ids(self, owner: str, ids: Sequence[str]) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for start in range(0, len(ids), PORTION):
+            found |= self._connection.get(
+                "inventory", "local-ids", owner=owner, local=list(ids[start : start + PORTION])
+            )
+        return found
+
+    def claim_local_ids(self, owner: str, ids: Sequence[str], ark: str) -> str:
+        body = {"owner": owner, "ids": list(ids), "ark": ark}
+        return str(self._connection.send("POST", "inventory", "local-ids", body=body)["ark"])
+
+    def record(self, recording: Recording, messages: Sequence[Message], who: str) -> bool:
+        body = {"recording": plain(recording), "messages": plain(messages), "by": who}
+        return bool(self._connection.send("POST", "inventory", "recordings", body=body, again=False)["new"])
+
+    def owner_and_version(self, ark: str) -> tuple[str, int] | None:
+        found = self._connection.get("objects", "owner", ark=ark)
+        return None if found is None else (str(found["owner"]), int(found["version"]))
+
+    def recorded(self, job: str) -> tuple[str, int] | None:
+        found = self._connection.get("inventory", "recordings", job=job)
+        return None if found is None else (str(found["ark"]), int(found["version"]))
+
+    def objects(self, which: ObjectFilter) -> Sequence[StoredObject]:
+        return [parse(StoredObject, each) for each in self._connection.pages("objects", **plain(which))]
+
+    def versions(self, ark: str) -> Sequence[ObjectVersion]:
+        return [parse(ObjectVersion, each) for each in self._connection.get("objects", "versions", ark=ark)]
+
+    def files(self, ark: str, version: int) -> Sequence[InventoryFile]:
+        found = self._connection.get("objects", "files", ark=ark, version=version)
+        return [parse(InventoryFile, each) for each in found]
+
+    def keep_intake(self, intake: Intake) -> Intake:
+        found: Intake = parse(Intake, self._connection.send("PUT", "inventory", "intakes", body=plain(intake)))
+        return found
+
+    def intake(self, batch: str) -> Intake | None:
+        found = self._connection.get("inventory", "intakes", batch)
+        return None if found is None else parse(Intake, found)
+
+    def set_problem(self, batch: str, problem: str) -> None:
+        self._connection.send("PUT", "inventory", "intakes", batch, "problem", body={"problem": problem})
+
+    def forget(self, item: str) -> None:
+        self._connection.send("DELETE", "inventory", "items", item)
+
+    def post(self, message: Message) -> bool:
+        return bool(self._connection.send("POST", "messages", body=plain(message), again=False)["new"])
+
+    def message(self, message_id: str) -> Message | None:
+        found = self._connection.get("messages", message_id)
+        return None if found is None else parse(Message, found)
+
+    def messages(self, item: str) -> Sequence[Message]:
+        return _messages(self._connection.get("messages", item=item))
+
+    def due(self, kinds: Sequence[Kind], limit: int) -> Sequence[Message]:
+        words = [kind.value for kind in kinds]
+        return _messages(self._connection.get("messages", "due", kind=words, limit=min(limit, MOST)))
+
+    def settle(self, message_id: str, state: Delivery, problem: str = "") -> None:
+        body = {"state": state.value, "problem": problem}
+        self._connection.send("POST", "messages", message_id, "settle", body=body)
+
+    def delay(self, message_id: str, problem: str, seconds: float) -> None:
+        body = {"problem": problem, "seconds": seconds}
+        self._connection.send("POST", "messages", message_id, "delay", body=body, again=False)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _messages(documents: Any) -> list[Message]:
+    return [parse(Message, each) for each in documents]

@@ -1,0 +1,74 @@
+"""What the service takes on at most: nobody uses it up for the others, and it never runs out of memory."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from headgate.http.errors import TooMany
+from headgate.service.clock import steady
+from headgate.settings import Settings
+
+#: So many seconds of its rate may be sent at once.
+BURST_SECONDS = 4
+#: Tokens and addresses whose pace is remembered.
+MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one service."""
+
+    #: Connections that may be open side by side; those who wait are among them.
+    connections: int = 5000
+    #: Callers that wait for a lock, a chunk or an item.
+    waiting: int = 4000
+    #: Streams of events.
+    streams: int = 200
+    #: Files that come in side by side.
+    uploads: int = 16
+    #: Bytes of a body, of one that lists many things, and of all bodies that are held in memory.
+    body: int = 1_000_000
+    large_body: int = 50_000_000
+    bodies: int = 200_000_000
+    #: Bytes of a request's line and headers.
+    head: int = 32_768
+    #: Seconds in which a request's headers have to be sent, its body, and in which an answer has to be taken.
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    answer_seconds: float = 30.0
+    #: A body that takes longer than that has to come at least so fast, in bytes a second.
+    body_rate: int = 1000
+    #: Seconds that a connection is kept on which nothing is asked.
+    idle_seconds: int = 75
+
+
+class Pace:
+    """How many requests a second are taken from one token, or wrong tokens from one address: a bucket for each."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._elsewhere = settings.number("rate_limit")
+        self._here = settings.number("rate_limit_local")
+        #: By whom: what is left, and when that was.
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, whose: str, address: str) -> None:
+        """One request more; TooMany when it comes too early."""
+        rate = self._here if is_here(address) else self._elsewhere
+        if not rate:
+            return
+        now = steady()
+        left, when = self._left.get(whose, (rate * BURST_SECONDS, now))
+        left = min(left + (now - when) * rate, rate * BURST_SECONDS)
+        self._left[whose] = (max(left - 1, 0.0) if left >= 1 else left, now)
+        self._left.move_to_end(whose)
+        while len(self._left) > MOST_REMEMBERED:
+            self._left.popitem(last=False)
+        if left < 1:
+            raise TooMany(f"more than {rate:g} requests a second", math.ceil((1 - left) / rate))
+
+
+def is_here(address: str) -> bool:
+    """Whether an address is this machine's own."""
+    return address.startswith("127.") or address in ("::1", "")

@@ -1,0 +1,127 @@
+"""Ingest over HTTP: profiles, files that are handed in, and whether what is stored is as it was stored."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import anyio.to_thread
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from headgate.core.errors import ServiceUnavailable
+from headgate.core.names import NAME_LENGTH
+from headgate.http.auth import Caller, Operator, TheGate, TheService, needs
+from headgate.http.errors import TooLarge, TooMany
+from headgate.http.schemas import Uploaded, Verification, Verified, answer, documented
+from headgate.http.service import Service
+from headgate.http.waiting import Gone, while_there
+
+router = APIRouter(tags=["ingest"])
+Submitter = Annotated[Caller, needs("queue:submit")]
+ProfileReader = Annotated[Caller, needs("read", "queue:submit")]
+FILE: dict[str, Any] = {
+    "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+}
+
+
+@router.get("/profiles", responses=documented(200, list[dict[str, Any]], "As their files are now."))
+def profiles(gate: TheGate, who: ProfileReader) -> Response:
+    """The ingest profiles. 422 tells every mistake in every file."""
+    from headgate.ingest.profile import load_profiles
+
+    found = load_profiles(Path(gate.settings["profiles_folder"])).values()
+    seen = (each for each in found if who.reach.has("read") or who.reach.covers("queue:submit", each.name))
+    return answer([each.snapshot() for each in seen])
+
+
+@router.post("/uploads", status_code=201, responses=documented(201, Uploaded, "Kept."), openapi_extra=FILE)
+async def upload(
+    request: Request,
+    service: TheService,
+    _who: Submitter,
+    name: Annotated[str, Query(min_length=1, max_length=NAME_LENGTH, description="What it is called.")],
+) -> Response:
+    """Hand in a file; its URL is then submitted as a batch's payload. One that no batch names is removed after a day.
+
+    The body is the file as it is. It goes to disk as it comes, and is kept for good when this answers.
+    """
+    from headgate.service.work_folder import place_upload
+
+    if service.uploads >= service.limits.uploads:
+        raise TooMany(f"{service.limits.uploads} files are being handed in already", 5)
+    service.uploads += 1
+    try:
+        place = await run_in_threadpool(place_upload, service.gate.work_folder, name)
+        try:
+            size = await _receive(request, place, int(service.gate.settings.number("upload_limit")))
+        except BaseException:
+            shutil.rmtree(place.parent, ignore_errors=True)
+            raise
+    finally:
+        service.uploads -= 1
+    return answer({"payload_url": place.as_uri(), "bytes": size}, 201)
+
+
+@router.post("/objects/verify", responses=documented(200, Verified, "All was read."))
+async def verify(request: Request, service: TheService, who: Operator, asked: Verification) -> Response:
+    """Read every stored byte of an object, and compare storage and inventory. Takes as long as reading takes.
+
+    With `wait`, wait so long while somebody writes to it. A caller that hangs up ends it.
+    """
+    if not service.readers.available_tokens:
+        raise TooMany("as many objects are being read as may be", 30)
+    request.scope["headgate.waits"] = True
+    return answer(await while_there(request, _verify(service, who.by(), asked)))
+
+
+async def _receive(request: Request, place: Path, most: int) -> int:
+    """Write the body to a file, as it comes. Gives its size."""
+    size = 0
+    with place.open("xb") as file:
+        try:
+            async for block in request.stream():
+                size += len(block)
+                if size > most:
+                    raise TooLarge(most)
+                await run_in_threadpool(file.write, block)
+            await run_in_threadpool(_keep, file)
+        except ClientDisconnect:
+            raise Gone from None
+        except OSError as error:
+            raise ServiceUnavailable("work folder", error.strerror or str(error)) from error
+    return size
+
+
+def _keep(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    folder = os.open(Path(file.name).parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+async def _verify(service: Service, client: str, asked: Verification) -> dict[str, Any]:
+    from headgate.ingest.reading import verify_object
+
+    left, count = threading.Event(), [0]
+
+    def read() -> dict[str, Any]:
+        def progress(size: int) -> None:
+            count[0] += size
+
+        problems = verify_object(
+            service.gate.ingest, client, asked.ark, wait=asked.wait, stop=left.is_set, progress=progress
+        )
+        return {"bytes": count[0], "problems": problems}
+
+    try:
+        return await anyio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=service.readers)
+    finally:
+        left.set()

@@ -1,0 +1,174 @@
+"""The inventory over HTTP: what is stored, and what the steps of ingest write down beside it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from headgate.core.inventory import Intake, InventoryFile, Kind, Message, ObjectFilter, ObjectVersion, StoredObject
+from headgate.core.queue import check_item_id
+from headgate.http.auth import Caller, TheGate, needs
+from headgate.http.schemas import (
+    After,
+    Limit,
+    LocalIds,
+    MessageDelayed,
+    MessageSettled,
+    Page,
+    ProblemTold,
+    Recorded,
+    answer,
+    documented,
+    nothing,
+    page,
+)
+
+router = APIRouter(tags=["inventory"])
+InventoryReader = Annotated[Caller, needs("read", "queue:work")]
+Consumer = Annotated[Caller, needs("queue:work")]
+Ark = Annotated[
+    str, Query(min_length=1, max_length=2048, description="The object's name.", examples=["ark:/99999/fk4"])
+]
+IS_NEW = documented(200, dict[str, bool], "Whether it was new.")
+NAMED = documented(200, dict[str, Any], "Its ARK or owner, and version.", nothing="None is known.")
+
+
+# ---------------------------------------------------------------- what is stored
+
+
+@router.get("/objects", responses=documented(200, Page[StoredObject], "By ARK."))
+def objects(
+    gate: TheGate,
+    _who: InventoryReader,
+    owner: str | None = None,
+    collection: str | None = None,
+    local: Annotated[str | None, Query(description="What its depositor calls it.")] = None,
+    ark: str | None = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """Stored objects."""
+    found = gate.inventory.store.objects(ObjectFilter(owner, collection, local, ark, after, limit + 1))
+    return page(found, limit, lambda each: each.ark)
+
+
+@router.get("/objects/versions", responses=documented(200, list[ObjectVersion], "Oldest first."))
+def versions(gate: TheGate, _who: InventoryReader, ark: Ark) -> Response:
+    """Every version of an object."""
+    return answer(gate.inventory.versions(ark))
+
+
+@router.get("/objects/files", responses=documented(200, list[InventoryFile], "Of that version."))
+def files(gate: TheGate, _who: InventoryReader, ark: Ark, version: Annotated[int, Query(ge=1, lt=2**31)]) -> Response:
+    """The files of a version, each with its size and digest."""
+    return answer(gate.inventory.files(ark, version))
+
+
+@router.get("/objects/owner", responses=NAMED)
+def owner_and_version(gate: TheGate, _who: InventoryReader, ark: Ark) -> Response:
+    """Who owns an object, and its newest version."""
+    found = gate.inventory.owner_and_version(ark)
+    return nothing() if found is None else answer({"owner": found[0], "version": found[1]})
+
+
+# ---------------------------------------------------------------- what a step of ingest writes down
+
+
+@router.get("/inventory/local-ids", responses=documented(200, dict[str, str], "The ARK of each that is known."))
+def known_local_ids(
+    gate: TheGate, _who: InventoryReader, owner: str, local: Annotated[list[str], Query(max_length=1000)]
+) -> Response:
+    """Which of an owner's local ids are known."""
+    return answer(gate.inventory.known_local_ids(owner, local))
+
+
+@router.post("/inventory/local-ids", responses=documented(200, dict[str, str], "The ARK that they are of."))
+def claim_local_ids(gate: TheGate, _who: Consumer, given: LocalIds) -> Response:
+    """Make an owner's local ids an object's; whoever was first stays. 409 when they are of different objects."""
+    return answer({"ark": gate.inventory.claim_local_ids(given.owner, given.ids, given.ark)})
+
+
+@router.post("/inventory/recordings", responses=IS_NEW)
+def record(gate: TheGate, who: Consumer, given: Recorded) -> Response:
+    """Write a stored version down, with its files, names and messages, and publish it in the ledger: one step."""
+    return answer({"new": gate.inventory.record(given.recording, given.messages, by=who.by(given.by))})
+
+
+@router.get("/inventory/recordings", responses=NAMED)
+def recorded(gate: TheGate, _who: InventoryReader, job: str) -> Response:
+    """The object and version that an ingest job has recorded."""
+    found = gate.inventory.recorded(job)
+    return nothing() if found is None else answer({"ark": found[0], "version": found[1]})
+
+
+@router.put("/inventory/intakes", responses=documented(200, Intake, "What it started with."))
+def keep_intake(gate: TheGate, _who: Consumer, given: Intake) -> Response:
+    """What a batch starts with, unless it has started: then, what it started with."""
+    return answer(gate.inventory.keep_intake(given))
+
+
+@router.get(
+    "/inventory/intakes/{bid}", responses=documented(200, Intake, "What it started with.", nothing="Not started.")
+)
+def intake(gate: TheGate, _who: Consumer, bid: str) -> Response:
+    """What a batch started with: its profile as it was then."""
+    found = gate.inventory.intake(bid)
+    return nothing() if found is None else answer(found)
+
+
+@router.put("/inventory/intakes/{bid}/problem", status_code=204)
+def set_problem(gate: TheGate, _who: Consumer, bid: str, given: ProblemTold) -> Response:
+    """Why a batch's payload gave no jobs."""
+    gate.inventory.set_problem(bid, given.problem)
+    return nothing()
+
+
+@router.delete("/inventory/items/{item}", status_code=204)
+def forget_item(gate: TheGate, _who: Consumer, item: str) -> Response:
+    """A batch or job left the queue: what it started with goes, and what was told of it."""
+    gate.inventory.forget(item)
+    return nothing()
+
+
+# ---------------------------------------------------------------- the outbox
+
+
+@router.get("/messages", responses=documented(200, list[Message], "All that tell of it."))
+def messages(gate: TheGate, _who: Consumer, item: str) -> Response:
+    """Every message that tells of a batch or ingest job."""
+    return answer(gate.inventory.messages(item))
+
+
+@router.post("/messages", responses=IS_NEW)
+def post(gate: TheGate, _who: Consumer, given: Message) -> Response:
+    """Put a message into the outbox; of one id, the first counts."""
+    check_item_id(given.item)
+    return answer({"new": gate.inventory.post(given)})
+
+
+@router.get("/messages/due", responses=documented(200, list[Message], "So many at most."))
+def due(gate: TheGate, _who: Consumer, kind: Annotated[list[Kind], Query()], limit: Limit = 100) -> Response:
+    """Messages that wait, and whose time has come."""
+    return answer(gate.inventory.due(kind, limit))
+
+
+@router.get("/messages/{message}", responses=documented(200, Message, "As it is.", nothing="There is none."))
+def message(gate: TheGate, _who: Consumer, message: str) -> Response:
+    """One message."""
+    found = gate.inventory.message(message)
+    return nothing() if found is None else answer(found)
+
+
+@router.post("/messages/{message}/settle", status_code=204)
+def settle(gate: TheGate, _who: Consumer, message: str, given: MessageSettled) -> Response:
+    """A message that waited was delivered, or given up."""
+    gate.inventory.store.settle(message, given.state, given.problem)
+    return nothing()
+
+
+@router.post("/messages/{message}/delay", status_code=204)
+def delay(gate: TheGate, _who: Consumer, message: str, given: MessageDelayed) -> Response:
+    """A message could not be delivered: it is tried again after that long."""
+    gate.inventory.store.delay(message, given.problem, given.seconds)
+    return nothing()

@@ -1,0 +1,58 @@
+"""Outages of the service: while it was away nobody could renew, so leases are moved on by that time."""
+
+from __future__ import annotations
+
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.statement import Statement
+
+READ_SIGN = Statement("When a service was last heard of.", "select value from hg_meta where name = 'service_alive'")
+ADD_SIGN = Statement(
+    "A service lives, for the first time.",
+    "{insert_once} hg_meta (name, value) values ('service_alive', :now) {or_leave}",
+)
+SET_SIGN = Statement("A service lives.", "update hg_meta set value = :now where name = 'service_alive'")
+READ_NOW = Statement("The time of leases.", "select {now}")
+#: Never further than a whole lease from now: who renewed meanwhile, without the service, is not moved on.
+MOVES = tuple(
+    Statement(
+        f"What had not run out in {table} when the service was last heard of runs on by the time of the outage.",
+        f"""update {table}
+            set lease_until = case when lease_until + :outage < :now + lease then lease_until + :outage
+                                   else :now + lease end
+            where lease is not null and lease_until > :heard and lease_until < :now + lease""",
+    )
+    for table in ("hg_lock", "hg_chunk", "hg_batch", "hg_ingest_job")
+)
+
+
+class SqlOutages:
+    """When a service was last heard of on one SQL database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tell_alive(self) -> None:
+        """A service lives."""
+        self._database.write(_tell_alive)
+
+    def bridge(self) -> float:
+        """Move leases on by the time that no service was there. Gives that time, in seconds."""
+        return self._database.write(_bridge)
+
+
+def _tell_alive(tx: Transaction) -> int:
+    now = int(tx.one(READ_NOW)[0])
+    if not tx.count(SET_SIGN, now=str(now)):
+        tx.run(ADD_SIGN, now=str(now))
+    return now
+
+
+def _bridge(tx: Transaction) -> float:
+    sign = tx.one(READ_SIGN)
+    now = _tell_alive(tx)
+    heard = now if sign is None else int(sign[0])
+    outage = max(now - heard, 0)
+    if outage:
+        for statement in MOVES:
+            tx.run(statement, outage=outage, now=now, heard=heard)
+    return outage / 1e6

@@ -1,0 +1,89 @@
+"""The service is killed under eight clients: what it said was done is done, and nothing was done twice."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headgate
+from headgate import Gate
+from headgate.stores.base import LedgerHistoryFilter
+from tests.faults.chain_worker import define
+from tests.faults.conftest import FULL, Report
+from tests.faults.processes import Zygote
+from tests.faults.siege import LOCKS, Plan, Siege, SiegeWitness, Victim
+from tests.faults.soundness import ALL, check_store, whole_history
+
+PLAN = (
+    Plan(answers=20_000, kills=60, chunks=6000, lease=60, seconds=1700)
+    if FULL
+    else Plan(answers=800, kills=6, chunks=400, lease=60, seconds=110)
+)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(1800 if FULL else 150)
+def test_a_service_that_is_killed_loses_nothing_and_does_nothing_twice(
+    processes: Zygote, report: Report, tmp_path: Path
+) -> None:
+    seed = time.time_ns() % 2**32
+    url = f"sqlite:///{tmp_path}/headgate.sqlite"
+    with headgate.connect(url) as gate:
+        define(gate)
+        gate.ledger.publish("raw", [str(number) for number in range(PLAN.chunks)])
+    victim = Victim(tmp_path)
+    siege = Siege(processes, victim, PLAN, seed)
+    began = time.monotonic()
+    try:
+        siege.run()
+    finally:
+        victim.discard()
+    witness = siege.witness
+    report(
+        answers=witness.answers, kills=siege.toll.kills, kills_that_nobody_saw=siege.unseen,
+        calls_without_an_answer=witness.aways, **witness.figures(), **witness.tally(), batches=len(witness.batches),
+        refusals=witness.counts.refusals, seed=seed,
+        seconds=round(time.monotonic() - began, 1),
+    )  # fmt: skip
+    assert witness.verdict() == [], f"seed {seed}"
+    with headgate.connect(url) as gate:
+        assert check_store(gate, url) == []
+        assert [*untrue_locks(gate, witness), *untrue_claims(gate, witness), *untrue_batches(gate, witness)] == []
+    assert siege.toll.kills == PLAN.kills
+    assert siege.unseen <= PLAN.kills // 5, "the kills hit nobody"
+
+
+def untrue_locks(gate: Gate, witness: SiegeWitness) -> Iterator[str]:
+    """Every grant was told to somebody, once; what was told is kept, and nothing is held any more."""
+    granted = Counter((each.resource, each.token) for each in whole_history(gate) if each.event == "grant")
+    told = Counter((span.resource, span.token) for span in witness.spans if span.resource.startswith(LOCKS))
+    yield from (f"told, and not kept: {each}" for each in told - granted)
+    yield from (f"kept, and told to nobody: {each}" for each in granted - told)
+    yield from (f"still held: {lock}" for lock in gate.locks.list())
+
+
+def untrue_claims(gate: Gate, witness: SiegeWitness) -> Iterator[str]:
+    """Every claim was told to somebody, once; every success that was accepted is kept, and no chunk has two."""
+    history = gate.ledger.history(LedgerHistoryFilter(limit=ALL))
+    claimed = Counter(each.token for each in history if each.event == "claim")
+    told = Counter(each.token for tries in witness.tries.values() for each in tries)
+    yield from (f"claimed, and told to nobody: {each}" for each in claimed - told)
+    yield from (f"told, and not claimed: {each}" for each in told - claimed)
+    done = Counter((each.job, each.resource, each.token) for each in history if each.event == "success")
+    yield from (f"done more than once: {each}" for each, count in done.items() if count > 1)
+    tokens = {token for _, _, token in done}
+    accepted = {each.token for tries in witness.tries.values() for each in tries if each.success and each.accepted}
+    yield from (f"told that it is done, and it is not: {each}" for each in accepted - tokens)
+    yield from (f"done, though it was refused: {each}" for each in tokens - accepted)
+
+
+def untrue_batches(gate: Gate, witness: SiegeWitness) -> Iterator[str]:
+    """One batch for each key, however often it was sent."""
+    kept = {batch.id for batch in gate.queue.batches()}
+    told = set(witness.batches.values())
+    if len(told) != len(witness.batches):
+        yield "two keys gave one batch"
+    yield from (f"told, and not kept: {each}" for each in told - kept)
+    yield from (f"kept, and told to nobody: {each}" for each in kept - told)

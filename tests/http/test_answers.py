@@ -1,0 +1,129 @@
+"""What is answered: errors as they were, who holds a busy resource, the status, and what Prometheus is told."""
+
+import inspect
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+import pytest
+
+from headgate import Gate
+from headgate.client.errors import raise_problem
+from headgate.core import errors
+from headgate.core.claims import Verdict
+from headgate.core.errors import HeadgateError
+from headgate.core.locks import Blocker, Mode, Request, Want
+from headgate.http.errors import problem_of, status_of
+from headgate.http.metrics import KNOWN
+from tests.http.conftest import Bounded, Tokens
+
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+#: What an error is made of, by the name of its argument.
+MADE_OF: dict[str, Any] = {
+    "request": Request("id", "ann", (Want("r", Mode.EXCLUSIVE),)),
+    "blockers": (Blocker("holder", "r", "ben", Mode.SHARED, NOW, "ab12-x"),),
+    "cycle": ("ann", "ben", "ann"),
+    "verdict": Verdict("clean", "1", ()),
+    "allowed": ("fail", "finish"),
+    "problems": ((3, "no digest"),),
+    "token": 7,
+    "version": 2,
+    "retry_after": 30.0,
+    "hint": "",
+}
+EVERY = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, HeadgateError)]
+
+
+def example(kind: type[HeadgateError]) -> HeadgateError:
+    if "__init__" not in vars(kind):
+        return kind("the text")
+    names = list(inspect.signature(kind).parameters)
+    return kind(*(MADE_OF.get(name, f"the {name}") for name in names))
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
+def test_every_error_is_raised_at_the_caller_as_it_was_at_the_service(kind: type[HeadgateError]) -> None:
+    error = example(kind)
+    answer = problem_of(error)
+    document = json.loads(bytes(answer.body))
+    assert (document["status"], answer.status_code) == (status_of(error), status_of(error))
+    assert answer.media_type == "application/problem+json"
+    with pytest.raises(HeadgateError) as raised:
+        raise_problem("http://x", httpx2.Response(answer.status_code, content=bytes(answer.body)), None)
+    assert type(raised.value) is kind
+    assert str(raised.value) == str(error)
+    assert vars(raised.value) == vars(error)
+
+
+def test_a_busy_resource_is_409_with_who_holds_it_and_when_to_ask_again(gate: Gate, admin: httpx2.Client) -> None:
+    gate.locks.acquire("nightly", "busy:1", "read", lease=40)
+    answer = admin.post("/v1/locks", json={"client": "me", "resource": "busy:1", "mode": "write"})
+    assert answer.status_code == 409
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert 1 <= int(answer.headers["retry-after"]) <= 40
+    (blocker,) = answer.json()["blockers"]
+    assert (blocker["client"], blocker["mode"], blocker["resource"]) == ("nightly", "shared", "busy:1")
+    assert answer.json()["type"] == "urn:headgate:lock-refused"
+    assert "nightly" in answer.json()["detail"]
+
+
+def test_the_status_has_the_form_of_the_seed(gate: Gate, with_scopes: Tokens) -> None:
+    gate.locks.acquire("a", "ark:/13030/m5", "read")
+    gate.locks.acquire("b", "ark:/13030/m5", "read")
+    found = with_scopes("read").get("/v1/status").json()
+    assert set(found) == {"opsQueue", "lockCount", "locks", "failures"}
+    assert {"id": "ark:/13030/m5", "type": "SHARED", "count": 2} in found["locks"]
+    assert found["lockCount"] == len(found["locks"])
+
+
+@pytest.fixture
+def told(bounded: Callable[..., Bounded]) -> list[str]:
+    """What Prometheus is told after something of every kind has happened."""
+    service = bounded()
+    gate, client = service.gate, service.client("read")
+    client.get("/metrics")  # What happens from now on is counted.
+    for name in ("m-in", "m-out"):
+        gate.ledger.define_dataset(name)
+    gate.ledger.define_job("m-make", inputs=["m-in"], outputs=["m-out"])
+    gate.ledger.publish("m-in", ["1", "2"])
+    claim = gate.ledger.find_next("m-make")
+    assert claim
+    gate.ledger.fail(claim, "why not")
+    gate.ledger.find_next("m-make")
+    gate.locks.release(gate.locks.acquire("m", "m:1", "write"))
+    gate.locks.acquire("m", "m:2", "write")
+    gate.queue.submit("m", "me", "https://example.org/x")
+    found = client.get("/metrics").text.splitlines()
+    client.close()
+    return found
+
+
+def test_prometheus_is_told_of_locks_claims_failures_ages_and_times(told: list[str]) -> None:
+    for line in (
+        'headgate_locks_held{mode="exclusive"}',
+        "headgate_locks_waited 0.0",
+        "headgate_claims ",
+        'headgate_events_total{event="claim",noun="chunk"} 2.0',
+        'headgate_events_total{event="fail",noun="chunk"} 1.0',
+        'headgate_events_total{event="grant",noun="lock"} 2.0',
+        'headgate_state_seconds_count{noun="chunk",state="RUNNING"} 1.0',
+        'headgate_state_seconds_count{noun="lock",state="exclusive"} 1.0',
+        'headgate_queue_items{noun="batch",state="pending"} 1.0',
+    ):
+        assert any(each.startswith(line) for each in told), line
+    (count,) = (each for each in told if each.startswith("headgate_store_seconds_count"))
+    assert float(count.split()[1]) > 0
+
+
+def test_every_metric_is_known_and_every_known_one_is_told(told: list[str]) -> None:
+    kinds = {line.split()[2]: line.split()[3] for line in told if line.startswith("# TYPE")}
+    own = {name: kind for name, kind in kinds.items() if not name.endswith("_created")}
+    assert own == {each.shown: each.kind.__name__.lower() for each in KNOWN}
+
+
+def test_an_operation_that_is_not_there_is_told_so(admin: httpx2.Client) -> None:
+    assert admin.get("/v1/nothing").json()["type"] == "urn:headgate:not-found"
+    answer = admin.put("/v1/locks")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")

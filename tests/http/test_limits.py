@@ -1,0 +1,270 @@
+"""The service is bounded: who sends too much, too fast, too slowly or too often is told so, and others are answered."""
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate import Gate
+from headgate.http import limits
+from headgate.http.limits import BURST_SECONDS, Limits
+from tests.http.conftest import Bounded
+from tests.private_server import wait_until
+
+Start = Callable[..., Bounded]
+SHORT = 0.3
+
+
+def answer_to(connection: socket.socket) -> bytes:
+    """All that comes until the service closes the connection."""
+    found = b""
+    try:
+        while block := connection.recv(65536):
+            found += block
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def head(path: str, *lines: str) -> bytes:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()
+
+
+@pytest.fixture
+def at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, all requests come at once."""
+    monkeypatch.setattr(limits, "steady", lambda: 1.0)
+
+
+@pytest.mark.usefixtures("at_one_moment")
+def test_a_token_that_asks_too_often_is_told_when_to_come_again(bounded: Start) -> None:
+    service = bounded(rate_limit_local="2")
+    with service.client("read") as hasty, service.client("read") as other:
+        answers = [hasty.get("/v1/status") for _ in range(2 * BURST_SECONDS + 3)]
+        assert [each.status_code for each in answers] == [200] * (2 * BURST_SECONDS) + [429] * 3
+        refused = answers[-3:]
+        assert refused[0].json()["type"] == "urn:headgate:too-many"
+        assert int(refused[0].headers["retry-after"]) >= 1
+        assert other.get("/v1/status").status_code == 200
+
+
+@pytest.mark.usefixtures("at_one_moment")
+def test_wrong_tokens_of_one_address_are_not_looked_up_without_end(bounded: Start) -> None:
+    service = bounded(rate_limit_local="1")
+    with service.client("read") as client:
+        wrong = [{"Authorization": f"Bearer hg_{'a' * 12}_{number:043}"} for number in range(BURST_SECONDS + 4)]
+        statuses = [client.get("/v1/status", headers=each).status_code for each in wrong]
+    assert statuses == [401] * BURST_SECONDS + [429] * 4
+
+
+@pytest.mark.usefixtures("at_one_moment")
+def test_callers_on_this_machine_are_not_counted_unless_asked_for(bounded: Start) -> None:
+    service = bounded(rate_limit="1")
+    with service.client("read") as client:
+        assert {client.get("/v1/status").status_code for _ in range(3 * BURST_SECONDS)} == {200}
+
+
+@pytest.mark.parametrize("length_is_told", [True, False])
+def test_a_body_that_is_too_large_is_refused(bounded: Start, length_is_told: bool) -> None:
+    service = bounded(Limits(body=10_000))
+
+    def parts() -> object:
+        yield from (b" " * 1000 for _ in range(20))
+
+    content = b" " * 20_000 if length_is_told else parts()
+    with service.client() as client:
+        answer = client.post("/v1/batches", content=content, headers={"Content-Type": "application/json"})  # type: ignore[arg-type]
+    assert (answer.status_code, answer.json()["type"]) == (413, "urn:headgate:too-large")
+
+
+def test_all_bodies_together_are_bounded(bounded: Start) -> None:
+    service = bounded(Limits(bodies=60_000, body_seconds=30))
+    with service.socket() as waiting, service.client() as client:
+        waiting.sendall(head("/v1/batches", "Content-Length: 90000") + b" " * 50_000)
+        wait_until(lambda: client.post("/v1/locks", content=b" " * 20_000).status_code == 429, "no room to be left")
+    wait_until(lambda: client_is_heard(service), "the room to be free again")
+
+
+def client_is_heard(service: Bounded) -> bool:
+    with service.client() as client:
+        return client.post("/v1/locks", content=b" " * 20_000).status_code != 429
+
+
+def test_headers_that_are_too_large_are_refused(bounded: Start) -> None:
+    service = bounded(Limits(head=4096))
+    with service.socket() as connection:
+        connection.sendall(head("/v1/status", "X-Long: " + "x" * 200_000))
+        assert answer_to(connection).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"])
+def test_a_request_that_does_not_get_on_is_cut_off(bounded: Start, begun: bytes) -> None:
+    service = bounded(Limits(head_seconds=SHORT))
+    with service.socket() as connection:
+        connection.sendall(begun)
+        assert answer_to(connection) == b""
+
+
+def test_a_second_request_that_does_not_get_on_is_cut_off_too(bounded: Start) -> None:
+    service = bounded(Limits(head_seconds=SHORT))
+    with service.socket() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /healthz HT")
+        assert b"HTTP/1.1" not in answer_to(connection)
+
+
+@pytest.mark.parametrize("path", ["/v1/locks", "/v1/uploads?name=x"])
+def test_a_body_that_does_not_come_is_not_waited_for(bounded: Start, path: str) -> None:
+    service = bounded(Limits(body_seconds=SHORT))
+    token = service.gate.tokens.new("a test", ["admin"]).token
+    with service.socket() as connection:
+        connection.sendall(head(path, f"Authorization: Bearer {token}", "Content-Length: 100", "Connection: close"))
+        assert answer_to(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_drips_is_not_waited_for(bounded: Start) -> None:
+    service = bounded(Limits(body_seconds=SHORT, body_rate=100_000))
+    with service.socket() as connection:
+        connection.sendall(head("/v1/locks", "Content-Length: 100000"))
+        stop = threading.Event()
+
+        def drip() -> None:
+            while not stop.wait(SHORT / 6):
+                try:
+                    connection.sendall(b" ")
+                except OSError:
+                    return
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
+        finally:
+            stop.set()
+            dripping.join()
+
+
+def test_a_caller_that_takes_no_answers_is_cut_off(bounded: Start) -> None:
+    service = bounded(Limits(answer_seconds=SHORT))
+    with service.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        asked = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+
+        def is_cut_off() -> bool:
+            try:
+                connection.setblocking(False)
+                connection.send(asked)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            return False
+
+        wait_until(is_cut_off, "the connection to be cut")
+
+
+def test_one_connection_too_many_is_told_so_and_the_next_is_taken(bounded: Start) -> None:
+    service = bounded(Limits(connections=4))
+    crowd = [service.socket() for _ in range(4)]
+    with service.socket() as late:
+        told = answer_to(late)
+    assert told.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: " in told
+    assert b"application/problem+json" in told
+    for each in crowd:
+        each.close()
+    wait_until(lambda: is_answered(service), "room for one more")
+
+
+def is_answered(service: Bounded) -> bool:
+    with service.client() as client:
+        return client.get("/v1/status").status_code == 200
+
+
+def test_one_who_waits_too_many_is_told_so(bounded: Start) -> None:
+    service = bounded(Limits(waiting=2))
+    lock = service.gate.locks.acquire("holder", "r", "exclusive")
+    asked = {"client": "w", "resource": "r", "wait": 60}
+    clients = [service.client() for _ in range(2)]
+    answers: list[int] = []
+    crowd = [
+        threading.Thread(target=lambda each=each: answers.append(each.post("/v1/locks", json=asked).status_code))
+        for each in clients
+    ]
+    for thread in crowd:
+        thread.start()
+    wait_until(lambda: service.server.service.turns.waiting == 2, "both to wait")
+    with service.client() as late:
+        told = late.post("/v1/locks", json=asked)
+        assert (told.status_code, "retry-after" in told.headers) == (429, True)
+        assert late.post("/v1/locks", json={**asked, "wait": 0}).status_code == 409
+    assert len(service.gate.locks.waiters()) == 2
+    service.gate.locks.release(lock)
+    wait_until(lambda: 201 in answers, "the first to be granted")
+    (held,) = service.gate.locks.list()
+    service.gate.locks.release(held)
+    for thread in crowd:
+        thread.join(60)
+    assert answers == [201, 201]
+    for each in clients:
+        each.close()
+
+
+def test_one_stream_too_many_is_told_so(bounded: Start) -> None:
+    service = bounded(Limits(streams=1))
+    with service.client("read") as client, client.stream("GET", "/v1/events") as stream:
+        lines = stream.iter_lines()  # Kept: with it, the stream would end.
+        next(lines)
+        assert client.get("/v1/events").status_code == 429
+
+
+# ---------------------------------------------------------------- files that are handed in
+
+
+def files(folder: Path) -> list[str]:
+    return [each.name for each in (folder / "work").rglob("*") if each.is_file()]
+
+
+def test_a_file_that_is_handed_in_is_kept_where_daemons_find_it(bounded: Start, tmp_path: Path) -> None:
+    service = bounded()
+    with service.client("queue:submit:demo") as client:
+        answer = client.post("/v1/uploads", params={"name": "my map.tif"}, content=b"a map" * 100_000)
+    assert (answer.status_code, answer.json()["bytes"]) == (201, 500_000)
+    url = answer.json()["payload_url"]
+    assert service.gate.ingest.is_uploaded(url)
+    assert Path(url.removeprefix("file://").replace("%20", " ")).read_bytes() == b"a map" * 100_000
+
+
+def test_a_file_that_is_too_large_leaves_nothing_behind(bounded: Start, tmp_path: Path) -> None:
+    service = bounded(upload_limit="1000")
+    with service.client() as client:
+        assert client.post("/v1/uploads", params={"name": "x"}, content=b"x" * 200_000).status_code == 413
+    assert files(tmp_path) == []
+
+
+def test_a_file_that_is_cut_off_leaves_nothing_behind(bounded: Start, tmp_path: Path) -> None:
+    service = bounded()
+    token = service.gate.tokens.new("a test", ["admin"]).token
+    with service.socket() as connection:
+        told = head("/v1/uploads?name=half", f"Authorization: Bearer {token}", "Content-Length: 100000")
+        connection.sendall(told + b"x" * 50_000)
+        wait_until(lambda: files(tmp_path) == ["half"], "it to begin")
+    wait_until(lambda: files(tmp_path) == [], "it to be gone")
+
+
+@pytest.mark.parametrize("name", ["../x", "..", ".", "a/b", "/etc/passwd", "a\x00b", "x" * 300])
+def test_a_files_name_leads_nowhere_else(bounded: Start, tmp_path: Path, name: str) -> None:
+    service = bounded()
+    with service.client() as client:
+        assert client.post("/v1/uploads", params={"name": name}, content=b"x").status_code == 422
+    assert files(tmp_path) == []
+
+
+def test_files_are_handed_in_by_those_who_may_submit(bounded: Start, gate: Gate) -> None:
+    service = bounded(Limits(uploads=0))
+    with service.client("read") as reader, service.client("queue:submit") as submitter:
+        assert reader.post("/v1/uploads", params={"name": "x"}, content=b"x").status_code == 403
+        assert submitter.post("/v1/uploads", params={"name": "x"}, content=b"x").status_code == 429
