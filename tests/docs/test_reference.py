@@ -1,4 +1,4 @@
-"""Every setting, command, error, state and table of the code is in the reference."""
+"""Every setting, command, error, route, metric, state and table of the code is in the reference."""
 
 import inspect
 import re
@@ -11,9 +11,10 @@ from headgate import settings
 from headgate.cli.tree import root
 from headgate.core import errors
 from headgate.core.states import MACHINES
+from headgate.http import metrics
 from headgate.stores.sql import schema
 from tests.docs.pages import ROOT
-from tools.generate_docs import main
+from tools.generate_docs import api_document, main
 
 
 def headings(page: str) -> set[str]:
@@ -55,3 +56,20 @@ def test_every_error() -> None:
 def test_every_table() -> None:
     assert headings("schema") == set(schema.metadata.tables)
     assert {machine.name.capitalize() for machine in MACHINES} <= headings("states")
+
+
+def first_cells(page: str) -> set[str]:
+    """What the rows of a page's tables begin with."""
+    text = (ROOT / f"docs/reference/{page}.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE))
+
+
+def test_every_route() -> None:
+    routes = {f"{verb.upper()} {path}" for path, verbs in api_document()["paths"].items() for verb in verbs}
+    assert len(routes) > 50
+    assert routes <= first_cells("api")
+
+
+def test_every_metric() -> None:
+    told = {name.removesuffix("_total") for name in first_cells("metrics")}  # so Prometheus has its counters
+    assert told == {known.name for known in metrics.KNOWN}
