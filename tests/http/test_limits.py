@@ -32,24 +32,21 @@ def head(path: str, *lines: str) -> bytes:
 
 
 def test_a_token_that_asks_too_often_is_told_when_to_come_again(bounded: Start) -> None:
-    service = bounded(rate_limit_local="2")
+    service = bounded(rate_limit_local="0.001")
     with service.client("read") as hasty, service.client("read") as other:
-        answers = [hasty.get("/v1/status") for _ in range(2 * BURST_SECONDS + 3)]
-        refused = [each for each in answers if each.status_code == 429]
-        assert refused
-        assert [each.status_code for each in answers[: 2 * BURST_SECONDS]] == [200] * (2 * BURST_SECONDS)
-        assert refused[0].json()["type"] == "urn:headgate:too-many"
-        assert int(refused[0].headers["retry-after"]) >= 1
+        assert hasty.get("/v1/status").status_code == 200
+        refused = hasty.get("/v1/status")
+        assert (refused.status_code, refused.json()["type"]) == (429, "urn:headgate:too-many")
+        assert 1 <= int(refused.headers["retry-after"]) <= 1000
         assert other.get("/v1/status").status_code == 200
 
 
 def test_wrong_tokens_of_one_address_are_not_looked_up_without_end(bounded: Start) -> None:
-    service = bounded(rate_limit_local="1")
+    service = bounded(rate_limit_local="0.001")
     with service.client("read") as client:
-        wrong = [{"Authorization": f"Bearer hg_{'a' * 12}_{number:043}"} for number in range(BURST_SECONDS + 4)]
+        wrong = [{"Authorization": f"Bearer hg_{'a' * 12}_{number:043}"} for number in range(3)]
         statuses = [client.get("/v1/status", headers=each).status_code for each in wrong]
-    assert statuses[0] == 401
-    assert statuses[-1] == 429
+    assert statuses == [401, 429, 429]
 
 
 def test_callers_on_this_machine_are_not_counted_unless_asked_for(bounded: Start) -> None:

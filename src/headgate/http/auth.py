@@ -66,8 +66,13 @@ async def authenticate(
     token = tokens.recall(given.credentials)
     address = request.client.host if request.client else ""
     if token is None:
-        service.pace.take(f"new from {address}", address)
-        token = await run_in_threadpool(tokens.prove, given.credentials)
+        wrong = f"wrong from {address}"
+        service.pace.take(wrong, address, cost=0)
+        try:
+            token = await run_in_threadpool(tokens.prove, given.credentials)
+        except NotAllowed:
+            service.pace.take(wrong, address)
+            raise
     service.pace.take(token.id, address)
     request.scope["headgate.token"] = token.id
     if not any(token.reach.has(word) for word in scopes.scopes):
