@@ -17,7 +17,7 @@ from headgate.http.dashboard.tables import Column, as_csv
 from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
 from headgate.service.tokens import SESSION_SECONDS
 
-PAGES = ["/", "/locks"]
+PAGES = ["/", "/pipeline", "/pipeline/grid", "/locks"]
 KEY = re.compile(r'name="form_key" value="(\w+)"')
 
 

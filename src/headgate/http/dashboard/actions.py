@@ -39,6 +39,8 @@ class Question:
     final: str = ""
     #: To be typed, because somebody is hit by it; empty: nothing is.
     type_name: str = ""
+    #: False: it is not asked why, since that is kept nowhere.
+    asks_why: bool = True
 
 
 def ask(request: Request, who: Caller, question: Question, *, problem: str = "", reason: str = "") -> Response:
@@ -71,7 +73,7 @@ async def act(
 
 def check_answers(question: Question, reason: str, name: str) -> None:
     """BadValue when an answer is missing or wrong."""
-    if not reason:
+    if question.asks_why and not reason:
         raise BadValue("reason", reason, "is missing; it is kept in the history")
     if question.type_name and name != question.type_name:
         raise BadValue("name", name, f"is not {question.type_name}")

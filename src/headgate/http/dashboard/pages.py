@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from headgate.http.dashboard import entrance, locks, overview
+from headgate.http.dashboard import chunks, entrance, grid, jobs, locks, overview, pipeline
 
-ROUTERS = (entrance.router, overview.router, locks.router)
+ROUTERS = (
+    entrance.router,
+    overview.router,
+    pipeline.router,
+    grid.router,
+    jobs.router,
+    chunks.router,
+    locks.router,
+)

@@ -55,11 +55,19 @@ class Table:
     csv: str = ""
     #: The column by which it is sorted; with - before it, downwards. Empty: as the store has it.
     order: str = ""
+    #: It has one order alone, which its rows tell.
+    fixed: bool = False
 
     @property
     def sortable(self) -> bool:
         """Only what is here whole can be put into another order."""
-        return bool(self.path) and self.next is None and "after" not in self.query and len(self.rows) > 1
+        return (
+            bool(self.path)
+            and not self.fixed
+            and self.next is None
+            and "after" not in self.query
+            and len(self.rows) > 1
+        )
 
     def row_id(self, row: Any) -> str:
         """The id of a row's element: the same as long as it is the same thing."""
