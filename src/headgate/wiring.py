@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.daemons.rounds import Rounds
     from headgate.ingest.context import Context
     from headgate.service.activity import Activity, Ask
+    from headgate.service.histories import Told, Wanted
     from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
     from headgate.service.outcomes import Handler
@@ -194,9 +195,11 @@ class Gate:
 
         Page on with `before` the last entry's id.
         """
+        who = None if client is None else check_name("client", client)
         if item is not None:
             chosen_item = QueueHistoryFilter(
                 item=check_item_id(item),
+                client=who,
                 event=event,
                 since=_check_time(since),
                 before=_check_entry_id(before),
@@ -207,6 +210,7 @@ class Gate:
             which = LedgerHistoryFilter(
                 job=None if job is None else check_name("job", job),
                 dataid=None if dataid is None else check_name("dataid", dataid),
+                client=who,
                 event=event,
                 since=_check_time(since),
                 before=_check_entry_id(before),
@@ -218,7 +222,7 @@ class Gate:
             raise BadValue("event", event, f"is none of {', '.join(events)}")
         chosen = HistoryFilter(
             resource=None if resource is None else check_resource(resource),
-            client=None if client is None else check_name("client", client),
+            client=who,
             event=event,
             lock_id=None if lock_id is None else parse_lock_id(lock_id),
             since=_check_time(since),
@@ -237,6 +241,13 @@ class Gate:
             ),
             lambda before, limit: self.queue.history(QueueHistoryFilter(before=before, limit=limit)),
         )
+
+    def whole_history(self, which: Wanted, *, after: str | None = None, limit: int = 100) -> Told:
+        """What happened to locks, to chunks and in the queue together, newest first; page on with `next`."""
+        from headgate.service.histories import read
+
+        ledger = None if self._ledger is None else self._ledger.history
+        return read((self._store.history, ledger, self.queue.history), which, after, limit)
 
     @cached_property
     def activity(self) -> Activity:

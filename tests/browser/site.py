@@ -14,6 +14,7 @@ import httpx2
 
 import headgate
 from headgate import Gate
+from headgate.core.queue import IngestJob
 
 COMMAND = [sys.executable, "-m", "headgate", "up", "--json", "-q", "--listen"]
 #: Locks of the full store: more than one page.
@@ -120,8 +121,32 @@ def _fill_ledger(gate: Gate) -> None:
 
 def _fill_queue(gate: Gate) -> None:
     for number in range(3):
-        gate.queue.submit("demo", "ann", f"https://example.org/manifest-{number}.checkm")
-    gate.queue.set_hold("other", reason="quota")
+        gate.queue.submit("demo", "ann", f"https://example.org/manifest-{number}.checkm", erc_what="A <b>book</b>")
+    batch = gate.queue.acquire_batch("pending", worker="intake-1")
+    assert batch
+    gate.queue.create_jobs(batch, [{"payload_url": f"https://example.org/{number}"} for number in range(130)])
+    gate.queue.fire(batch, "start")
+    for _ in range(8):
+        move_job(gate, "pending", "accept", space_needed=5_000_000)
+    for state in ("estimating", "provisioning"):
+        for _ in range(6):
+            move_job(gate, state, "finish")
+    why = "2 files could not be had: a.tif: status 503 (tries: 3); b.tif: it has 12 bytes, not 40 (tries: 1)"
+    files = [{"name": "a.tif", "why": "status 503", "tries": 3}, {"name": "b.tif", "why": "12 bytes", "tries": 1}]
+    move_job(gate, "downloading", "fail", why, configuration={"failed_files": files})
+    for state in ("downloading", "processing", "recording", "notify"):
+        move_job(gate, state, "finish")
+    assert gate.queue.acquire_job("downloading", worker="fetcher-2 on node1", lease=3600)
+    gate.queue.set_hold("other", reason="quota", by="ann")
+
+
+def move_job(gate: Gate, state: str, event: str, message: str = "", **changes: Any) -> IngestJob:
+    """The first job in a state goes on, as a consumer would have it."""
+    job = gate.queue.acquire_job(state, worker="a test")
+    assert job
+    moved = gate.queue.fire(job, event, message, **changes)
+    assert isinstance(moved, IngestJob)
+    return moved
 
 
 def break_store(site: Site) -> None:

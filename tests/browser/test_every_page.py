@@ -10,6 +10,13 @@ PAGES = [
     "/sign-in",
     "/locks",
     "/locks?client=nobody",
+    "/ingest",
+    "/ingest/batches",
+    "/ingest/jobs",
+    "/ingest/jobs?profile=nobody",
+    "/ingest/objects",
+    "/history",
+    "/history?client=nobody",
 ]
 STATES = ["empty", "full", "error"]
 #: What the console tells of a store that is broken on purpose.

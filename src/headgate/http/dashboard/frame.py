@@ -54,6 +54,8 @@ class Place(NamedTuple):
 PLACES = (
     Place("Overview", "/", "o"),
     Place("Locks", "/locks", "l"),
+    Place("Ingest", "/ingest", "i"),
+    Place("History", "/history", "h"),
 )
 
 

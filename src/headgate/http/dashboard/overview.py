@@ -98,7 +98,7 @@ def needs_of(found: Overview) -> Iterator[Need]:
             "failed",
             some(failed, "failed ingest job"),
             "Each can be resumed or given up.",
-            _page("/ingest", state="failed"),
+            _page("/ingest/jobs", state="failed"),
             "Resume or delete",
             "headgate ingest jobs --state failed",
         )
@@ -117,7 +117,7 @@ def needs_of(found: Overview) -> Iterator[Need]:
         collections = f"{some(len(found.holds), 'collection')} held"
         yield Need("holds", "held", f"{collections}, {some(held, 'batch or job', 'batches and jobs')} stopped by it",
                    _named(f"{hold.profile}: {hold.reason}" for hold in found.holds),
-                   _page("/ingest", state="held"), "Release", "headgate ingest holds")  # fmt: skip
+                   _page("/ingest"), "Release", "headgate ingest holds")  # fmt: skip
     if found.paused:
         yield Need("paused-jobs", "paused", some(len(found.paused), "paused job"),
                    _named(f"{job.name}: {job.paused}" for job in found.paused),
@@ -135,8 +135,8 @@ def tiles_of(found: Overview) -> Iterator[Tile]:
     yield Tile("Waiting for locks", number(len(found.waiting)), "/locks")
     yield Tile("Chunks running", number(found.running), _page("/pipeline"))
     yield Tile("Chunks failed", _up_to(len(found.failed)), _page("/pipeline", status="ERROR"))
-    yield Tile("Batches", number(sum(found.counts.get("batch", {}).values())), _page("/ingest"))
-    yield Tile("Ingest jobs", number(sum(found.counts.get("ingest job", {}).values())), _page("/ingest"))
+    yield Tile("Batches", number(sum(found.counts.get("batch", {}).values())), _page("/ingest/batches"))
+    yield Tile("Ingest jobs", number(sum(found.counts.get("ingest job", {}).values())), _page("/ingest/jobs"))
 
 
 def some_up_to(count: int, noun: str) -> str:
@@ -156,4 +156,4 @@ def _named(texts: Iterator[str]) -> str:
 
 def _page(path: str, **query: str) -> str:
     """A page that there is; else nothing."""
-    return link(path, query) if any(place.path == path for place in PLACES) else ""
+    return link(path, query) if any(f"{path}/".startswith(f"{place.path}/") for place in PLACES[1:]) else ""

@@ -23,6 +23,7 @@ from headgate.http.schemas import (
     Limit,
     Page,
     Since,
+    Until,
     answer,
     documented,
     moment,
@@ -30,6 +31,7 @@ from headgate.http.schemas import (
     page,
 )
 from headgate.service.checks import check_limit
+from headgate.service.histories import Wanted
 from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.wiring import Gate
@@ -113,6 +115,28 @@ def history(
     found = _history(gate, of, common, resource=resource, client=client, lock_id=lock_id, job=job, dataid=dataid,
                      item=item)  # fmt: skip
     return page(found, limit, lambda each: each.id)
+
+
+@router.get("/history/all", responses=documented(200, Page[Entry], "Newest first."))
+def whole_history(
+    gate: TheGate,
+    _who: Reader,
+    noun: str | None = None,
+    event: str | None = None,
+    resource: str | None = None,
+    job: str | None = None,
+    dataid: str | None = None,
+    item: str | None = None,
+    client: str | None = None,
+    since: Since = None,
+    until: Until = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """What happened to locks, to chunks and in the queue together. An entry's id is its own noun's."""
+    which = Wanted(noun, event, resource, job, dataid, item, client, moment(since), moment(until))
+    told = gate.whole_history(which, after=after, limit=limit)
+    return answer({"items": told.entries, "next": told.next})
 
 
 # ---------------------------------------------------------------- known names
@@ -201,10 +225,9 @@ def revoke_token(gate: TheGate, _who: Admin, token_id: str) -> Response:
 
 def _history(gate: Gate, of: str, common: dict[str, Any], **which: str | None) -> Any:
     asked: dict[str, Any] = {name: value for name, value in which.items() if value is not None}
-    if of == "ledger" and not asked:
-        return gate.ledger.history(LedgerHistoryFilter(**common))
-    if of == "queue" and not asked:
-        return gate.queue.history(QueueHistoryFilter(**common))
-    if "client" in asked:
-        check_name("client", asked["client"])
+    who = check_name("client", asked["client"]) if "client" in asked else None
+    if of == "ledger" and asked.keys() <= {"client"}:
+        return gate.ledger.history(LedgerHistoryFilter(client=who, **common))
+    if of == "queue" and asked.keys() <= {"client"}:
+        return gate.queue.history(QueueHistoryFilter(client=who, **common))
     return gate.history(**asked, **common)

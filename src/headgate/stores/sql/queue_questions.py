@@ -80,8 +80,9 @@ def ask_queue_history(database: Database, which: QueueHistoryFilter) -> Sequence
     if which.item is not None:
         column = told.batch_id if is_batch(which.item) else told.job_id
         question = question.where(column == number_of(which.item))
-    if which.event is not None:
-        question = question.where(told.event == which.event)
+    for column, wanted in ((told.who, which.client), (told.event, which.event)):
+        if wanted is not None:
+            question = question.where(column == wanted)
     if which.since is not None:
         question = question.where(told.at >= micro(which.since))
     if which.before is not None:
