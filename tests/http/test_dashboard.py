@@ -17,7 +17,7 @@ from headgate.http.dashboard.tables import Column, csv_text
 from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
 from headgate.service.tokens import SESSION_SECONDS
 
-PAGES = ["/", "/locks"]
+PAGES = ["/", "/locks", "/ingest", "/ingest/batches", "/ingest/jobs", "/ingest/objects", "/history"]
 KEY = re.compile(r'name="form_key" value="(\w+)"')
 
 
@@ -29,7 +29,17 @@ def signed_in(server: Any, gate: Gate, *scopes: str) -> Iterator[httpx2.Client]:
         yield client
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/locks.csv", "/locks/abcd-abcdefghijklmnop-abcdefghijkl"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *PAGES,
+        "/locks.csv",
+        "/ingest/jobs.csv",
+        "/history.csv",
+        "/ingest/hold",
+        "/locks/abcd-abcdefghijklmnop-abcdefghijkl",
+    ],
+)
 def test_nothing_is_shown_to_who_is_not_signed_in(server: Any, path: str) -> None:
     answer = httpx2.get(server.url + path, trust_env=False)
     assert (answer.status_code, answer.text) == (303, "")

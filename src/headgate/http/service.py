@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError
+from headgate.http.limits import SignIns
 from headgate.http.metrics import Metrics
 from headgate.http.waiting import Turns
 from headgate.telemetry import event
@@ -29,6 +30,7 @@ class Service:
         #: Everything that may be asked.
         self.gate = gate
         self.turns = Turns()
+        self.sign_ins = SignIns()
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.
         self.ending = asyncio.Event()

@@ -128,6 +128,7 @@ TITLES: Mapping[int, str] = {
     404: "There is no such page or thing",
     409: "That is not possible now",
     422: "Something in it is wrong",
+    429: "That is too often",
     500: "The service broke on this",
     503: "The store does not answer",
 }

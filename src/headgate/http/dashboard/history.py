@@ -52,7 +52,8 @@ def history(request: Request, gate: TheGate, who: Reader) -> Response:
     chosen = {name: query[name].strip() for name in (*FILTERS, *TIMES) if query.get(name, "").strip()}
     which = wanted(chosen)
     told = gate.whole_history(which, after=query.get("after") or None, limit=ROWS)
-    asked = {**chosen, **{name: rfc3339(moment) for name in TIMES if (moment := getattr(which, name))}}
+    times = {name: moment for name in TIMES if (moment := getattr(which, name))}
+    asked = {**chosen, **{name: rfc3339(moment) for name, moment in times.items()}}
     table = Table(
         "history", "What happened", COLUMNS, told.entries, lambda entry: f"{entry.noun.replace(' ', '-')}-{entry.id}",
         path="/history", query=query, next=told.next, json=link("/v1/history/all", asked),
@@ -61,6 +62,7 @@ def history(request: Request, gate: TheGate, who: Reader) -> Response:
     events = sorted({event for events in EVENTS.values() for event in events})
     return render(
         request, "history.html", who, title="History", table=table, nouns=list(EVENTS), events=events,
+        fields={**query, **{name: _in_field(moment) for name, moment in times.items()}},
         filtered=bool(chosen), thing=thing, as_of=as_of(which, told.entries, first="after" not in query),
         looked_to=told.looked_to, until=which.until, summary=f"{some(len(told.entries), 'entry', 'entries')} shown",
     )  # fmt: skip
@@ -109,6 +111,11 @@ def as_of(which: Wanted, entries: Sequence[Entry], *, first: bool) -> str:
     if found is None:
         return f"Of {one} nothing is told before {absolute(which.until)}."
     return f"At {absolute(which.until)}, {one} was {found.after}, since {absolute(found.at)}."
+
+
+def _in_field(moment: datetime) -> str:
+    """As a browser's field for a time takes it."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
 def _all(gate: Gate, which: Wanted) -> Iterator[Entry]:
