@@ -52,7 +52,7 @@ class Question:
     type_name: str = ""
     fields: Sequence[Field] = ()
     #: False: there is nothing that a reason could be kept with.
-    asks_reason: bool = True
+    asks_why: bool = True
     #: Whether somebody may lose something by it.
     danger: bool = True
 
@@ -87,7 +87,7 @@ async def act(
 
 def check_answers(question: Question, reason: str, name: str) -> None:
     """BadValue when an answer is missing or wrong."""
-    if question.asks_reason and not reason:
+    if question.asks_why and not reason:
         raise BadValue("reason", reason, "is missing; it is kept in the history")
     if question.type_name and name != question.type_name:
         raise BadValue("name", name, f"is not {question.type_name}")

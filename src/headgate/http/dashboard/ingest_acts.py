@@ -192,7 +192,7 @@ def clearing(queue: Queue, profile: str) -> Question:
         verb="Let the queue go on" if profile == ALL else "Release the collection",
         keep="Keep the hold",
         back="/ingest",
-        asks_reason=bool(held),
+        asks_why=bool(held),
         danger=False,
     )
 
