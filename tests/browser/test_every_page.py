@@ -8,6 +8,10 @@ from tests.browser.conftest import Sites, Visit, axe_clean, fits
 PAGES = [
     "/",
     "/sign-in",
+    "/pipeline",
+    "/pipeline/grid",
+    "/pipeline/grid?status=ERROR",
+    "/pipeline/grid?status=PENDING",
     "/locks",
     "/locks?client=nobody",
     "/ingest",
@@ -51,6 +55,18 @@ def test_a_lock_and_its_question_are_accessible(sites: Sites, visit: Visit) -> N
         axe_clean(page)
         page.goto(f"/locks/{lock.id}/break")
         axe_clean(page)
+        fits(page)
+
+
+def test_a_job_a_chunk_and_its_question_are_accessible(sites: Sites, visit: Visit) -> None:
+    site, chunk = sites("full"), "/pipeline/jobs/clean/chunks/2026-11-07"
+    for width, theme in ((1280, "light"), (320, "dark")):
+        page = visit(site, "/pipeline/jobs/clean", width=width, theme=theme, expected=("status of 404",))
+        for path in ("/pipeline/jobs/clean", chunk, "/pipeline/datasets/raw/chunks/2026-11-07", f"{chunk}/force"):
+            page.goto(path)
+            axe_clean(page)
+            fits(page)
+        page.goto("/pipeline/jobs/nobody")
         fits(page)
 
 

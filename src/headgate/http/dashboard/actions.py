@@ -51,7 +51,7 @@ class Question:
     #: To be typed, because somebody is hit by it; empty: nothing is.
     type_name: str = ""
     fields: Sequence[Field] = ()
-    #: False: there is nothing that a reason could be kept with.
+    #: False: it is not asked why, since that is kept nowhere.
     asks_why: bool = True
     #: Whether somebody may lose something by it.
     danger: bool = True

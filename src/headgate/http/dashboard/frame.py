@@ -53,6 +53,7 @@ class Place(NamedTuple):
 #: In the order of the head. A page author adds a line.
 PLACES = (
     Place("Overview", "/", "o"),
+    Place("Pipeline", "/pipeline", "p"),
     Place("Locks", "/locks", "l"),
     Place("Ingest", "/ingest", "i"),
     Place("History", "/history", "h"),

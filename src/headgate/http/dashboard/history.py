@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 from fastapi import Request, Response
 
 from headgate.core.errors import BadValue
 from headgate.core.history import Entry
+from headgate.core.ledger import parse_chunk_resource
 from headgate.core.wire import rfc3339
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
@@ -56,7 +58,7 @@ def history(request: Request, gate: TheGate, who: Reader) -> Response:
     asked = {**chosen, **{name: rfc3339(moment) for name, moment in times.items()}}
     table = Table(
         "history", "What happened", COLUMNS, told.entries, lambda entry: f"{entry.noun.replace(' ', '-')}-{entry.id}",
-        path="/history", query=query, next=told.next, json=link("/v1/history/all", asked),
+        path="/history", query=query, next=told.next, fixed=True, json=link("/v1/history/all", asked),
         csv=link("/history.csv", chosen),
     )  # fmt: skip
     events = sorted({event for events in EVENTS.values() for event in events})
@@ -99,7 +101,10 @@ def thing(entry: Entry) -> str:
         return "/ingest"
     if entry.noun == "lock":
         return link("/locks", {"resource": entry.resource})
-    return link("/history", {"resource": entry.resource} if entry.resource else {"job": entry.job})
+    chunk = parse_chunk_resource(entry.resource)
+    if chunk is None:
+        return f"/pipeline/jobs/{quote(entry.job, safe='')}"
+    return f"/pipeline/datasets/{quote(chunk[0], safe='')}/chunks/{quote(chunk[1], safe='')}"
 
 
 def as_of(which: Wanted, entries: Sequence[Entry], *, first: bool) -> str:

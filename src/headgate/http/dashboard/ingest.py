@@ -17,7 +17,7 @@ from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.ingest_acts import acts_of, batch_of, job_of, path_of
 from headgate.http.dashboard.ingest_lists import BATCH_JOBS
-from headgate.http.dashboard.tables import ROWS, Column, Table, cut, link
+from headgate.http.dashboard.tables import ROWS, Column, Table, cut, link, order_of, ordered
 from headgate.http.dashboard.words import some
 from headgate.service.progress import progress_of, worked_on
 from headgate.wiring import Gate
@@ -108,9 +108,11 @@ def batch(request: Request, gate: TheGate, who: Reader, bid: str) -> Response:
     chosen = {"batch": bid, **({"state": query["state"]} if query.get("state") else {})}
     page = gate.queue.jobs(chosen.get("state"), batch=bid, after=query.get("after") or None, limit=ROWS + 1)
     rows, more = cut(page, lambda job: job.id)
+    order = order_of(query, more)
     jobs = Table(
-        "jobs", f"Jobs of {bid}", BATCH_JOBS, rows, lambda job: job.id, path=path_of(bid), query=query, next=more,
-        json=link("/v1/ingest-jobs", chosen), csv=link("/ingest/jobs.csv", chosen),
+        "jobs", f"Jobs of {bid}", BATCH_JOBS, ordered(rows, BATCH_JOBS, order), lambda job: job.id, path=path_of(bid),
+        query=query, next=more,
+        order=order, json=link("/v1/ingest-jobs", chosen), csv=link("/ingest/jobs.csv", chosen),
     )  # fmt: skip
     messages = Table("messages", "Messages", MESSAGES, _messages(gate, bid), lambda message: message.id)
     states = [state for state in gate.queue.tables()[1].states if state != "new"]

@@ -12,7 +12,7 @@ from headgate.core.queue import Batch, IngestJob
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.ingest_acts import path_of
-from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv, cut, link, paged
+from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv, cut, link, order_of, ordered, paged
 
 router = page_router()
 #: Filters of each list, beside `find`.
@@ -62,8 +62,10 @@ def batches(request: Request, gate: TheGate, who: Reader) -> Response:
     chosen = {name: query[name] for name in BATCH_FILTERS if query.get(name)}
     page = gate.queue.batches(**chosen, after=query.get("after") or None, limit=ROWS + 1)  # type: ignore[arg-type]
     rows, more = cut(page, lambda batch: batch.id)
-    table = Table("batches", "Batches", BATCHES, rows, lambda batch: batch.id, path="/ingest/batches", query=query,
-                  next=more, json=link("/v1/batches", chosen), csv=link("/ingest/batches.csv", chosen))  # fmt: skip
+    order = order_of(query, more)
+    table = Table("batches", "Batches", BATCHES, ordered(rows, BATCHES, order), lambda batch: batch.id,
+                  path="/ingest/batches", query=query, next=more, json=link("/v1/batches", chosen),
+                  csv=link("/ingest/batches.csv", chosen), order=order)  # fmt: skip
     states = [state for state in gate.queue.tables()[0].states if state != "new"]
     return render(request, "ingest_batches.html", who, title="Batches", table=table, states=states, path_of=path_of,
                   filtered=bool(chosen))  # fmt: skip
@@ -89,8 +91,10 @@ def jobs(request: Request, gate: TheGate, who: Reader) -> Response:
     chosen = {name: query[name] for name in JOB_FILTERS if query.get(name)}
     page = gate.queue.jobs(**chosen, after=query.get("after") or None, limit=ROWS + 1)  # type: ignore[arg-type]
     rows, more = cut(page, lambda job: job.id)
-    table = Table("jobs", "Ingest jobs", JOBS, rows, lambda job: job.id, path="/ingest/jobs", query=query, next=more,
-                  json=link("/v1/ingest-jobs", chosen), csv=link("/ingest/jobs.csv", chosen))  # fmt: skip
+    order = order_of(query, more)
+    table = Table("jobs", "Ingest jobs", JOBS, ordered(rows, JOBS, order), lambda job: job.id,
+                  path="/ingest/jobs", query=query, next=more, json=link("/v1/ingest-jobs", chosen),
+                  csv=link("/ingest/jobs.csv", chosen), order=order)  # fmt: skip
     states = [state for state in gate.queue.tables()[1].states if state != "new"]
     return render(request, "ingest_jobs.html", who, title="Ingest jobs", table=table, states=states, path_of=path_of,
                   filtered=bool(chosen))  # fmt: skip

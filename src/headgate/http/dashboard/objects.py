@@ -12,7 +12,7 @@ from headgate.core.inventory import StoredObject
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.ingest_acts import path_of
-from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv, cut, link, paged
+from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv, cut, link, order_of, ordered, paged
 from headgate.http.dashboard.words import some
 
 router = page_router()
@@ -52,8 +52,10 @@ def objects(request: Request, gate: TheGate, who: Reader) -> Response:
     if gate.keeps_inventory:
         found = gate.inventory.objects(**chosen, after=query.get("after") or None, limit=ROWS + 1)
     rows, more = cut(found, lambda each: each.ark)
-    table = Table("objects", "Stored objects", OBJECTS, rows, lambda each: each.ark, path="/ingest/objects",
-                  query=query, next=more, csv=link("/ingest/objects.csv", chosen))  # fmt: skip
+    order = order_of(query, more)
+    table = Table("objects", "Stored objects", OBJECTS, ordered(rows, OBJECTS, order), lambda each: each.ark,
+                  path="/ingest/objects", query=query, next=more,
+                  csv=link("/ingest/objects.csv", chosen), order=order)  # fmt: skip
     return render(request, "objects.html", who, title="Stored objects", table=table, filtered=bool(chosen),
                   kept=gate.keeps_inventory, object_path=object_path)  # fmt: skip
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from headgate.http.dashboard import (
+    chunks,
     entrance,
+    grid,
     history,
     ingest,
     ingest_acts,
     ingest_lists,
+    jobs,
     locks,
     objects,
     overview,
+    pipeline,
 )
 
 ROUTERS = (
     entrance.router,
     overview.router,
+    pipeline.router,
+    grid.router,
+    jobs.router,
+    chunks.router,
     locks.router,
     ingest.router,
     ingest_lists.router,

@@ -59,11 +59,19 @@ class Table:
     csv: str = ""
     #: The column by which it is sorted; with - before it, downwards. Empty: as the store has it.
     order: str = ""
+    #: It has one order alone, which its rows tell.
+    fixed: bool = False
 
     @property
     def sortable(self) -> bool:
         """Only what is here whole can be put into another order."""
-        return bool(self.path) and self.next is None and "after" not in self.query and len(self.rows) > 1
+        return (
+            bool(self.path)
+            and not self.fixed
+            and self.next is None
+            and "after" not in self.query
+            and len(self.rows) > 1
+        )
 
     def row_id(self, row: Any) -> str:
         """The id of a row's element: the same as long as it is the same thing."""
@@ -89,6 +97,11 @@ def cut(found: Sequence[Any], key: Value, limit: int = ROWS) -> tuple[Sequence[A
     """A page out of one more than it has, and where the next one begins."""
     rows = found[:limit]
     return rows, str(key(rows[-1])) if len(found) > limit else None
+
+
+def order_of(query: Mapping[str, str], more: str | None) -> str:
+    """The order that the address asks for, where the whole list is on this page."""
+    return query.get("sort", "") if more is None and "after" not in query else ""
 
 
 def ordered(rows: Sequence[Any], columns: Mapping[str, Column], order: str) -> Sequence[Any]:
