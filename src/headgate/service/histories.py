@@ -164,7 +164,7 @@ def _books(asks: tuple[Ask, Ask | None, Ask], which: Wanted) -> list[Book]:
     of_chunks = any((which.job, which.dataid))
     lock_book = HistoryFilter(resource=which.resource, **common)
     ledger_book = LedgerHistoryFilter(job=which.job, dataid=chunk[1] if chunk else which.dataid, **common)
-    queue_book = QueueHistoryFilter(item=which.item, **common)
+    queue_book = QueueHistoryFilter(item=which.item, noun=which.noun, **common)
     no_locks = of_chunks or which.item is not None
     no_chunks = which.item is not None or (which.resource is not None and chunk is None)
     no_queue = of_chunks or which.resource is not None

@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from headgate import __version__
 from headgate.core.describe import machine_data
+from headgate.core.errors import BadValue
 from headgate.core.history import Entry
 from headgate.core.names import check_name
+from headgate.core.queue import check_item_id
 from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
 from headgate.http.auth import Admin, Caller, Operator, Reader, TheGate, TheService, needs
@@ -104,6 +106,9 @@ def history(
     job: str | None = None,
     dataid: str | None = None,
     item: str | None = None,
+    noun: Annotated[
+        str | None, Query(pattern="^(batch|ingest job|hold)$", description="With `of=queue`: of what alone.")
+    ] = None,
     since: Since = None,
     before: Annotated[int | None, Query(ge=0, lt=2**63, description="The `next` of the page before.")] = None,
     limit: Limit = 100,
@@ -113,7 +118,7 @@ def history(
     """
     common: dict[str, Any] = {"event": event, "since": moment(since), "before": before, "limit": check_limit(limit + 1)}
     found = _history(gate, of, common, resource=resource, client=client, lock_id=lock_id, job=job, dataid=dataid,
-                     item=item)  # fmt: skip
+                     item=item, noun=noun)  # fmt: skip
     return page(found, limit, lambda each: each.id)
 
 
@@ -228,6 +233,9 @@ def _history(gate: Gate, of: str, common: dict[str, Any], **which: str | None) -
     who = check_name("client", asked["client"]) if "client" in asked else None
     if of == "ledger" and asked.keys() <= {"client"}:
         return gate.ledger.history(LedgerHistoryFilter(client=who, **common))
-    if of == "queue" and asked.keys() <= {"client"}:
-        return gate.queue.history(QueueHistoryFilter(client=who, **common))
+    if of == "queue" and asked.keys() <= {"client", "item", "noun"}:
+        item = check_item_id(asked["item"]) if "item" in asked else None
+        return gate.queue.history(QueueHistoryFilter(item, asked.get("noun"), who, **common))
+    if "noun" in asked:
+        raise BadValue("noun", asked["noun"], "goes with of=queue alone")
     return gate.history(**asked, **common)

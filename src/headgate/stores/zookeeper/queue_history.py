@@ -59,7 +59,7 @@ class QueueHistory(HistoryFolders):
                     continue  # Something that is not ours; it hides nothing else.
                 if which.since is not None and entry.at < which.since:
                     return found
-                if which.client in (None, entry.client):
+                if which.client in (None, entry.client) and which.noun in (None, entry.noun):
                     found.append(entry)
                 if len(found) >= which.limit:
                     return found
