@@ -9,9 +9,8 @@ import sys
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import Visit, press
 from tests.browser.site import Site
-from tests.browser.test_journeys import press
 
 WORK = [sys.executable, "-m", "headgate", "job", "run"]
 

@@ -13,11 +13,12 @@ import pytest
 
 from headgate import Gate
 from headgate.http.dashboard.frame import STATIC
-from headgate.http.dashboard.tables import Column, as_csv
+from headgate.http.dashboard.tables import Column, csv_text
 from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
 from headgate.service.tokens import SESSION_SECONDS
 
-PAGES = ["/", "/pipeline", "/pipeline/grid", "/locks"]
+PAGES = ["/", "/pipeline", "/pipeline/grid", "/locks", "/ingest", "/ingest/batches", "/ingest/jobs", "/ingest/objects"]
+PAGES += ["/history"]
 KEY = re.compile(r'name="form_key" value="(\w+)"')
 
 
@@ -29,7 +30,17 @@ def signed_in(server: Any, gate: Gate, *scopes: str) -> Iterator[httpx2.Client]:
         yield client
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/locks.csv", "/locks/abcd-abcdefghijklmnop-abcdefghijkl"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *PAGES,
+        "/locks.csv",
+        "/ingest/jobs.csv",
+        "/history.csv",
+        "/ingest/hold",
+        "/locks/abcd-abcdefghijklmnop-abcdefghijkl",
+    ],
+)
 def test_nothing_is_shown_to_who_is_not_signed_in(server: Any, path: str) -> None:
     answer = httpx2.get(server.url + path, trust_env=False)
     assert (answer.status_code, answer.text) == (303, "")
@@ -122,7 +133,7 @@ def test_a_page_and_all_that_it_loads_are_small(server: Any, gate: Gate) -> None
 def test_a_file_for_spreadsheets_holds_no_formula() -> None:
     columns = {"name": Column("Name", lambda row: row[0]), "count": Column("Count", lambda row: row[1])}
     rows = [("=HYPERLINK(1)", -5), ("@x", 1), ("plain, with comma", None)]
-    read = list(csv.reader(io.StringIO(bytes(as_csv("x", columns, rows).body).decode())))
+    read = list(csv.reader(io.StringIO("".join(csv_text(columns, rows)))))
     assert read == [["Name", "Count"], ["'=HYPERLINK(1)", "-5"], ["'@x", "1"], ["plain, with comma", ""]]
 
 

@@ -169,7 +169,7 @@ class ServiceLedger:
     def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
         from headgate.client.locks import history
 
-        return history(self._connection, "ledger", which, job=which.job, dataid=which.dataid)
+        return history(self._connection, "ledger", which, job=which.job, dataid=which.dataid, client=which.client)
 
     def close(self) -> None:
         self._connection.close()

@@ -233,6 +233,8 @@ class LedgerHistoryFilter:
 
     job: str | None = None
     dataid: str | None = None
+    #: Who did it.
+    client: str | None = None
     event: str | None = None
     since: datetime | None = None
     #: Only entries before this one (newest first, page by key).

@@ -55,6 +55,8 @@ PLACES = (
     Place("Overview", "/", "o"),
     Place("Pipeline", "/pipeline", "p"),
     Place("Locks", "/locks", "l"),
+    Place("Ingest", "/ingest", "i"),
+    Place("History", "/history", "h"),
 )
 
 
@@ -127,6 +129,7 @@ TITLES: Mapping[int, str] = {
     404: "There is no such page or thing",
     409: "That is not possible now",
     422: "Something in it is wrong",
+    429: "That is too often",
     500: "The service broke on this",
     503: "The store does not answer",
 }

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fastapi import Request, Response
 
 from headgate.http.auth import Reader, TheGate
-from headgate.http.dashboard.frame import PLACES, page_router, render
+from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.tables import link
 from headgate.http.dashboard.words import ago, duration, number, some
 from headgate.service.activity import COUNTED
@@ -98,7 +98,7 @@ def needs_of(found: Overview) -> Iterator[Need]:
             "failed",
             f"{some(failed, 'ingest job')} failed",
             "Each can be resumed or given up.",
-            _page("/ingest", state="failed"),
+            "/ingest/jobs?state=failed",
             "Resume or delete",
             "headgate ingest jobs --state failed",
         )
@@ -115,7 +115,7 @@ def needs_of(found: Overview) -> Iterator[Need]:
     if found.holds or found.in_state("batch", "held") or found.in_state("ingest job", "held"):
         yield Need("holds", "held", held_text(found),
                    _named(f"{hold.profile}: {hold.reason}" for hold in found.holds),
-                   _page("/ingest", state="held"), "Release", "headgate ingest holds")  # fmt: skip
+                   "/ingest", "Release", "headgate ingest holds")  # fmt: skip
     if found.paused:
         yield Need("paused-jobs", "paused", f"{some(len(found.paused), 'job')} paused",
                    _named(f"{job.name}: {job.paused}" for job in found.paused),
@@ -147,8 +147,8 @@ def tiles_of(found: Overview) -> Iterator[Tile]:
     yield Tile("Waiting for locks", number(len(found.waiting)), "/locks")
     yield Tile("Chunks running", number(found.running), link("/pipeline/grid", {"status": "RUNNING"}))
     yield Tile("Chunks failed", _up_to(len(found.failed)), link("/pipeline/grid", {"status": "ERROR"}))
-    yield Tile("Batches", number(sum(found.counts.get("batch", {}).values())), _page("/ingest"))
-    yield Tile("Ingest jobs", number(sum(found.counts.get("ingest job", {}).values())), _page("/ingest"))
+    yield Tile("Batches", number(sum(found.counts.get("batch", {}).values())), "/ingest/batches")
+    yield Tile("Ingest jobs", number(sum(found.counts.get("ingest job", {}).values())), "/ingest/jobs")
 
 
 def some_up_to(count: int, noun: str) -> str:
@@ -164,8 +164,3 @@ def _named(texts: Iterator[str]) -> str:
     """The first few."""
     first = [text for text, _ in zip(texts, range(NAMED + 1), strict=False)]
     return "; ".join(first[:NAMED]) + (" …" if len(first) > NAMED else "")
-
-
-def _page(path: str, **query: str) -> str:
-    """A page that there is; else nothing."""
-    return link(path, query) if any(place.path == path for place in PLACES) else ""

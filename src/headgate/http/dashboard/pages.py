@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from headgate.http.dashboard import chunks, entrance, grid, jobs, locks, overview, pipeline
+from headgate.http.dashboard import (
+    chunks,
+    entrance,
+    grid,
+    history,
+    ingest,
+    ingest_acts,
+    ingest_lists,
+    jobs,
+    locks,
+    objects,
+    overview,
+    pipeline,
+)
 
 ROUTERS = (
     entrance.router,
@@ -12,4 +25,10 @@ ROUTERS = (
     jobs.router,
     chunks.router,
     locks.router,
+    ingest.router,
+    ingest_lists.router,
+    objects.router,
+    # Its last addresses fit any item and event: behind the pages of the same depth.
+    ingest_acts.router,
+    history.router,
 )

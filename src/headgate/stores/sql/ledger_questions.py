@@ -101,16 +101,7 @@ def _select_rows(now: ColumnElement[int]) -> Select[Any]:
 
 def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, str]) -> list[ColumnElement[bool]]:
     chunk = schema.chunk.c
-    conditions: list[ColumnElement[bool]] = []
-    if which.dataset is not None:
-        by_name = {dataset.name: number for number, dataset in datasets.items()}
-        number = number_of("dataset", which.dataset, by_name)
-        conditions.append(chunk.dataset_id == number)
-        if which.after is not None:
-            conditions.append(chunk.order_key > order_key(which.after, datasets[number].order))
-    elif which.dataid is not None:
-        # The key begins with the dataset.
-        conditions.append(chunk.dataset_id.in_(sorted(datasets)))
+    conditions = _of_dataset(which, datasets)
     if which.job is not None:
         conditions.append(chunk.job_id == number_of("job", which.job, {name: number for number, name in jobs.items()}))
     elif _is_rare(which.status):
@@ -123,6 +114,17 @@ def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, 
     if which.status is not None:
         conditions += _with_status(which.status)
     return conditions
+
+
+def _of_dataset(which: RowFilter, datasets: dict[int, Dataset]) -> list[ColumnElement[bool]]:
+    """The key begins with the dataset."""
+    chunk = schema.chunk.c
+    if which.dataset is None:
+        return [] if which.dataid is None else [chunk.dataset_id.in_(sorted(datasets))]
+    by_name = {dataset.name: number for number, dataset in datasets.items()}
+    number = number_of("dataset", which.dataset, by_name)
+    behind = [] if which.after is None else [chunk.order_key > order_key(which.after, datasets[number].order)]
+    return [chunk.dataset_id == number, *behind]
 
 
 def _with_status(status: str) -> list[ColumnElement[bool]]:
@@ -178,6 +180,8 @@ def _history(tx: Transaction, which: LedgerHistoryFilter) -> list[Entry]:
         question = question.where(told.job_id == number_of("job", which.job, numbers))
     if which.dataid is not None:
         question = question.where(told.dataid == which.dataid)
+    if which.client is not None:
+        question = question.where(told.who == which.client)
     if which.event is not None:
         question = question.where(told.event == which.event)
     if which.since is not None:
