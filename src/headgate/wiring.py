@@ -225,10 +225,13 @@ class Gate:
 
         Page on with `before` the last entry's id.
         """
-        who = None if client is None else check_name("client", client)
         page: dict[str, Any] = {
-            "event": event, "since": _check_time(since), "before": _check_entry_id(before), "limit": check_limit(limit)
-        }  # fmt: skip
+            "client": None if client is None else check_name("client", client),
+            "event": event,
+            "since": _check_time(since),
+            "before": _check_entry_id(before),
+            "limit": check_limit(limit),
+        }
         if item is not None:
             from headgate.core.queue import check_item_id
 
@@ -247,7 +250,6 @@ class Gate:
             raise BadValue("event", event, f"is none of {', '.join(events)}")
         chosen = HistoryFilter(
             resource=None if resource is None else check_resource(resource),
-            client=None if client is None else check_name("client", client),
             lock_id=None if lock_id is None else parse_lock_id(lock_id),
             **page,
         )
