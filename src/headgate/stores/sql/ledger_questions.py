@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
@@ -101,12 +101,7 @@ def _select_rows(now: ColumnElement[int]) -> Select[Any]:
 
 def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, str]) -> list[ColumnElement[bool]]:
     chunk = schema.chunk.c
-    conditions = _of_dataset(which, datasets)
-    if which.job is not None:
-        conditions.append(chunk.job_id == number_of("job", which.job, {name: number for number, name in jobs.items()}))
-    elif _is_rare(which.status):
-        # The indexes of what is rare begin with the job.
-        conditions.append(chunk.job_id.in_(sorted(jobs)))
+    conditions = [*_in_datasets(which, datasets), *_of_jobs(which, jobs)]
     if which.dataid is not None:
         conditions.append(chunk.dataid == which.dataid)
     if which.kind is not None:
@@ -116,15 +111,25 @@ def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, 
     return conditions
 
 
-def _of_dataset(which: RowFilter, datasets: dict[int, Dataset]) -> list[ColumnElement[bool]]:
-    """The key begins with the dataset."""
+def _in_datasets(which: RowFilter, datasets: dict[int, Dataset]) -> Iterator[ColumnElement[bool]]:
     chunk = schema.chunk.c
-    if which.dataset is None:
-        return [] if which.dataid is None else [chunk.dataset_id.in_(sorted(datasets))]
-    by_name = {dataset.name: number for number, dataset in datasets.items()}
-    number = number_of("dataset", which.dataset, by_name)
-    behind = [] if which.after is None else [chunk.order_key > order_key(which.after, datasets[number].order)]
-    return [chunk.dataset_id == number, *behind]
+    if which.dataset is not None:
+        number = number_of("dataset", which.dataset, {dataset.name: number for number, dataset in datasets.items()})
+        yield chunk.dataset_id == number
+        if which.after is not None:
+            yield chunk.order_key > order_key(which.after, datasets[number].order)
+    elif which.dataid is not None:
+        # The key begins with the dataset.
+        yield chunk.dataset_id.in_(sorted(datasets))
+
+
+def _of_jobs(which: RowFilter, jobs: dict[int, str]) -> Iterator[ColumnElement[bool]]:
+    chunk = schema.chunk.c
+    if which.job is not None:
+        yield chunk.job_id == number_of("job", which.job, {name: number for number, name in jobs.items()})
+    elif _is_rare(which.status):
+        # The indexes of what is rare begin with the job.
+        yield chunk.job_id.in_(sorted(jobs))
 
 
 def _with_status(status: str) -> list[ColumnElement[bool]]:
@@ -180,8 +185,6 @@ def _history(tx: Transaction, which: LedgerHistoryFilter) -> list[Entry]:
         question = question.where(told.job_id == number_of("job", which.job, numbers))
     if which.dataid is not None:
         question = question.where(told.dataid == which.dataid)
-    if which.client is not None:
-        question = question.where(told.who == which.client)
     if which.event is not None:
         question = question.where(told.event == which.event)
     if which.since is not None:
