@@ -19,7 +19,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs transitions bench bench-locks bench-ledger bench-queue bench-ingest bench-http torture lock clean
+.PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-ledger bench-queue bench-ingest bench-http torture lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,8 +43,15 @@ format: venv ## Format the code and mend what the linter can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: venv ## Write the generated pages of the docs
+docs: venv ## Write the generated pages of the docs, and build the site in docs/_build/html
 	$(BIN)/python tools/generate_docs.py
+	$(BIN)/sphinx-build -W --keep-going -n -q -b html docs docs/_build/html
+
+links: venv ## Ask every address beyond the site that the docs name
+	$(BIN)/sphinx-build -W --keep-going -q -b linkcheck docs docs/_build/links
+
+pages: venv servers ## Run what the pages tell to type, and write down what it prints now (as root)
+	HEADGATE_RENEW_PAGES=1 $(BIN)/pytest tests/docs/test_pages.py -n $(WORKERS)
 
 transitions: venv servers ## Take every row of the queue's tables on every store, and note it for the docs
 	HEADGATE_TRANSITIONS=docs/reference/transitions.json $(BIN)/pytest tests/contract/test_queue_table.py -n $(WORKERS)
@@ -83,7 +90,7 @@ lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
 		--output-file requirements-runtime.lock
 
 clean: ## Remove .venv and everything that was generated
-	rm -rf $(VENV) $(OCFL_VENV) headgate-example build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OCFL_VENV) headgate-example build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

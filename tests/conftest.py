@@ -14,6 +14,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.cli.commands import Headgate
 from tests.servers import PrivateServer, ZooKeeperEnsemble
 from tests.shared_servers import ServerPool, Servers, ask_owner, in_ci, start_ensemble, start_private
 
@@ -50,6 +51,15 @@ def store_url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) 
 def sql_url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[str]:
     """A fresh, empty store on each of the three SQL engines."""
     yield from fresh_store(request.param, servers, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite store in which nothing has happened: making one takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("empty")
+    path = folder / "headgate.sqlite"
+    assert Headgate(f"sqlite:///{path}", folder)("lock", "list").code == 0
+    return path
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -25,6 +26,7 @@ from headgate.http.app import make_app
 from headgate.http.service import Service
 from headgate.ingest.profile import Profile
 from headgate.stores.sql import schema
+from headgate.stores.zookeeper import queue_tree, tree
 from headgate.wiring import connect
 
 ROOT = Path(__file__).parent.parent
@@ -121,6 +123,30 @@ def schema_page() -> str:
     return "\n".join(parts)
 
 
+def zookeeper_page() -> str:
+    """The nodes of a ZooKeeper store, in both spellings of the queue."""
+    lead = (
+        "What Headgate keeps in an ensemble, below the folder that the URL names (`<chroot>`). Contents are JSON.\n"
+        "`design` is the spelling of a store of Headgate's own, `mrt-zk` that of Merritt's library.\n"
+    )
+    parts = ["# The ZooKeeper tree\n", NOTICE, lead]
+    parts += ["## Locks\n", "```text", _nodes_in(tree), "```\n"]
+    parts += ["## The queue\n", "```text", _nodes_in(queue_tree), "```\n"]
+    queues = {name: kind("") for name, kind in queue_tree.SPELLINGS.items()}
+    for name, queue in queues.items():
+        parts += [f"## What a queue begins with, in the spelling `{name}`\n"]
+        parts += ["```text", *(f"<chroot>{node}" for node in sorted(queue.made_at_once)), "```\n"]
+    states = queues["mrt-zk"].job_table.states[1:]
+    rows = [(f"`{state}`", *(f"`{queue.word(state)}`" for queue in queues.values())) for state in states]
+    parts += ["## The state of a job, as its status says it\n", describe.table(("state", *queues), rows) + "\n"]
+    return "\n".join(parts)
+
+
+def _nodes_in(module: ModuleType) -> str:
+    """The picture of the nodes that a module's own text begins with."""
+    return (module.__doc__ or "").partition("\n\n")[2].rstrip()
+
+
 def commands_page() -> str:
     """Every command's help."""
     parts = ["# Commands\n", NOTICE, "Every command takes `--json`, and `--help` says what is written here.\n"]
@@ -184,6 +210,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings_page,
     "docs/reference/profiles.md": profiles_page,
     "docs/reference/schema.md": schema_page,
+    "docs/reference/zookeeper.md": zookeeper_page,
     "docs/reference/commands.md": commands_page,
     "docs/reference/api.md": api_page,
     "docs/reference/metrics.md": metrics_page,

@@ -9,15 +9,6 @@ import pytest
 from tests.cli.commands import Headgate
 
 
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite store in which nothing has happened: making one takes longer than most tests."""
-    folder = tmp_path_factory.mktemp("empty")
-    path = folder / "headgate.sqlite"
-    assert Headgate(f"sqlite:///{path}", folder)("lock", "list").code == 0
-    return path
-
-
 @pytest.fixture
 def headgate(empty_store: Path, tmp_path: Path) -> Iterator[Headgate]:
     path = Path(shutil.copy(empty_store, tmp_path))

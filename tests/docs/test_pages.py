@@ -1,42 +1,116 @@
 """What the pages show is run, and what they point to is there."""
 
-from __future__ import annotations
-
 import json
 import re
-import shlex
-import subprocess
-import sys
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from headgate.core.states import BATCH, INGEST_JOB
 from tests.conftest import SQL_STORES
+from tests.docs.pages import ROOT, all_pages, blocks_of, has_something_to_run
+from tests.docs.sessions import RENEWS, Visit, plain
+from tests.shared_servers import Servers
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-HEADGATE = Path(sys.executable).parent / "headgate"
-
-
-def run(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """Run a command there, to its end."""
-    line = [str(word) for word in words]
-    return subprocess.run(line, check=False, cwd=folder, capture_output=True, text=True, timeout=60)
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    """The code blocks of one language on a page."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+PAGES = all_pages()
+#: The servers of the pages, and of which kind they are here.
+SERVERS = {
+    "postgresql://headgate@db1/headgate": "postgresql",
+    "mysql://headgate@db1/headgate": "mariadb",
+    "zookeeper://zk1:2181,zk2:2181,zk3:2181/headgate": "zookeeper",
+}
+#: The ports of the pages; here each is any free one.
+PORTS = ("8750", "8000")
 
 
-def snippets(language: str) -> list[object]:
-    """Every block of one language, named by its page."""
-    return [
-        pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
-        for page in PAGES
-        for number, block in enumerate(blocks(page, language))
-    ]
+def name_of(page: Path) -> str:
+    """A page, as a test's name has it."""
+    return str(page.relative_to(ROOT))
+
+
+def free_port() -> str:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return str(found.getsockname()[1])
+
+
+@pytest.fixture
+def visit(request: pytest.FixtureRequest, page: Path, empty_store: Path, tmp_path: Path) -> Iterator[Visit]:
+    """A visit to the page, with the servers that it names, and a SQLite store in which nothing has happened."""
+    text = page.read_text(encoding="utf-8")
+    here = {f":{port}": f":{free_port()}" for port in PORTS}
+    with ExitStack() as ends:
+        for address, kind in SERVERS.items():
+            if address in text:
+                servers: Servers = request.getfixturevalue("servers")
+                here[address] = servers.fresh(kind)
+                ends.callback(servers.drop, kind, here[address])
+        visiting = Visit(tmp_path, here)
+        ends.callback(visiting.end)
+        shutil.copy(empty_store, visiting.folder / "headgate.db")
+        yield visiting
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if has_something_to_run(page)], ids=name_of)
+def test_what_a_page_tells_to_type_does_what_it_shows(page: Path, visit: Visit) -> None:
+    visit.run(blocks_of(page.read_text(encoding="utf-8")))
+    if RENEWS:
+        renew(page, visit)
+    else:
+        for line, (shown, printed) in visit.differences.items():
+            assert plain(shown) == plain(printed), f"line {line} of {name_of(page)}; run `make pages` if that is right"
+
+
+def renew(page: Path, visit: Visit) -> None:
+    """Write down what was printed, where the page shows something else."""
+    text = page.read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    for line, (shown, printed) in sorted(visit.differences.items(), reverse=True):
+        lines[line : line + shown.count("\n")] = [f"{each}\n" for each in printed.splitlines()]
+    page.write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_nothing_that_can_be_typed_escapes_the_runner(page: Path) -> None:
+    """A block that is not run says why; commands stand in blocks that are run."""
+    text = page.read_text(encoding="utf-8")
+    assert not re.findall(r"^[ \t]+```", text, re.MULTILINE), "a block that stands further in would not be found"
+    for block in blocks_of(text):
+        if block.kind == "shown" and not block.name:
+            assert not re.search(r"^(\$ |headgate )", block.content, re.MULTILINE), f"line {block.line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text)
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert missing == []
+
+
+def test_every_target_of_make_that_a_page_names_is_there() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {word for page in PAGES for word in re.findall(r"\bmake ([a-z-]+)\b(?=[`\s]|$)", code_of(page))}
+    assert {"run", "test"} <= named <= targets
+
+
+def code_of(page: Path) -> str:
+    """What stands as code on a page, within lines and in blocks of its own."""
+    text = page.read_text(encoding="utf-8")
+    within = re.findall(r"`(make [^`\n]+)`", text)
+    beginning = re.findall(r"^make [a-z-]+", text, re.MULTILINE)
+    return "\n".join([*within, *beginning])
+
+
+def test_the_unit_that_a_page_shows_is_the_one_of_the_house() -> None:
+    page = blocks_of((ROOT / "docs/how-to/systemd.md").read_text(encoding="utf-8"))
+    (shown,) = (block.content for block in page if block.name.endswith("headgate.service"))
+    unit = (ROOT / "packaging/headgate.service").read_text(encoding="utf-8")
+    assert shown.splitlines() == [line for line in unit.splitlines()[8:] if not line.startswith("#")]
 
 
 def test_every_row_of_the_queue_was_taken_by_the_contract_suite() -> None:
@@ -45,53 +119,3 @@ def test_every_row_of_the_queue_was_taken_by_the_contract_suite() -> None:
     for machine in (BATCH, INGEST_JOB):
         taken = {row for row, stores in noted[machine.name].items() if set(stores) >= set(SQL_STORES)}
         assert taken == {row.name for row in machine.rows}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
-    missing = [target for target in targets if not (page.parent / target).exists()]
-    assert missing == []
-
-
-@pytest.mark.parametrize("code", snippets("python"))
-def test_every_python_example_runs(code: str, tmp_path: Path) -> None:
-    done = run(tmp_path, sys.executable, "-c", code)
-    assert done.returncode == 0, done.stderr
-
-
-def readme_commands() -> list[str]:
-    """Every `headgate` command line in the README, its script replaced by one that does nothing."""
-    lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
-    return [re.sub(r"-- \./\w+\.sh", "-- true", line) for line in lines if line.startswith("headgate ")]
-
-
-def test_every_command_of_the_readme_runs_in_its_order(tmp_path: Path) -> None:
-    (pipeline,) = blocks(ROOT / "README.md", "toml")
-    (tmp_path / "pipeline.toml").write_text(pipeline, encoding="utf-8")
-    for line in readme_commands():
-        done = run(tmp_path, HEADGATE, *shlex.split(line)[1:])
-        assert done.returncode == 0, f"{line}: {done.stderr}"
-
-
-def test_the_readme_shows_both_commands_of_the_house() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "make run" in text
-    assert "make test" in text
-    assert len(readme_commands()) >= 2
-
-
-def test_the_refusal_in_the_readme_has_the_form_that_the_command_prints(tmp_path: Path) -> None:
-    """Names, ids and times differ; every other word is the same."""
-    acquire = (HEADGATE, "lock", "acquire", "mysql://db1/core")
-    run(tmp_path, *acquire, "--client", "report", "--mode", "read", "--lease", "41")
-    refused = run(tmp_path, *acquire, "--client", "nightly", "--mode", "write")
-    shown = next(block for block in blocks(ROOT / "README.md", "text") if "may not have" in block)
-    assert _shape(shown.partition("\n")[2]) == _shape(refused.stderr)
-
-
-def _shape(text: str) -> str:
-    text = re.sub(r"\(\S+ pid \d+ #\w+\)", "(OWNER)", text)
-    text = re.sub(r"\w{4}-\w{16}-\w{12}", "ID", text)
-    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
-    return re.sub(r"ends in \d+ s", "ends in N s", text).strip()

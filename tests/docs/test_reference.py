@@ -1,0 +1,57 @@
+"""Every setting, command, error, state and table of the code is in the reference."""
+
+import inspect
+import re
+
+import click
+import pytest
+
+import headgate
+from headgate import settings
+from headgate.cli.tree import root
+from headgate.core import errors
+from headgate.core.states import MACHINES
+from headgate.stores.sql import schema
+from tests.docs.pages import ROOT
+from tools.generate_docs import main
+
+
+def headings(page: str) -> set[str]:
+    """What a page of the reference has a part for."""
+    text = (ROOT / f"docs/reference/{page}.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^## (.+)$", text, re.MULTILINE))
+
+
+def commands_of(group: click.Group, name: str) -> set[str]:
+    """The names of all commands, groups too."""
+    context = click.Context(group)
+    found = {name}
+    for child in group.list_commands(context):
+        command = group.get_command(context, child)
+        found |= commands_of(command, f"{name} {child}") if isinstance(command, click.Group) else {f"{name} {child}"}
+    return found
+
+
+def test_the_generated_pages_are_current(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_every_command() -> None:
+    assert headings("commands") == commands_of(root, "headgate")
+
+
+def test_every_setting() -> None:
+    text = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, re.MULTILINE))
+    assert rows == {(known.name, known.variable) for known in settings.KNOWN}
+
+
+def test_every_error() -> None:
+    tree = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)}
+    assert headings("errors") == tree
+    assert tree <= set(headgate.__all__)
+
+
+def test_every_table() -> None:
+    assert headings("schema") == set(schema.metadata.tables)
+    assert {machine.name.capitalize() for machine in MACHINES} <= headings("states")

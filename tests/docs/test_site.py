@@ -1,0 +1,73 @@
+"""The site is built with every warning as an error, and every link in it leads somewhere."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tests.docs.pages import ROOT
+
+DOCS = ROOT / "docs"
+
+
+def build(source: Path, target: Path) -> "subprocess.CompletedProcess[str]":
+    """As `make docs` does it, with the settings of the docs."""
+    words = ["-W", "--keep-going", "-n", "-q", "-E", "-b", "html", "-c", DOCS, source, target]
+    return subprocess.run(
+        [sys.executable, "-m", "sphinx", *map(str, words)], capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+class _Links(HTMLParser):
+    """Where a page leads, and what it can be led to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.names: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del tag
+        found = dict(attrs)
+        self.names |= {name for key in ("id", "name") if (name := found.get(key))}
+        self.targets += [target for key in ("href", "src") if (target := found.get(key))]
+
+
+def links_of(page: Path) -> _Links:
+    links = _Links()
+    links.feed(page.read_text(encoding="utf-8"))
+    return links
+
+
+def broken(site: Path) -> Iterator[str]:
+    """Each link within the site that leads nowhere."""
+    pages = {page.resolve(): links_of(page) for page in site.rglob("*.html")}
+    for page, links in pages.items():
+        for target in links.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            names = pages[path].names if path in pages else set()
+            if not path.exists() or (parts.fragment and path.suffix == ".html" and parts.fragment not in names):
+                yield f"{page.relative_to(site.resolve())}: {target}"
+
+
+def test_the_site_is_built_without_a_warning_and_every_link_leads_somewhere(tmp_path: Path) -> None:
+    done = build(DOCS, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(broken(tmp_path)) == []
+    assert len(list(tmp_path.rglob("*.html"))) > len(list(DOCS.rglob("*.md")))
+
+
+def test_broken_links_and_pages_that_nobody_leads_to_are_errors(tmp_path: Path) -> None:
+    """All of them told at once."""
+    index = "# Here\n\n[one](nowhere.md) [two](#not-here)\n\n```{toctree}\nabsent\n```\n"
+    (tmp_path / "index.md").write_text(index, encoding="utf-8")
+    (tmp_path / "orphan.md").write_text("# Nobody leads to me\n", encoding="utf-8")
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode == 1
+    for told in ("nowhere.md", "not-here", "absent", "orphan.md"):
+        assert told in done.stderr
