@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headgate.ingest.profile import Profile
     from headgate.ingest.storage import Problem, Progress
     from headgate.service.activity import Activity, Ask
+    from headgate.service.histories import Told, Wanted
     from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
     from headgate.service.outcomes import Handler
@@ -224,25 +225,22 @@ class Gate:
 
         Page on with `before` the last entry's id.
         """
+        page: dict[str, Any] = {
+            "client": None if client is None else check_name("client", client),
+            "event": event,
+            "since": _check_time(since),
+            "before": _check_entry_id(before),
+            "limit": check_limit(limit),
+        }
         if item is not None:
             from headgate.core.queue import check_item_id
 
-            chosen_item = QueueHistoryFilter(
-                item=check_item_id(item),
-                event=event,
-                since=_check_time(since),
-                before=_check_entry_id(before),
-                limit=check_limit(limit),
-            )
-            return self.queue.history(chosen_item)
+            return self.queue.history(QueueHistoryFilter(item=check_item_id(item), **page))
         if job is not None or dataid is not None:
             which = LedgerHistoryFilter(
                 job=None if job is None else check_name("job", job),
                 dataid=None if dataid is None else check_name("dataid", dataid),
-                event=event,
-                since=_check_time(since),
-                before=_check_entry_id(before),
-                limit=check_limit(limit),
+                **page,
             )
             return self.ledger.history(which)
         from headgate.core.states import MACHINES
@@ -252,12 +250,8 @@ class Gate:
             raise BadValue("event", event, f"is none of {', '.join(events)}")
         chosen = HistoryFilter(
             resource=None if resource is None else check_resource(resource),
-            client=None if client is None else check_name("client", client),
-            event=event,
             lock_id=None if lock_id is None else parse_lock_id(lock_id),
-            since=_check_time(since),
-            before=_check_entry_id(before),
-            limit=check_limit(limit),
+            **page,
         )
         return self._store.history(chosen)
 
@@ -271,6 +265,13 @@ class Gate:
             ),
             lambda before, limit: self.queue.history(QueueHistoryFilter(before=before, limit=limit)),
         )
+
+    def whole_history(self, which: Wanted, *, after: str | None = None, limit: int = 100) -> Told:
+        """What happened to locks, to chunks and in the queue together, newest first; page on with `next`."""
+        from headgate.service.histories import read
+
+        ledger = None if self._ledger is None else self._ledger.history
+        return read((self._store.history, ledger, self.queue.history), which, after, limit)
 
     @cached_property
     def activity(self) -> Activity:

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 
-from tests.browser.site import Site, break_store, fill
+from tests.browser.site import Site, break_store, fill, working_site
 
 CHROMIUM = "/usr/bin/chromium"
 #: What every page is held to.
@@ -24,12 +24,12 @@ Sites = Callable[[str], Site]
 
 @pytest.fixture(scope="session")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
-    """A site by its state: empty, full, error (none of them is changed) or shared; each started once."""
+    """A site by its state: empty, full, error (none of them is changed), working or shared; each started once."""
     made: dict[str, Site] = {}
 
     def site(state: str) -> Site:
         if state not in made:
-            made[state] = Site(tmp_path_factory.mktemp(state))
+            made[state] = (working_site if state == "working" else Site)(tmp_path_factory.mktemp(state))
             if state == "full":
                 fill(made[state])
             if state == "error":
@@ -122,6 +122,12 @@ def session_cookie(site: Site, *scopes: str) -> Any:
     """What signing in gives, without the form."""
     signed = site.gate.tokens.sign_in(site.token(*scopes))
     return {"name": f"headgate-{site.gate.store.tag}", "value": signed, "url": site.url, "httpOnly": True}
+
+
+def press(page: Page, *keys: str) -> None:
+    """One key after the other."""
+    for key in keys:
+        page.keyboard.press(key)
 
 
 def axe_clean(page: Page) -> None:

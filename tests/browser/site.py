@@ -14,6 +14,8 @@ import httpx2
 
 import headgate
 from headgate import Gate
+from headgate.core.queue import IngestJob
+from headgate.daemons.names import CONSUMERS
 
 COMMAND = [sys.executable, "-m", "headgate", "up", "--json", "-q", "--listen"]
 #: Locks of the full store: more than one page.
@@ -26,8 +28,10 @@ KEPT = ("hg_api_token", "hg_meta", "hg_version")
 class Site:
     """A service, the store behind it, and those who wait there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *more: str) -> None:
         self.folder = folder
+        #: Of the command line, besides where it listens.
+        self._more = more
         self._store = f"sqlite:///{folder}/headgate.sqlite"
         self._process: subprocess.Popen[str] | None = None
         self._waiting: list[threading.Thread] = []
@@ -83,11 +87,20 @@ class Site:
     def _start(self, listen: str) -> dict[str, Any]:
         environment = {**os.environ, "HEADGATE_URL": self._store}
         self._process = subprocess.Popen(
-            [*COMMAND, listen], stdout=subprocess.PIPE, text=True, cwd=self.folder, env=environment
+            [*COMMAND, listen, *self._more], stdout=subprocess.PIPE, text=True, cwd=self.folder, env=environment
         )
         assert self._process.stdout
         said: dict[str, Any] = json.loads(self._process.stdout.readline())
         return said
+
+
+def working_site(folder: Path) -> Site:
+    """A site whose daemons work on what is handed in, by commands; downloads fail until there is a file `mended`."""
+    (folder / "split.sh").write_text("""echo '{"jobs": [{"payload_url": "https://example.org/1"}]}'\n""")
+    (folder / "fetch.sh").write_text(f"test -e {folder}/mended || {{ echo 'the disk is full' >&2; exit 1; }}\n")
+    commands = {name: "true" for name in CONSUMERS if name != "job-storing"}
+    commands |= {"batch-pending": f"sh {folder}/split.sh", "job-downloading": f"sh {folder}/fetch.sh"}
+    return Site(folder, "--interval", "1s", *(f"--exec={name}={words}" for name, words in commands.items()))
 
 
 def fill(site: Site) -> None:
@@ -120,8 +133,32 @@ def _fill_ledger(gate: Gate) -> None:
 
 def _fill_queue(gate: Gate) -> None:
     for number in range(3):
-        gate.queue.submit("demo", "ann", f"https://example.org/manifest-{number}.checkm")
-    gate.queue.set_hold("other", reason="quota")
+        gate.queue.submit("demo", "ann", f"https://example.org/manifest-{number}.checkm", erc_what="A <b>book</b>")
+    batch = gate.queue.acquire_batch("pending", worker="intake-1")
+    assert batch
+    gate.queue.create_jobs(batch, [{"payload_url": f"https://example.org/{number}"} for number in range(24)])
+    gate.queue.fire(batch, "start")
+    for _ in range(8):
+        move_job(gate, "pending", "accept", space_needed=5_000_000)
+    for state in ("estimating", "provisioning"):
+        for _ in range(6):
+            move_job(gate, state, "finish")
+    why = "2 files could not be had: a.tif: status 503 (tries: 3); b.tif: it has 12 bytes, not 40 (tries: 1)"
+    files = [{"name": "a.tif", "why": "status 503", "tries": 3}, {"name": "b.tif", "why": "12 bytes", "tries": 1}]
+    move_job(gate, "downloading", "fail", why, configuration={"failed_files": files})
+    for state in ("downloading", "processing", "recording", "notify"):
+        move_job(gate, state, "finish")
+    assert gate.queue.acquire_job("downloading", worker="fetcher-2 on node1", lease=3600)
+    gate.queue.set_hold("other", reason="quota", by="ann")
+
+
+def move_job(gate: Gate, state: str, event: str, message: str = "", **changes: Any) -> IngestJob:
+    """The first job in a state goes on, as a consumer would have it."""
+    job = gate.queue.acquire_job(state, worker="a test")
+    assert job
+    moved = gate.queue.fire(job, event, message, **changes)
+    assert isinstance(moved, IngestJob)
+    return moved
 
 
 def break_store(site: Site) -> None:

@@ -8,8 +8,19 @@ from tests.browser.conftest import Sites, Visit, axe_clean, fits
 PAGES = [
     "/",
     "/sign-in",
+    "/pipeline",
+    "/pipeline/grid",
+    "/pipeline/grid?status=ERROR",
+    "/pipeline/grid?status=PENDING",
     "/locks",
     "/locks?client=nobody",
+    "/ingest",
+    "/ingest/batches",
+    "/ingest/jobs",
+    "/ingest/jobs?profile=nobody",
+    "/ingest/objects",
+    "/history",
+    "/history?client=nobody",
 ]
 STATES = ["empty", "full", "error"]
 #: What the console tells of a store that is broken on purpose.
@@ -18,17 +29,18 @@ BROKEN = ("status of 500", "status of 503")
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 375])
-def test_every_page_is_accessible_in_every_state(sites: Sites, visit: Visit, theme: str, width: int) -> None:
-    for state in STATES:
-        site = sites(state)
-        page = visit(site, "/sign-in", theme=theme, width=width, expected=BROKEN)
-        for path in PAGES:
-            page.goto(path)
-            assert (page.locator("h1").count(), page.locator("main").count()) == (1, 1), path
-            fits(page)
-            # What a page says when the store is broken is one template: looking at it once is enough.
-            if state != "error" or path == PAGES[0]:
-                axe_clean(page)
+@pytest.mark.parametrize("state", STATES)
+def test_every_page_is_accessible_in_every_state(
+    sites: Sites, visit: Visit, state: str, theme: str, width: int
+) -> None:
+    page = visit(sites(state), "/sign-in", theme=theme, width=width, expected=BROKEN)
+    for path in PAGES:
+        page.goto(path)
+        assert (page.locator("h1").count(), page.locator("main").count()) == (1, 1), path
+        fits(page)
+        # What a page says when the store is broken is one template: looking at it once is enough.
+        if state != "error" or path == PAGES[0]:
+            axe_clean(page)
 
 
 def test_a_lock_and_its_question_are_accessible(sites: Sites, visit: Visit) -> None:
@@ -44,6 +56,37 @@ def test_a_lock_and_its_question_are_accessible(sites: Sites, visit: Visit) -> N
         page.goto(f"/locks/{lock.id}/break")
         axe_clean(page)
         fits(page)
+
+
+def test_a_job_a_chunk_and_its_question_are_accessible(sites: Sites, visit: Visit) -> None:
+    site, chunk = sites("full"), "/pipeline/jobs/clean/chunks/2026-11-07"
+    for width, theme in ((1280, "light"), (320, "dark")):
+        page = visit(site, "/pipeline/jobs/clean", width=width, theme=theme, expected=("status of 404",))
+        for path in ("/pipeline/jobs/clean", chunk, "/pipeline/datasets/raw/chunks/2026-11-07", f"{chunk}/force"):
+            page.goto(path)
+            axe_clean(page)
+            fits(page)
+        page.goto("/pipeline/jobs/nobody")
+        fits(page)
+
+
+def test_a_batch_a_job_and_their_questions_are_accessible(sites: Sites, visit: Visit) -> None:
+    site = sites("full")
+    (failed,) = site.gate.queue.jobs("failed")
+    for width in (1280, 320):
+        page = visit(site, f"/ingest/batch/{failed.batch}", width=width)
+        axe_clean(page)
+        fits(page)
+        page.goto(f"/ingest/job/{failed.id}")
+        axe_clean(page)
+        fits(page)
+        page.get_by_role("link", name="Set the priority…").click()
+        page.locator("dialog[open]").wait_for()
+        axe_clean(page)
+        for path in (f"/ingest/job/{failed.id}/delete", "/ingest/hold", "/ingest/holds/other/clear"):
+            page.goto(path)
+            axe_clean(page)
+            fits(page)
 
 
 def test_every_page_fits_at_320_px_with_wide_spacing_and_forced_colours(sites: Sites, visit: Visit) -> None:

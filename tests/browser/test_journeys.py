@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from headgate import Lock, LockLost
-from tests.browser.conftest import Visit
+from tests.browser.conftest import Visit, press
 from tests.browser.site import Site
 
 
@@ -134,11 +134,6 @@ def test_without_a_script_all_is_read_and_a_lock_is_broken(site: Site, lock: Loc
     page.get_by_role("button", name="Break the lock").click()
     expect(page.get_by_role("alert")).to_contain_text("was broken")
     assert_broken(site, lock, "no script")
-
-
-def press(page: Page, *keys: str) -> None:
-    for key in keys:
-        page.keyboard.press(key)
 
 
 def assert_broken(site: Site, lock: Lock, reason: str) -> None:

@@ -69,6 +69,7 @@ def test_what_had_run_out_before_stays_so_and_nothing_is_longer_than_its_lease(g
 
 
 def test_a_service_that_was_not_away_moves_nothing(gate: Gate) -> None:
+    by_hand(gate, "delete from hg_meta where name = 'service_alive'")  # A store on which no service ever was.
     assert outages(gate).bridge() == 0
     lock = gate.locks.acquire("a", "r", "write", lease=LEASE)
     go_back(gate, LEASE + 1)

@@ -175,6 +175,13 @@ def test_the_history_can_be_paged_and_asked_by_event(gate: Gate) -> None:
     rest = queue.history(QueueHistoryFilter(item=job.batch, before=first[-1].id))
     assert [*first, *rest] == list(everything_told)
     assert gate.history(item=job.id)[0].event == "fail"
+    queue.set_hold("other", reason=WHY, by="nobody else")
+    whole = queue.history(QueueHistoryFilter(limit=1000))
+    for noun in ("batch", "ingest job", "hold"):
+        alone = queue.history(QueueHistoryFilter(noun=noun, limit=1000))
+        assert alone == [entry for entry in whole if entry.noun == noun]
+        assert alone
+    assert [entry.noun for entry in queue.history(QueueHistoryFilter(client="nobody else"))] == ["hold"]
     since = everything_told[1].at
     assert all(entry.at >= since for entry in queue.history(QueueHistoryFilter(since=since)))
 

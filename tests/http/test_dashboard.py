@@ -12,12 +12,17 @@ import httpx2
 import pytest
 
 from headgate import Gate
+from headgate.core.ledger import Kind, Row
+from headgate.core.machine import By
+from headgate.core.states import CHUNK
+from headgate.http.dashboard.chunks import ACTS, Story, allowed
 from headgate.http.dashboard.frame import STATIC
-from headgate.http.dashboard.tables import Column, as_csv
+from headgate.http.dashboard.tables import Column, csv_text
 from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
 from headgate.service.tokens import SESSION_SECONDS
 
-PAGES = ["/", "/locks"]
+PAGES = ["/", "/pipeline", "/pipeline/grid", "/locks", "/ingest", "/ingest/batches", "/ingest/jobs", "/ingest/objects"]
+PAGES += ["/history"]
 KEY = re.compile(r'name="form_key" value="(\w+)"')
 
 
@@ -29,7 +34,17 @@ def signed_in(server: Any, gate: Gate, *scopes: str) -> Iterator[httpx2.Client]:
         yield client
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/locks.csv", "/locks/abcd-abcdefghijklmnop-abcdefghijkl"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *PAGES,
+        "/locks.csv",
+        "/ingest/jobs.csv",
+        "/history.csv",
+        "/ingest/hold",
+        "/locks/abcd-abcdefghijklmnop-abcdefghijkl",
+    ],
+)
 def test_nothing_is_shown_to_who_is_not_signed_in(server: Any, path: str) -> None:
     answer = httpx2.get(server.url + path, trust_env=False)
     assert (answer.status_code, answer.text) == (303, "")
@@ -119,10 +134,23 @@ def test_a_page_and_all_that_it_loads_are_small(server: Any, gate: Gate) -> None
         assert len(client.get("/").content) + sum(file.stat().st_size for file in STATIC.iterdir()) < 150_000
 
 
+def test_every_act_of_a_person_on_a_chunk_is_a_row_of_the_table() -> None:
+    by_person = {row.event for row in CHUNK.rows if row.by is By.OPERATOR}
+    # Support's hand sets any status: it is a command, and no button.
+    assert {act.event for act in ACTS.values()} == by_person - {"set_status"} | {"publish"}
+    for status in (*CHUNK.states, "a word that nobody knows"):
+        row = Row("tidy", "1", "clean", Kind.OUTPUT, status) if status != CHUNK.start else None
+        state = status if status in CHUNK.states else "other"
+        offered = {ACTS[name].event for name in allowed(Story("clean", "1", "tidy", row, (), (), ()))}
+        assert offered == {event for event in CHUNK.allowed(state) if event in by_person} - {"set_status"} - (
+            {"hold"} if state == "HOLD" else set()
+        ), status
+
+
 def test_a_file_for_spreadsheets_holds_no_formula() -> None:
     columns = {"name": Column("Name", lambda row: row[0]), "count": Column("Count", lambda row: row[1])}
     rows = [("=HYPERLINK(1)", -5), ("@x", 1), ("plain, with comma", None)]
-    read = list(csv.reader(io.StringIO(bytes(as_csv("x", columns, rows).body).decode())))
+    read = list(csv.reader(io.StringIO("".join(csv_text(columns, rows)))))
     assert read == [["Name", "Count"], ["'=HYPERLINK(1)", "-5"], ["'@x", "1"], ["plain, with comma", ""]]
 
 

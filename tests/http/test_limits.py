@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from headgate import Gate
-from headgate.http import limits
 from headgate.http.limits import BURST_SECONDS, Limits
 from tests.http.conftest import Bounded
 from tests.private_server import wait_until
@@ -32,34 +31,24 @@ def head(path: str, *lines: str) -> bytes:
     return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()
 
 
-@pytest.fixture
-def at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is, all requests come at once."""
-    monkeypatch.setattr(limits, "steady", lambda: 1.0)
-
-
-@pytest.mark.usefixtures("at_one_moment")
 def test_a_token_that_asks_too_often_is_told_when_to_come_again(bounded: Start) -> None:
-    service = bounded(rate_limit_local="2")
+    service = bounded(rate_limit_local="0.001")
     with service.client("read") as hasty, service.client("read") as other:
-        answers = [hasty.get("/v1/status") for _ in range(2 * BURST_SECONDS + 3)]
-        assert [each.status_code for each in answers] == [200] * (2 * BURST_SECONDS) + [429] * 3
-        refused = answers[-3:]
-        assert refused[0].json()["type"] == "urn:headgate:too-many"
-        assert int(refused[0].headers["retry-after"]) >= 1
+        assert hasty.get("/v1/status").status_code == 200
+        refused = hasty.get("/v1/status")
+        assert (refused.status_code, refused.json()["type"]) == (429, "urn:headgate:too-many")
+        assert 1 <= int(refused.headers["retry-after"]) <= 1000
         assert other.get("/v1/status").status_code == 200
 
 
-@pytest.mark.usefixtures("at_one_moment")
 def test_wrong_tokens_of_one_address_are_not_looked_up_without_end(bounded: Start) -> None:
-    service = bounded(rate_limit_local="1")
+    service = bounded(rate_limit_local="0.001")
     with service.client("read") as client:
-        wrong = [{"Authorization": f"Bearer hg_{'a' * 12}_{number:043}"} for number in range(BURST_SECONDS + 4)]
+        wrong = [{"Authorization": f"Bearer hg_{'a' * 12}_{number:043}"} for number in range(3)]
         statuses = [client.get("/v1/status", headers=each).status_code for each in wrong]
-    assert statuses == [401] * BURST_SECONDS + [429] * 4
+    assert statuses == [401, 429, 429]
 
 
-@pytest.mark.usefixtures("at_one_moment")
 def test_callers_on_this_machine_are_not_counted_unless_asked_for(bounded: Start) -> None:
     service = bounded(rate_limit="1")
     with service.client("read") as client:

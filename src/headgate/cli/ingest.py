@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli import ingest_acts, ingest_objects, items, job_progress, watching
+from headgate.cli import ingest_acts, ingest_objects, items, watching
 from headgate.cli.items import ItemId
-from headgate.cli.job_progress import Progress
+from headgate.cli.job_progress import bars
 from headgate.cli.output import ago, table
 from headgate.cli.session import InOrder, Session, common
 from headgate.core.errors import BadValue
 from headgate.core.queue import ALL, Folder
 from headgate.core.wire import plain
+from headgate.service.progress import under_way
 
 if TYPE_CHECKING:
     from headgate.core.queue import Batch, Hold, IngestJob
+    from headgate.service.progress import Progress
     from headgate.wiring import Gate
 
 
@@ -106,13 +108,13 @@ def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) ->
         with items.naming_the_nearest(session, gate.queue, batch):
             found = gate.queue.batch(batch)
         failed = gate.queue.job_ids(batch, Folder.FAILED)
-        return found, failed, gate.queue.tables()[0], job_progress.under_way(gate.queue, batch)
+        return found, failed, gate.queue.tables()[0], under_way(gate.queue, batch)
 
     def document(found: tuple[Batch, Sequence[str], Any, Sequence[Progress]]) -> object:
         return {**items.document(found[0]), "failed_jobs": list(found[1]), "under_way": plain(found[3])}
 
     def text(found: tuple[Batch, Sequence[str], Any, Sequence[Progress]]) -> str:
-        return job_progress.bars(found[3]) + items.batch_text(session, *found[:3])
+        return bars(found[3]) + items.batch_text(session, *found[:3])
 
     watching.answer(session, ask, document, text, watch=watch, every=every)
 

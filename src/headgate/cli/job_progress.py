@@ -1,60 +1,17 @@
-"""How far the jobs of a batch are: their states, and the bytes that are in their working folders."""
+"""How far the jobs of a batch are, drawn in a terminal."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from headgate.core.queue import Folder, IngestJob, folder_of
+from headgate.service.progress import Progress
 
-if TYPE_CHECKING:
-    from headgate.service.queue import Queue
-
-#: Jobs that are shown at once.
-MOST = 20
 WIDTH = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A job that is under way."""
-
-    job: str
-    state: str
-    #: In its working folder, as far as this machine sees it.
-    bytes: int
-    #: 0: not known.
-    of: int
-
-
-def under_way(queue: Queue, batch: str) -> Sequence[Progress]:
-    """Jobs of a batch that have not ended: those that somebody works on first."""
-    jobs = [job for job in queue.jobs(batch=batch, limit=10_000) if folder_of(job.state) is Folder.PROCESSING]
-    jobs.sort(key=lambda job: (not job.worker, job.place))
-    return [Progress(job.id, job.state, _bytes_of(job), job.space_needed) for job in jobs[:MOST]]
 
 
 def bars(jobs: Sequence[Progress]) -> str:
     """A line a job."""
     return "".join(f"{each.job}  {_bar(each)}  {each.state:<12}  {_size(each)}\n" for each in jobs) + "\n" * bool(jobs)
-
-
-def _bytes_of(job: IngestJob) -> int:
-    total = 0
-    for name in ("producer", "parts", "container"):
-        for folder, _, files in os.walk(Path(str(job.configuration.get("working_dir", ""))) / name):
-            total += sum(_size_of(os.path.join(folder, file)) for file in files if not file.endswith(".json"))  # noqa: PTH118 - many
-    return total
-
-
-def _size_of(path: str) -> int:
-    try:
-        return os.lstat(path).st_size
-    except OSError:
-        return 0
 
 
 def _bar(job: Progress) -> str:

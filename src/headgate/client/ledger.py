@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.client.connection import Connection
+from headgate.core.census import Span, Tally
 from headgate.core.claims import Verdict
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row
 from headgate.core.locks import Lock
 from headgate.core.wire import parse, plain
-from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter
+from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter, SpanFilter
 
 
 class ServiceLedger:
@@ -153,6 +154,14 @@ class ServiceLedger:
     def failures(self, limit: int) -> Sequence[Row]:
         return [parse(Row, each) for each in self._connection.get("failures", limit=limit)]
 
+    def tallies(self, most: int) -> Sequence[Tally]:
+        return [parse(Tally, each) for each in self._connection.get("chunks", "tallies", most=most)]
+
+    def spans(self, which: SpanFilter) -> Sequence[Span]:
+        query = {"dataset": which.dataset, "beside": list(which.beside), "start": which.start, "last": which.last}
+        found = self._connection.get("chunks", "spans", **query, size=which.size, limit=which.limit)
+        return [parse(Span, each) for each in found]
+
     def running(self) -> Sequence[Lock]:
         claims: Iterable[Any] = self._connection.pages("locks", limit=None, claims=True)
         return [parse(Lock, each) for each in claims]
@@ -160,7 +169,7 @@ class ServiceLedger:
     def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
         from headgate.client.locks import history
 
-        return history(self._connection, "ledger", which, job=which.job, dataid=which.dataid)
+        return history(self._connection, "ledger", which, job=which.job, dataid=which.dataid, client=which.client)
 
     def close(self) -> None:
         self._connection.close()

@@ -146,7 +146,7 @@ class ServiceQueue:
     def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
         from headgate.client.locks import history
 
-        return history(self._connection, "queue", which, item=which.item)
+        return history(self._connection, "queue", which, item=which.item, noun=which.noun, client=which.client)
 
     def close(self) -> None:
         self._connection.close()

@@ -79,8 +79,13 @@ async def _by_token(request: Request, text: str) -> Caller:
     token = tokens.recall(text)
     if token is None:
         address = _address(request)
-        service.pace.take(f"new from {address}", address)
-        token = await run_in_threadpool(tokens.prove, text)
+        wrong = f"wrong from {address}"
+        service.pace.take(wrong, address, cost=0)
+        try:
+            token = await run_in_threadpool(tokens.prove, text)
+        except NotAllowed:
+            service.pace.take(wrong, address)
+            raise
     process = request.headers.get(CLIENT_HEADER, "")
     return Caller(token, process if process.isprintable() and "/" not in process else "")
 

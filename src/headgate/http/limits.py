@@ -53,15 +53,15 @@ class Pace:
         #: By whom: what is left, and when that was.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, whose: str, address: str) -> None:
-        """One request more; TooMany when it comes too early."""
+    def take(self, whose: str, address: str, cost: int = 1) -> None:
+        """One request more; TooMany when it comes too early. Of no cost: only ask whether it would."""
         rate = self._here if is_here(address) else self._elsewhere
         if not rate:
             return
-        now = steady()
-        left, when = self._left.get(whose, (rate * BURST_SECONDS, now))
-        left = min(left + (now - when) * rate, rate * BURST_SECONDS)
-        self._left[whose] = (max(left - 1, 0.0) if left >= 1 else left, now)
+        now, most = steady(), max(rate * BURST_SECONDS, 1)
+        left, when = self._left.get(whose, (most, now))
+        left = min(left + (now - when) * rate, most)
+        self._left[whose] = (left - cost if left >= 1 else left, now)
         self._left.move_to_end(whose)
         while len(self._left) > MOST_REMEMBERED:
             self._left.popitem(last=False)

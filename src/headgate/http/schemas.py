@@ -463,14 +463,10 @@ def comments() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-Since = Annotated[
-    str | None,
-    Query(
-        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$",
-        description="Not before this (RFC 3339).",
-        examples=["2026-11-15T04:50:00Z"],
-    ),
-]  # fmt: skip
+_TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
+_EXAMPLE = "2026-11-15T04:50:00Z"
+Since = Annotated[str | None, Query(pattern=_TIME, description="Not before this (RFC 3339).", examples=[_EXAMPLE])]
+Until = Annotated[str | None, Query(pattern=_TIME, description="Not after this (RFC 3339).", examples=[_EXAMPLE])]
 
 
 def moment(text: str | None) -> datetime | None:

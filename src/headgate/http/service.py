@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from headgate.core.errors import HeadgateError
 from headgate.http.limits import Limits, Pace
 from headgate.http.metrics import Metrics
+from headgate.http.sign_ins import SignIns
 from headgate.http.waiting import Turns
 from headgate.telemetry import event
 from headgate.wiring import Gate
@@ -49,6 +50,7 @@ class Service:
         self.limits = limits or Limits()
         self.pace = Pace(gate.settings)
         self.turns = Turns(self.limits.waiting)
+        self.sign_ins = SignIns()
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.
         self.ending = asyncio.Event()

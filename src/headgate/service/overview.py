@@ -14,7 +14,7 @@ from headgate.service.locks import Locks
 from headgate.service.queue import Queue
 
 #: Failed and held chunks are counted up to this; beyond it there are "more".
-MOST_COUNTED = 1000
+MOST_COUNTED = 200
 #: Who waits longer for a lock may need a person.
 LONG_WAIT = timedelta(minutes=10)
 

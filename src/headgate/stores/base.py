@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from headgate.core.census import Span, Tally
 from headgate.core.claims import Verdict
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.history import Entry
@@ -210,11 +211,30 @@ class RowFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class SpanFilter:
+    """Which data ids to picture, in the order of a dataset."""
+
+    dataset: str
+    #: Other datasets of which the same chunks are counted.
+    beside: Sequence[str] = ()
+    #: From this data id on, it included; None: from the first.
+    start: str | None = None
+    #: Up to this one, it included; None: to the end.
+    last: str | None = None
+    #: How many data ids are one span.
+    size: int = 1
+    #: How many spans at most.
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerHistoryFilter:
     """Which history entries of chunks and jobs to list; None: any."""
 
     job: str | None = None
     dataid: str | None = None
+    #: Who did it.
+    client: str | None = None
     event: str | None = None
     since: datetime | None = None
     #: Only entries before this one (newest first, page by key).
@@ -311,6 +331,12 @@ class LedgerStore(Protocol):
 
     def failures(self, limit: int) -> Sequence[Row]:
         """Chunks that are in ERROR, newest first, one row each."""
+
+    def tallies(self, most: int) -> Sequence[Tally]:
+        """How many chunks of each dataset and job have which status; of each dataset `most` are counted, or all."""
+
+    def spans(self, which: SpanFilter) -> Sequence[Span]:
+        """Data ids that follow each other, so many to a span, with how many of them have which status."""
 
     def running(self) -> Sequence[Lock]:
         """What runs now, as the locks that it acts as, by id."""

@@ -59,6 +59,10 @@ class QueueHistoryFilter:
 
     #: A batch (with its jobs) or an ingest job.
     item: str | None = None
+    #: batch, ingest job or hold.
+    noun: str | None = None
+    #: Who did it.
+    client: str | None = None
     event: str | None = None
     since: datetime | None = None
     #: Only entries before this one (newest first, page by key).

@@ -22,6 +22,17 @@ REASON, NAME = "reason", "name"
 
 
 @dataclass(frozen=True, slots=True)
+class Field:
+    """Something else that is asked for, besides the reason."""
+
+    name: str
+    label: str
+    value: str = ""
+    #: The least and the greatest number that it may be; None: it is text.
+    numbers: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What a person is asked before an act."""
 
@@ -39,6 +50,11 @@ class Question:
     final: str = ""
     #: To be typed, because somebody is hit by it; empty: nothing is.
     type_name: str = ""
+    fields: Sequence[Field] = ()
+    #: False: it is not asked why, since that is kept nowhere.
+    asks_why: bool = True
+    #: Whether somebody may lose something by it.
+    danger: bool = True
 
 
 def ask(request: Request, who: Caller, question: Question, *, problem: str = "", reason: str = "") -> Response:
@@ -71,7 +87,7 @@ async def act(
 
 def check_answers(question: Question, reason: str, name: str) -> None:
     """BadValue when an answer is missing or wrong."""
-    if not reason:
+    if question.asks_why and not reason:
         raise BadValue("reason", reason, "is missing; it is kept in the history")
     if question.type_name and name != question.type_name:
         raise BadValue("name", name, f"is not {question.type_name}")

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from headgate.core.errors import NotAllowed
 from headgate.http import sessions
-from headgate.http.auth import Anybody, TheGate
+from headgate.http.auth import Anybody, TheService
 from headgate.http.dashboard.actions import own_path
 from headgate.http.dashboard.frame import STATIC, page_router, render, static_digest, static_path
 
@@ -26,14 +26,17 @@ def sign_in_page(request: Request) -> Response:
 
 
 @router.post("/sign-in")
-async def sign_in(request: Request, gate: TheGate) -> Response:
+async def sign_in(request: Request, service: TheService) -> Response:
     """The token is sent once; from then on a cookie stands for it."""
     sessions.check_own_origin(request)
+    address = request.client.host if request.client else ""
+    service.sign_ins.check(address)
     form = await sessions.form_of(request)
     wanted = own_path(form.get("next", "/"))
     try:
-        signed = await run_in_threadpool(gate.tokens.sign_in, form.get("token", "").strip())
+        signed = await run_in_threadpool(service.gate.tokens.sign_in, form.get("token", "").strip())
     except NotAllowed as error:
+        service.sign_ins.tell_failure(address)
         return await run_in_threadpool(_sign_in_page, request, wanted, str(error))
     answer = RedirectResponse(wanted, 303)
     sessions.keep(request, answer, signed)

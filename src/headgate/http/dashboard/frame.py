@@ -53,7 +53,10 @@ class Place(NamedTuple):
 #: In the order of the head. A page author adds a line.
 PLACES = (
     Place("Overview", "/", "o"),
+    Place("Pipeline", "/pipeline", "p"),
     Place("Locks", "/locks", "l"),
+    Place("Ingest", "/ingest", "i"),
+    Place("History", "/history", "h"),
 )
 
 
@@ -126,6 +129,7 @@ TITLES: Mapping[int, str] = {
     404: "There is no such page or thing",
     409: "That is not possible now",
     422: "Something in it is wrong",
+    429: "That is too often",
     500: "The service broke on this",
     503: "The store does not answer",
 }

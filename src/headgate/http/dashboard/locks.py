@@ -14,7 +14,7 @@ from headgate.core.locks import Blocker, Lock, Waiter
 from headgate.http.auth import Forcer, Reader, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router, render
-from headgate.http.dashboard.tables import ROWS, Column, Table, as_csv, cut, link, ordered
+from headgate.http.dashboard.tables import ROWS, Column, Table, as_csv, cut, link, order_of, ordered
 from headgate.http.dashboard.words import duration, some
 from headgate.wiring import Gate
 
@@ -64,7 +64,7 @@ def locks(request: Request, gate: TheGate, who: Reader) -> Response:
     waiters = [each for each in queue if _is_chosen(each, chosen)]
     counted = Counter(each.resource for each in queue)
     columns = {**HELD, "waiting": Column("Waiting", lambda lock: counted[lock.resource], numeric=True)}
-    order = query.get("sort", "") if more is None and "after" not in query else ""
+    order = order_of(query, more)
     held = Table(
         "held", "Locks that are held", columns, ordered(rows, columns, order), lambda lock: lock.id, path="/locks",
         query=query, next=more, order=order, json=link("/v1/locks", chosen), csv=link("/locks.csv", chosen),

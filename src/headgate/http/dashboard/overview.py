@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fastapi import Request, Response
 
 from headgate.http.auth import Reader, TheGate
-from headgate.http.dashboard.frame import PLACES, page_router, render
+from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.tables import link
 from headgate.http.dashboard.words import ago, duration, number, some
 from headgate.service.activity import COUNTED
@@ -67,7 +67,7 @@ def sentence_of(found: Overview, needs: list[Need]) -> str:
     )
     if not needs:
         return f"All well: {figures}"
-    return f"{needs[0].text}{f' and {len(needs) - 1} more to look at' if len(needs) > 1 else ''}: {figures}"
+    return f"{', '.join(need.text for need in needs)}. {figures[0].upper()}{figures[1:]}."
 
 
 def tone_of(needs: list[Need]) -> str:
@@ -87,18 +87,18 @@ def needs_of(found: Overview) -> Iterator[Need]:
     """What needs a person, the worst first."""
     if found.failed:
         first = found.failed[0]
-        yield Need("failed-chunks", "failed", some_up_to(len(found.failed), "failed chunk"),
+        yield Need("failed-chunks", "failed", f"{some_up_to(len(found.failed), 'chunk')} failed",
                    _named(f"{row.job}/{row.dataid}: {row.message or 'no message'}" for row in found.failed),
-                   _page("/pipeline", status="ERROR"), "See why",
+                   link("/pipeline/grid", {"status": "ERROR"}), "See why",
                    f"headgate chunk explain {first.job} {first.dataid}")  # fmt: skip
     failed = found.in_state("ingest job", "failed")
     if failed:
         yield Need(
             "failed-jobs",
             "failed",
-            some(failed, "failed ingest job"),
+            f"{some(failed, 'ingest job')} failed",
             "Each can be resumed or given up.",
-            _page("/ingest", state="failed"),
+            "/ingest/jobs?state=failed",
             "Resume or delete",
             "headgate ingest jobs --state failed",
         )
@@ -106,22 +106,20 @@ def needs_of(found: Overview) -> Iterator[Need]:
         yield Need(
             "held-chunks",
             "held",
-            some_up_to(len(found.stopped), "held chunk"),
+            f"{some_up_to(len(found.stopped), 'chunk')} held",
             _named(f"{row.job}/{row.dataid}" for row in found.stopped),
-            _page("/pipeline", status="HOLD"),
+            link("/pipeline/grid", {"status": "HOLD"}),
             "Release or resubmit",
             "headgate chunk status --status HOLD",
         )
-    held = found.in_state("batch", "held") + found.in_state("ingest job", "held")
-    if held or found.holds:
-        collections = f"{some(len(found.holds), 'collection')} held"
-        yield Need("holds", "held", f"{collections}, {some(held, 'batch or job', 'batches and jobs')} stopped by it",
+    if found.holds or found.in_state("batch", "held") or found.in_state("ingest job", "held"):
+        yield Need("holds", "held", held_text(found),
                    _named(f"{hold.profile}: {hold.reason}" for hold in found.holds),
-                   _page("/ingest", state="held"), "Release", "headgate ingest holds")  # fmt: skip
+                   "/ingest", "Release", "headgate ingest holds")  # fmt: skip
     if found.paused:
-        yield Need("paused-jobs", "paused", some(len(found.paused), "paused job"),
+        yield Need("paused-jobs", "paused", f"{some(len(found.paused), 'job')} paused",
                    _named(f"{job.name}: {job.paused}" for job in found.paused),
-                   _page("/pipeline"), "Go on", f"headgate job unpause {found.paused[0].name}")  # fmt: skip
+                   "/pipeline", "Go on", f"headgate job unpause {found.paused[0].name}")  # fmt: skip
     waits = found.long_waits
     if waits:
         yield Need("long-waits", "waiting", f"{some(len(waits), 'client')} waiting long",
@@ -129,14 +127,28 @@ def needs_of(found: Overview) -> Iterator[Need]:
                    "/locks", "See who holds", "")  # fmt: skip
 
 
+def held_text(found: Overview) -> str:
+    """What is held in the queue: collections, and what was stopped by that."""
+    parts = [
+        f"{some(count, noun, plural)} held"
+        for count, noun, plural in (
+            (len(found.holds), "collection", None),
+            (found.in_state("batch", "held"), "batch", "batches"),
+            (found.in_state("ingest job", "held"), "ingest job", None),
+        )
+        if count
+    ]
+    return ", ".join(parts)
+
+
 def tiles_of(found: Overview) -> Iterator[Tile]:
     """The counts."""
     yield Tile("Resources locked", number(found.held), "/locks")
     yield Tile("Waiting for locks", number(len(found.waiting)), "/locks")
-    yield Tile("Chunks running", number(found.running), _page("/pipeline"))
-    yield Tile("Chunks failed", _up_to(len(found.failed)), _page("/pipeline", status="ERROR"))
-    yield Tile("Batches", number(sum(found.counts.get("batch", {}).values())), _page("/ingest"))
-    yield Tile("Ingest jobs", number(sum(found.counts.get("ingest job", {}).values())), _page("/ingest"))
+    yield Tile("Chunks running", number(found.running), link("/pipeline/grid", {"status": "RUNNING"}))
+    yield Tile("Chunks failed", _up_to(len(found.failed)), link("/pipeline/grid", {"status": "ERROR"}))
+    yield Tile("Batches", number(sum(found.counts.get("batch", {}).values())), "/ingest/batches")
+    yield Tile("Ingest jobs", number(sum(found.counts.get("ingest job", {}).values())), "/ingest/jobs")
 
 
 def some_up_to(count: int, noun: str) -> str:
@@ -152,8 +164,3 @@ def _named(texts: Iterator[str]) -> str:
     """The first few."""
     first = [text for text, _ in zip(texts, range(NAMED + 1), strict=False)]
     return "; ".join(first[:NAMED]) + (" …" if len(first) > NAMED else "")
-
-
-def _page(path: str, **query: str) -> str:
-    """A page that there is; else nothing."""
-    return link(path, query) if any(place.path == path for place in PLACES) else ""

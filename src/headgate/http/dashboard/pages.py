@@ -2,6 +2,33 @@
 
 from __future__ import annotations
 
-from headgate.http.dashboard import entrance, locks, overview
+from headgate.http.dashboard import (
+    chunks,
+    entrance,
+    grid,
+    history,
+    ingest,
+    ingest_acts,
+    ingest_lists,
+    jobs,
+    locks,
+    objects,
+    overview,
+    pipeline,
+)
 
-ROUTERS = (entrance.router, overview.router, locks.router)
+ROUTERS = (
+    entrance.router,
+    overview.router,
+    pipeline.router,
+    grid.router,
+    jobs.router,
+    chunks.router,
+    locks.router,
+    ingest.router,
+    ingest_lists.router,
+    objects.router,
+    # Its last addresses fit any item and event: behind the pages of the same depth.
+    ingest_acts.router,
+    history.router,
+)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import Response
+from fastapi.responses import StreamingResponse
 
 from headgate.core.wire import plain
 
 #: Rows of one page.
 ROWS = 100
+#: Rows that are asked for at once when a list is sent whole.
+PORTION = 1000
 #: What begins a formula in a spreadsheet.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
 Value = Callable[[Any], Any]
@@ -55,11 +59,19 @@ class Table:
     csv: str = ""
     #: The column by which it is sorted; with - before it, downwards. Empty: as the store has it.
     order: str = ""
+    #: It has one order alone, which its rows tell.
+    fixed: bool = False
 
     @property
     def sortable(self) -> bool:
         """Only what is here whole can be put into another order."""
-        return bool(self.path) and self.next is None and "after" not in self.query and len(self.rows) > 1
+        return (
+            bool(self.path)
+            and not self.fixed
+            and self.next is None
+            and "after" not in self.query
+            and len(self.rows) > 1
+        )
 
     def row_id(self, row: Any) -> str:
         """The id of a row's element: the same as long as it is the same thing."""
@@ -87,6 +99,11 @@ def cut(found: Sequence[Any], key: Value, limit: int = ROWS) -> tuple[Sequence[A
     return rows, str(key(rows[-1])) if len(found) > limit else None
 
 
+def order_of(query: Mapping[str, str], more: str | None) -> str:
+    """The order that the address asks for, where the whole list is on this page."""
+    return query.get("sort", "") if more is None and "after" not in query else ""
+
+
 def ordered(rows: Sequence[Any], columns: Mapping[str, Column], order: str) -> Sequence[Any]:
     """By a column that the address names; an unknown one changes nothing."""
     column = columns.get(order.removeprefix("-"))
@@ -95,15 +112,34 @@ def ordered(rows: Sequence[Any], columns: Mapping[str, Column], order: str) -> S
     return sorted(rows, key=lambda row: _rank(column.value(row)), reverse=order.startswith("-"))
 
 
-def as_csv(name: str, columns: Mapping[str, Column], rows: Sequence[Any]) -> Response:
-    """The rows as a file. What a spreadsheet would take for a formula is made text."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(column.label for column in columns.values())
-    for row in rows:
-        writer.writerow(_cell(column.value(row)) for column in columns.values())
+def as_csv(name: str, columns: Mapping[str, Column], rows: Iterable[Any]) -> Response:
+    """The rows as a file, sent as they come. What a spreadsheet would take for a formula is made text."""
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-    return Response(out.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(csv_text(columns, rows), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def csv_text(columns: Mapping[str, Column], rows: Iterable[Any]) -> Iterator[str]:
+    """Portion by portion."""
+    yield _csv_lines([[column.label for column in columns.values()]])
+    left = iter(rows)
+    while portion := list(islice(left, PORTION)):
+        yield _csv_lines([_cell(column.value(row)) for column in columns.values()] for row in portion)
+
+
+def paged(ask: Callable[[str | None], Sequence[Any]], key: Value) -> Iterator[Any]:
+    """Everything, page by page; `ask` gives at most PORTION after that key."""
+    after: str | None = None
+    while page := ask(after):
+        yield from page
+        if len(page) < PORTION:
+            return
+        after = str(key(page[-1]))
+
+
+def _csv_lines(rows: Iterable[Sequence[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerows(rows)
+    return out.getvalue()
 
 
 def _cell(value: Any) -> str:

@@ -22,18 +22,20 @@ class Look(NamedTuple):
 
 #: By the state's word. A word that stands nowhere here looks like one that is not known.
 LOOKS: dict[str, Look] = {
-    **dict.fromkeys(("READY", "DONE", "completed", "ok", "release", "released", "success"), Look("ok", "check")),
+    **dict.fromkeys(("READY", "DONE", "completed", "ok", "release", "released", "success", "delivered", "cleaned",
+                     "finish", "clear", "publish"), Look("ok", "check")),
     **dict.fromkeys(("shared",), Look("ok", "circles")),
     **dict.fromkeys(
         ("RUNNING", "estimating", "provisioning", "downloading", "processing", "storing", "recording", "notify",
-         "reporting", "update-reporting", "running", "grant", "granted", "claim"),
+         "reporting", "update-reporting", "running", "grant", "granted", "claim", "resume", "start", "accept"),
         Look("running", "play"),
     ),
     **dict.fromkeys(("exclusive",), Look("running", "lock")),
-    **dict.fromkeys(("ERROR", "failed", "fail", "expire", "expired", "reap", "refuse", "refused"),
+    **dict.fromkeys(("ERROR", "failed", "fail", "expire", "expired", "reap", "refuse", "refused", "given-up"),
                     Look("failed", "cross")),
     **dict.fromkeys(("HOLD", "held", "hold", "paused", "pause"), Look("held", "pause")),
-    **dict.fromkeys(("PENDING", "pending", "waiting", "queued", "RESUBMIT", "resubmit"), Look("queued", "clock")),
+    **dict.fromkeys(("PENDING", "pending", "waiting", "queued", "RESUBMIT", "resubmit", "submit", "create", "wait"),
+                    Look("queued", "clock")),
     **dict.fromkeys(("break", "broken", "force", "forced", "deleted", "delete"), Look("forced", "bolt")),
 }  # fmt: skip
 UNKNOWN = Look("queued", "dot")

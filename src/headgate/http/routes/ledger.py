@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from headgate.core.census import Span, Tally
 from headgate.core.claims import Verdict
 from headgate.core.errors import BadValue, UnknownName
 from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row
 from headgate.http.auth import Caller, Forcer, Operator, Reader, TheGate, TheService, needs
 from headgate.http.schemas import (
+    MOST,
     Acted,
     ActedLightly,
     Count,
@@ -30,6 +32,8 @@ from headgate.http.schemas import (
     answer,
     documented,
 )
+from headgate.service import census
+from headgate.service.census import MOST_LOOKED_AT, MOST_TALLIED
 from headgate.wiring import Gate
 
 router = APIRouter(tags=["ledger"])
@@ -133,6 +137,30 @@ def chunks(
 def failures(gate: TheGate, _who: Reader, limit: Limit = 100) -> Response:
     """Chunks that are in ERROR."""
     return answer(gate.ledger.failures(limit))
+
+
+@router.get("/chunks/tallies", responses=documented(200, list[Tally], "By dataset, job and status."))
+def tallies(
+    gate: TheGate, _who: Reader, most: Annotated[int, Query(ge=1, le=MOST_LOOKED_AT)] = MOST_TALLIED
+) -> Response:
+    """How many chunks have which status. Of each dataset `most` are counted, or all; `more` says which it was."""
+    return answer(census.tallies(gate.ledger, most))
+
+
+@router.get("/chunks/spans", responses=documented(200, list[Span], "In the order of the dataset."))
+def spans(
+    gate: TheGate,
+    _who: Reader,
+    dataset: str,
+    beside: Annotated[list[str] | None, Query(description="Other datasets to count the same chunks in.")] = None,
+    start: Annotated[str | None, Query(description="From this data id on.")] = None,
+    last: Annotated[str | None, Query(description="Up to this data id.")] = None,
+    size: Annotated[int, Query(ge=1, le=MOST, description="Data ids to a span.")] = 1,
+    limit: Limit = 100,
+) -> Response:
+    """Data ids that follow each other, so many to a span, with how many have which status."""
+    found = census.spans(gate.ledger, dataset, beside or (), start=start, last=last, size=size, limit=limit)
+    return answer(found)
 
 
 # ---------------------------------------------------------------- questions

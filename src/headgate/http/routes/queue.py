@@ -302,10 +302,15 @@ def _fire_as_owner(gate: Gate, who: Caller, item: str, event: str, given: Fired)
 
 
 def _act(gate: Gate, who: Caller, item: str, event: str, given: Fired) -> Item:
-    scope = "queue:work" if given.daemon else "admin:force" if event in FORCED else "operate"
+    scope = "queue:work" if given.daemon else scope_of(event)
     who.must_reach(scope, item)
     reason = check_reason(given.reason) if event in FORCED else given.reason
     return gate.queue.act(item, event, reason=reason, by=who.by(given.by), daemon=given.daemon)
+
+
+def scope_of(event: str) -> str:
+    """What a person needs to fire an event."""
+    return "admin:force" if event in FORCED else "operate"
 
 
 def _is_work(gate: Gate, batch_states: list[str], job_states: list[str]) -> bool:

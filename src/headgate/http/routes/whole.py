@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from headgate import __version__
 from headgate.core.describe import machine_data
+from headgate.core.errors import BadValue
 from headgate.core.history import Entry
 from headgate.core.names import check_name
+from headgate.core.queue import check_item_id
 from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
 from headgate.http.auth import Admin, Caller, Operator, Reader, TheGate, TheService, needs
@@ -23,6 +25,7 @@ from headgate.http.schemas import (
     Limit,
     Page,
     Since,
+    Until,
     answer,
     documented,
     moment,
@@ -30,6 +33,7 @@ from headgate.http.schemas import (
     page,
 )
 from headgate.service.checks import check_limit
+from headgate.service.histories import Wanted
 from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.wiring import Gate
@@ -103,6 +107,9 @@ def history(
     job: str | None = None,
     dataid: str | None = None,
     item: str | None = None,
+    noun: Annotated[
+        str | None, Query(pattern="^(batch|ingest job|hold)$", description="With `of=queue`: of what alone.")
+    ] = None,
     since: Since = None,
     before: Annotated[int | None, Query(ge=0, lt=2**63, description="The `next` of the page before.")] = None,
     limit: Limit = 100,
@@ -112,8 +119,30 @@ def history(
     """
     common: dict[str, Any] = {"event": event, "since": moment(since), "before": before, "limit": check_limit(limit + 1)}
     found = _history(gate, of, common, resource=resource, client=client, lock_id=lock_id, job=job, dataid=dataid,
-                     item=item)  # fmt: skip
+                     item=item, noun=noun)  # fmt: skip
     return page(found, limit, lambda each: each.id)
+
+
+@router.get("/history/all", responses=documented(200, Page[Entry], "Newest first."))
+def whole_history(
+    gate: TheGate,
+    _who: Reader,
+    noun: str | None = None,
+    event: str | None = None,
+    resource: str | None = None,
+    job: str | None = None,
+    dataid: str | None = None,
+    item: str | None = None,
+    client: str | None = None,
+    since: Since = None,
+    until: Until = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """What happened to locks, to chunks and in the queue together. An entry's id is its own noun's."""
+    which = Wanted(noun, event, resource, job, dataid, item, client, moment(since), moment(until))
+    told = gate.whole_history(which, after=after, limit=limit)
+    return answer({"items": told.entries, "next": told.next})
 
 
 # ---------------------------------------------------------------- known names
@@ -202,10 +231,12 @@ def revoke_token(gate: TheGate, _who: Admin, token_id: str) -> Response:
 
 def _history(gate: Gate, of: str, common: dict[str, Any], **which: str | None) -> Any:
     asked: dict[str, Any] = {name: value for name, value in which.items() if value is not None}
-    if of == "ledger" and not asked:
-        return gate.ledger.history(LedgerHistoryFilter(**common))
-    if of == "queue" and not asked:
-        return gate.queue.history(QueueHistoryFilter(**common))
-    if "client" in asked:
-        check_name("client", asked["client"])
+    who = check_name("client", asked["client"]) if "client" in asked else None
+    if of == "ledger" and asked.keys() <= {"client"}:
+        return gate.ledger.history(LedgerHistoryFilter(client=who, **common))
+    if of == "queue" and asked.keys() <= {"client", "item", "noun"}:
+        item = check_item_id(asked["item"]) if "item" in asked else None
+        return gate.queue.history(QueueHistoryFilter(item, asked.get("noun"), who, **common))
+    if "noun" in asked:
+        raise BadValue("noun", asked["noun"], "goes with of=queue alone")
     return gate.history(**asked, **common)

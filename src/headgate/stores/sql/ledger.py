@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headgate.core.census import Span, Tally
 from headgate.core.claims import Verdict, may_claim
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.errors import StoreUnavailable
 from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Row
 from headgate.core.locks import Lock
-from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter
+from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter, SpanFilter
 from headgate.stores.sql import claiming, credentials, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
@@ -165,6 +166,16 @@ class SqlLedger:
         from headgate.stores.sql.ledger_questions import ask_failures
 
         return ask_failures(self._database, limit)
+
+    def tallies(self, most: int) -> Sequence[Tally]:
+        from headgate.stores.sql.ledger_counts import ask_tallies
+
+        return ask_tallies(self._database, most)
+
+    def spans(self, which: SpanFilter) -> Sequence[Span]:
+        from headgate.stores.sql.ledger_counts import ask_spans
+
+        return ask_spans(self._database, which)
 
     def running(self) -> Sequence[Lock]:
         from headgate.stores.sql.ledger_questions import ask_running

@@ -285,6 +285,27 @@ READ_STARTED = Statement(
        order by dataid limit :limit""",
 )
 
+# ---------------------------------------------------------------- pictures of many
+
+READ_DATAIDS = Statement(
+    "Data ids of a dataset in its order, some of them skipped.",
+    """select dataid, order_key from hg_chunk
+       where dataset_id = :dataset and kind = 'OUTPUT' and order_key >= :low and order_key <= :high
+       order by order_key limit :limit offset :skip""",
+)
+READ_LAST_DATAID = Statement(
+    "The last data id of a part of a dataset.",
+    """select dataid, order_key from hg_chunk
+       where dataset_id = :dataset and kind = 'OUTPUT' and order_key >= :low and order_key <= :high
+       order by order_key desc limit 1""",
+)
+COUNT_STATUSES = Statement(
+    "How many chunks of a part of a dataset have which status.",
+    """select status, count(*) from hg_chunk
+       where dataset_id = :dataset and kind = 'OUTPUT' and order_key >= :low and order_key <= :high
+       group by status""",
+)
+
 # ---------------------------------------------------------------- history
 
 TELL = Statement(

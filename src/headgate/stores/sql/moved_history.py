@@ -113,11 +113,13 @@ def _columns(leaves: Sequence[Leaf]) -> dict[str, Sequence[object]]:
 
 def _conditions(which: HistoryFilter | QueueHistoryFilter) -> list[ColumnElement[bool]]:
     told = schema.moved_history.c
-    wanted: list[tuple[ColumnElement[Any], object]] = [(told.event, which.event)]
+    wanted: list[tuple[ColumnElement[Any], object]] = [(told.event, which.event), (told.client, which.client)]
     if isinstance(which, HistoryFilter):
         key = None if which.resource is None else resource_digest(which.resource)
-        wanted += [(told.rkey, key), (told.client, which.client), (told.lock_id, which.lock_id)]
-    elif which.item is not None:
+        wanted += [(told.rkey, key), (told.lock_id, which.lock_id)]
+    else:
+        wanted.append((told.noun, which.noun))
+    if isinstance(which, QueueHistoryFilter) and which.item is not None:
         wanted.append((told.batch if is_batch(which.item) else told.item, which.item))
     conditions = [column == value for column, value in wanted if value is not None]
     if which.since is not None:

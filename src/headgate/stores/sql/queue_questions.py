@@ -80,8 +80,13 @@ def ask_queue_history(database: Database, which: QueueHistoryFilter) -> Sequence
     if which.item is not None:
         column = told.batch_id if is_batch(which.item) else told.job_id
         question = question.where(column == number_of(which.item))
-    if which.event is not None:
-        question = question.where(told.event == which.event)
+    if which.noun is not None:
+        of_job, of_batch = which.noun == JOBS.machine.name, which.noun == BATCHES.machine.name
+        question = question.where(told.job_id.is_not(None) if of_job else told.job_id.is_(None))
+        question = question.where(told.batch_id.is_not(None) if of_job or of_batch else told.batch_id.is_(None))
+    for column, wanted in ((told.who, which.client), (told.event, which.event)):
+        if wanted is not None:
+            question = question.where(column == wanted)
     if which.since is not None:
         question = question.where(told.at >= micro(which.since))
     if which.before is not None:

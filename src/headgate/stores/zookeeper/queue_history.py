@@ -69,7 +69,8 @@ class QueueHistory(HistoryFolders):
                     continue  # Something that is not ours; it hides nothing else.
                 if which.since is not None and entry.at < which.since:
                     return found
-                found.append(entry)
+                if which.client in (None, entry.client) and which.noun in (None, entry.noun):
+                    found.append(entry)
                 if len(found) >= which.limit:
                     return found
         return found

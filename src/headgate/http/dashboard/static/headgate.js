@@ -94,7 +94,19 @@ const KEYS = {
   g: () => { waitsForPlace = true; setTimeout(() => { waitsForPlace = false; }, 1500); },
 };
 
+const ARROWS = { ArrowRight: "right", ArrowLeft: "left", ArrowUp: "up", ArrowDown: "down" };
+
+function onArrow(event) {
+  const node = event.target.closest?.("a.node");
+  const wanted = node && byId(node.dataset[ARROWS[event.key]]);
+  if (!wanted) return;
+  event.preventDefault();
+  wanted.focus();
+  wanted.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
 function onKey(event) {
+  if (Object.hasOwn(ARROWS, event.key)) { onArrow(event); return; }
   const busy = event.target.closest?.("input, select, textarea, dialog, [contenteditable]");
   if (busy || event.ctrlKey || event.metaKey || event.altKey || stored("headgate-keys") === "off") return;
   if (waitsForPlace) {

@@ -1,0 +1,133 @@
+"""History: everything that happened, filtered, and as of a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from fastapi import Request, Response
+
+from headgate.core.errors import BadValue
+from headgate.core.history import Entry
+from headgate.core.ledger import parse_chunk_resource
+from headgate.core.wire import rfc3339
+from headgate.http.auth import Reader, TheGate
+from headgate.http.dashboard.frame import page_router, render
+from headgate.http.dashboard.ingest_acts import path_of
+from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv, link
+from headgate.http.dashboard.words import absolute, some
+from headgate.service.histories import EVENTS, Wanted
+from headgate.wiring import Gate
+
+router = page_router()
+FILTERS = ("noun", "event", "resource", "job", "dataid", "item", "client")
+TIMES = ("since", "until")
+COLUMNS: Mapping[str, Column] = {
+    "at": Column("When", lambda entry: entry.at),
+    "event": Column("What", lambda entry: entry.event),
+    "thing": Column("To what", lambda entry: entry.job or entry.resource),
+    "states": Column("From, to", lambda entry: f"{entry.before} → {entry.after}"),
+    "client": Column("Who", lambda entry: entry.client),
+    "reason": Column("Why", lambda entry: entry.reason),
+}
+IN_FILE: Mapping[str, Column] = {
+    "at": COLUMNS["at"],
+    "noun": Column("Noun", lambda entry: entry.noun),
+    "event": Column("Event", lambda entry: entry.event),
+    "resource": Column("Resource", lambda entry: entry.resource),
+    "job": Column("Job or batch", lambda entry: entry.job),
+    "before": Column("Before", lambda entry: entry.before),
+    "after": Column("After", lambda entry: entry.after),
+    "client": Column("Who", lambda entry: entry.client),
+    "reason": Column("Why", lambda entry: entry.reason),
+    "count": Column("Times", lambda entry: entry.count),
+    "token": Column("Token", lambda entry: entry.token),
+    "id": Column("Id", lambda entry: entry.id),
+}
+
+
+@router.get("/history")
+def history(request: Request, gate: TheGate, who: Reader) -> Response:
+    """What happened to locks, to chunks and in the queue, newest first."""
+    query = dict(request.query_params)
+    chosen = {name: query[name].strip() for name in (*FILTERS, *TIMES) if query.get(name, "").strip()}
+    which = wanted(chosen)
+    told = gate.whole_history(which, after=query.get("after") or None, limit=ROWS)
+    times = {name: moment for name in TIMES if (moment := getattr(which, name))}
+    asked = {**chosen, **{name: rfc3339(moment) for name, moment in times.items()}}
+    table = Table(
+        "history", "What happened", COLUMNS, told.entries, lambda entry: f"{entry.noun.replace(' ', '-')}-{entry.id}",
+        path="/history", query=query, next=told.next, fixed=True, json=link("/v1/history/all", asked),
+        csv=link("/history.csv", chosen),
+    )  # fmt: skip
+    events = sorted({event for events in EVENTS.values() for event in events})
+    return render(
+        request, "history.html", who, title="History", table=table, nouns=list(EVENTS), events=events,
+        fields={**query, **{name: _in_field(moment) for name, moment in times.items()}},
+        filtered=bool(chosen), thing=thing, as_of=as_of(which, told.entries, first="after" not in query),
+        looked_to=told.looked_to, until=which.until, summary=f"{some(len(told.entries), 'entry', 'entries')} shown",
+    )  # fmt: skip
+
+
+@router.get("/history.csv")
+def history_file(request: Request, gate: TheGate, _who: Reader) -> Response:
+    """The same as a file, whole."""
+    given = request.query_params
+    which = wanted({name: given[name].strip() for name in (*FILTERS, *TIMES) if given.get(name, "").strip()})
+    return as_csv("history", IN_FILE, _all(gate, which))
+
+
+def wanted(chosen: Mapping[str, str]) -> Wanted:
+    """What the filters say."""
+    times = {name: moment(name, chosen[name]) for name in TIMES if name in chosen}
+    return Wanted(**{name: chosen[name] for name in FILTERS if name in chosen}, **times)  # type: ignore[arg-type]
+
+
+def moment(name: str, text: str) -> datetime:
+    """A time as a browser's field gives it, or with an offset; without one it is UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadValue(name, text, "is no time; write it as 2026-11-15T04:50") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def thing(entry: Entry) -> str:
+    """The page of what it happened to."""
+    if entry.noun in ("batch", "ingest job"):
+        return path_of(entry.job)
+    if entry.noun == "hold":
+        return "/ingest"
+    if entry.noun == "lock":
+        return link("/locks", {"resource": entry.resource})
+    chunk = parse_chunk_resource(entry.resource)
+    if chunk is None:
+        return f"/pipeline/jobs/{quote(entry.job, safe='')}"
+    return f"/pipeline/datasets/{quote(chunk[0], safe='')}/chunks/{quote(chunk[1], safe='')}"
+
+
+def as_of(which: Wanted, entries: Sequence[Entry], *, first: bool) -> str:
+    """How the one thing that is asked for stood at that time, in a sentence; empty: it is not asked for."""
+    one = which.item or which.resource
+    if which.until is None or not one or which.event or which.client or not first:
+        return ""
+    found = next((entry for entry in entries if which.item in (None, entry.job)), None)
+    if found is None:
+        return f"Of {one} nothing is told before {absolute(which.until)}."
+    return f"At {absolute(which.until)}, {one} was {found.after}, since {absolute(found.at)}."
+
+
+def _in_field(moment: datetime) -> str:
+    """As a browser's field for a time takes it."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
+
+
+def _all(gate: Gate, which: Wanted) -> Iterator[Entry]:
+    after: str | None = None
+    while True:
+        told = gate.whole_history(which, after=after, limit=PORTION)
+        yield from told.entries
+        after = told.next
+        if after is None:
+            return

@@ -1,0 +1,238 @@
+"""The pipeline: the graph of datasets and jobs, how many chunks are where, and the same as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from urllib.parse import quote
+
+from fastapi import Request, Response
+
+from headgate.core.census import Tally
+from headgate.core.ledger import ERROR, EXTERNAL, HOLD, READY, RESUBMIT, RUNNING, Dataset, Job, Kind
+from headgate.http.auth import Reader, TheGate
+from headgate.http.dashboard.frame import page_router, render
+from headgate.http.dashboard.layout import Layout, layout
+from headgate.http.dashboard.tables import link
+from headgate.http.dashboard.words import number, some
+from headgate.service import census
+from headgate.wiring import Gate
+
+router = page_router()
+#: Statuses as they are told: what needs a person first.
+ORDER = (ERROR, HOLD, RUNNING, RESUBMIT, READY)
+WIDTH, GAP_X, GAP_Y, LINE, HEAD, EDGE = 200, 72, 28, 20, 34, 12
+#: Statuses that a node tells; all of them stand in the table.
+TOLD = 4
+#: Letters of a name that fit into a node.
+LETTERS = 21
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many chunks have a status."""
+
+    word: str
+    count: int
+    more: bool
+    href: str
+
+    @property
+    def text(self) -> str:
+        """5,000+"""
+        return f"{self.count // 1000 * 1000 or self.count:,}+" if self.more else number(self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A dataset or a job."""
+
+    id: str
+    name: str
+    kind: str
+    href: str
+    counts: Sequence[Count]
+    #: Why the job gets no chunks; empty: it does.
+    paused: str = ""
+    #: What it reads and makes, or who makes and reads it.
+    before: Sequence[str] = ()
+    after: Sequence[str] = ()
+
+    @property
+    def shown(self) -> str:
+        """The name as far as it fits."""
+        return self.name if len(self.name) <= LETTERS else f"{self.name[: LETTERS - 1]}…"
+
+    @property
+    def lines(self) -> Sequence[tuple[str, str]]:
+        """A word and a text for each line below the name."""
+        told = [(each.word, f"{each.text} {each.word}") for each in self.counts]
+        told = [("paused", "paused"), *told] if self.paused else told
+        return told[:TOLD] or [("", "no chunks" if self.kind == "dataset" else "nothing to do")]
+
+    @property
+    def label(self) -> str:
+        """The node in words."""
+        counts = ", ".join(f"{each.text} {each.word}" for each in self.counts) or "no chunks"
+        return f"{self.kind.capitalize()} {self.name}: {'paused, ' if self.paused else ''}{counts}"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node with its place on the page, and where arrow keys lead."""
+
+    node: Node
+    x: int
+    y: int
+    height: int
+    right: str
+    left: str
+    up: str
+    down: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The graph, ready to be drawn."""
+
+    boxes: Sequence[Box]
+    paths: Sequence[str]
+    width: int
+    height: int
+
+
+@router.get("/pipeline")
+def pipeline(request: Request, gate: TheGate, who: Reader) -> Response:
+    """How chunks flow through datasets and jobs."""
+    nodes, edges = graph_of(gate)
+    found = layout(list(nodes), edges)
+    jobs = sum(1 for node in nodes.values() if node.kind == "job")
+    paused = sum(1 for node in nodes.values() if node.paused)
+    summary = f"{some(len(nodes) - jobs, 'dataset')}, {some(jobs, 'job')}{f', {paused} paused' if paused else ''}"
+    return render(request, "pipeline.html", who, title="Pipeline", summary=summary, picture=draw(found, nodes, edges),
+                  rows=[nodes[name] for name in found.order], most=census.MOST_TALLIED, head=HEAD, line=LINE,
+                  box_width=WIDTH)  # fmt: skip
+
+
+def job_page(job: str) -> str:
+    """The page of a job."""
+    return f"/pipeline/jobs/{quote(job, safe='')}"
+
+
+def chunk_page(row_job: str, dataset: str, dataid: str) -> str:
+    """The story of a chunk: by the job that makes it, or by its dataset when it was made elsewhere."""
+    whose = f"/pipeline/datasets/{quote(dataset, safe='')}" if row_job == EXTERNAL else job_page(row_job)
+    return f"{whose}/chunks/{quote(dataid, safe='')}"
+
+
+def graph_of(gate: Gate) -> tuple[dict[str, Node], list[tuple[str, str]]]:
+    """Every dataset and job as a node, by its key, and what leads to what."""
+    datasets, jobs, tallies = gate.ledger.datasets(), gate.ledger.jobs(), census.tallies(gate.ledger)
+    edges = [(f"dataset {name}", f"job {job.name}") for job in jobs for name in job.inputs]
+    edges += [(f"job {job.name}", f"dataset {name}") for job in jobs for name in job.outputs]
+    nodes = {f"dataset {each.name}": _dataset_node(each, jobs, tallies) for each in datasets}
+    nodes |= {f"job {each.name}": _job_node(gate, each, tallies) for each in jobs}
+    return nodes, edges
+
+
+def _dataset_node(dataset: Dataset, jobs: Sequence[Job], tallies: Sequence[Tally]) -> Node:
+    own = [each for each in tallies if each.dataset == dataset.name and each.kind is Kind.OUTPUT]
+    counts = counted(own, lambda status: link("/pipeline/grid", {"dataset": dataset.name, "status": status}))
+    return Node(
+        f"dataset-{quote(dataset.name, safe='')}", dataset.name, "dataset",
+        link("/pipeline/grid", {"dataset": dataset.name}), counts,
+        before=[job.name for job in jobs if dataset.name in job.outputs],
+        after=[job.name for job in jobs if dataset.name in job.inputs],
+    )  # fmt: skip
+
+
+def _job_node(gate: Gate, job: Job, tallies: Sequence[Tally]) -> Node:
+    first = (job.outputs or job.inputs)[0]
+    own = [each for each in tallies if (each.job, each.dataset, each.kind) == (job.name, first, job.counted)]
+    busy = [each for each in own if each.status in (RUNNING, ERROR)]
+    counts = counted(busy, lambda status: link("/pipeline/grid", {"job": job.name, "status": status}))
+    waiting = gate.ledger.store.left(job.name, census.MOST_TALLIED)
+    if waiting:
+        more = waiting >= census.MOST_TALLIED
+        counts = [*counts, Count("waiting", waiting, more, job_page(job.name))]
+    return Node(
+        f"job-{quote(job.name, safe='')}", job.name, "job", job_page(job.name), counts, job.paused, job.inputs,
+        job.outputs,
+    )  # fmt: skip
+
+
+def counted(tallies: Sequence[Tally], href: Callable[[str], str]) -> list[Count]:
+    """Tallies added up by status, those that need a person first."""
+    sums: dict[str, tuple[int, bool]] = {}
+    for each in tallies:
+        count, more = sums.get(each.status, (0, False))
+        sums[each.status] = (count + each.count, more or each.more)
+    rank = {status: place for place, status in enumerate(ORDER)}
+    ordered = sorted(sums, key=lambda status: (rank.get(status, 2), status))
+    return [Count(status, *sums[status], href(status)) for status in ordered]
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def draw(found: Layout, nodes: Mapping[str, Node], edges: Sequence[tuple[str, str]]) -> Picture:
+    """Boxes and curves, in pixels."""
+    tall = max((_height(node) for node in nodes.values()), default=0)
+    middle = found.height * (tall + GAP_Y) / 2
+    filled: dict[int, int] = {}
+    for layer, row in [*((found.layer[n], found.row[n]) for n in nodes), *(p for w in found.bends.values() for p in w)]:
+        filled[layer] = max(filled.get(layer, 0), row + 1)
+
+    def place(layer: int, row: int) -> tuple[int, int]:
+        """The left edge, and the middle line."""
+        y = middle + (row - (filled[layer] - 1) / 2) * (tall + GAP_Y)
+        return EDGE + layer * (WIDTH + GAP_X), round(y)
+
+    spots = {name: place(found.layer[name], found.row[name]) for name in found.order}
+    paths = [_curve(spots[source], [place(*bend) for bend in bends], spots[target])
+             for (source, target), bends in found.bends.items()]  # fmt: skip
+    keys = _keys(found, edges)
+    boxes = [
+        Box(nodes[name], x, y - _height(nodes[name]) // 2, _height(nodes[name]),
+            *(nodes[other].id if (other := keys[name][way]) else "" for way in range(4)))
+        for name, (x, y) in spots.items()
+    ]  # fmt: skip
+    width = 2 * EDGE + found.width * (WIDTH + GAP_X) - GAP_X
+    return Picture(boxes, paths, width, round(2 * middle))
+
+
+def _height(node: Node) -> int:
+    return HEAD + LINE * len(node.lines) + 8
+
+
+def _curve(source: tuple[int, int], bends: Sequence[tuple[int, int]], target: tuple[int, int]) -> str:
+    """From the right side of a box to the left side of another, level where it passes a layer."""
+    stops = [(source[0] + WIDTH, source[1])]
+    for x, y in bends:
+        stops += [(x, y), (x + WIDTH, y)]
+    stops.append((target[0] - 7, target[1]))
+    text = f"M{stops[0][0]} {stops[0][1]}"
+    for (x, y), (to_x, to_y) in pairwise(stops):
+        half = (x + to_x) // 2
+        text += f"H{to_x}" if y == to_y else f"C{half} {y} {half} {to_y} {to_x} {to_y}"
+    return text
+
+
+def _keys(found: Layout, edges: Sequence[tuple[str, str]]) -> dict[str, tuple[str, str, str, str]]:
+    """Where arrow keys lead: right and left along edges, up and down within a layer."""
+    keys = {}
+    for name in found.order:
+        column = sorted((n for n in found.order if found.layer[n] == found.layer[name]), key=lambda n: found.row[n])
+        at = column.index(name)
+        keys[name] = (
+            _nearest(found, name, [target for source, target in edges if source == name]),
+            _nearest(found, name, [source for source, target in edges if target == name]),
+            column[at - 1] if at else "",
+            column[at + 1] if at + 1 < len(column) else "",
+        )
+    return keys
+
+
+def _nearest(found: Layout, name: str, others: Sequence[str]) -> str:
+    return min(others, key=lambda other: abs(found.row[other] - found.row[name]), default="")

@@ -1,0 +1,57 @@
+"""Pictures of many chunks: how many of them have which status. Each costs the same, however many are done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.core.census import Span, Tally
+from headgate.core.errors import BadValue
+from headgate.core.names import check_name
+from headgate.service.checks import check_names
+from headgate.service.ledger import Ledger
+from headgate.stores.base import SpanFilter
+
+#: What is done is counted up to this; beyond it there are "more".
+MOST_TALLIED = 5000
+#: Of one answer: data ids that are looked at, and datasets beside the first.
+MOST_LOOKED_AT, MOST_BESIDE = 50_000, 20
+
+
+def tallies(ledger: Ledger, most: int = MOST_TALLIED) -> Sequence[Tally]:
+    """How many chunks of each dataset and job have which status; of each dataset `most` are counted, or all."""
+    return ledger.store.tallies(_check("most", most, MOST_LOOKED_AT))
+
+
+def spans(
+    ledger: Ledger,
+    dataset: str,
+    beside: Sequence[str] = (),
+    *,
+    start: str | None = None,
+    last: str | None = None,
+    size: int = 1,
+    limit: int = 100,
+) -> Sequence[Span]:
+    """Data ids in the order of a dataset, `size` of them to a span, and how many have which status there and beside.
+
+    From `start` on, up to `last`, both included; page on with the data id that follows: ask for one more than needed.
+    """
+    which = SpanFilter(
+        check_name("dataset", dataset),
+        tuple(name for name in check_names("beside", beside) if name != dataset),
+        None if start is None else check_name("start", start),
+        None if last is None else check_name("last", last),
+        _check("size", size, MOST_LOOKED_AT),
+        _check("limit", limit, MOST_LOOKED_AT),
+    )
+    if which.size * which.limit > MOST_LOOKED_AT:
+        raise BadValue("limit", limit, f"times size are more than {MOST_LOOKED_AT:,} data ids")
+    if len(which.beside) > MOST_BESIDE:
+        raise BadValue("beside", len(which.beside), f"are too many; {MOST_BESIDE} are allowed")
+    return ledger.store.spans(which)
+
+
+def _check(what: str, value: object, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most:
+        raise BadValue(what, value, f"is not a whole number from 1 to {most:,}")
+    return value

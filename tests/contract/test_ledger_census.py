@@ -1,0 +1,82 @@
+"""Pictures of many chunks: how many have which status, whole or in part."""
+
+import pytest
+
+from headgate import BadValue, Gate, UnknownName
+from headgate.core.census import Span
+from headgate.service import census
+from tests.contract.ledger_steps import WHY, claimed, one_job
+from tests.contract.over_http import LEDGER_STORES
+
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
+
+
+def counts(gate: Gate, most: int = 100) -> dict[tuple[str, str, str], tuple[int, bool]]:
+    found = census.tallies(gate.ledger, most)
+    return {(each.dataset, each.job, each.status): (each.count, each.more) for each in found}
+
+
+def test_what_is_few_is_counted_whole(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", [str(number) for number in range(1, 6)])
+    ledger.success(claimed(ledger, "clean"))
+    ledger.fail(claimed(ledger, "clean"), "no")
+    ledger.hold("clean", "5", reason=WHY)
+    assert counts(gate) == {
+        ("raw", "external", "READY"): (5, False),
+        ("tidy", "clean", "READY"): (1, False),
+        ("tidy", "clean", "ERROR"): (1, False),
+        ("tidy", "clean", "HOLD"): (1, False),
+    }
+
+
+def test_what_is_much_is_counted_in_part_but_failures_and_claims_whole(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", [str(number) for number in range(10, 30)])
+    for _ in range(6):
+        ledger.success(claimed(ledger, "clean"))
+    ledger.fail(claimed(ledger, "clean"), "no")
+    ledger.hold("clean", "29", reason=WHY)
+    claimed(ledger, "clean")
+    found = counts(gate, 4)
+    assert found["raw", "external", "READY"] == (5, True)
+    assert found["tidy", "clean", "READY"][1], "there are more than were read"
+    rare = {status: found["tidy", "clean", status] for status in ("HOLD", "RUNNING")}
+    assert rare == {"HOLD": (1, False), "RUNNING": (1, False)}
+
+
+def test_a_job_that_makes_nothing_is_counted_by_what_it_has_read(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.define_job("tell", inputs=["raw"])
+    ledger.publish("raw", ["1", "2"])
+    ledger.success(claimed(ledger, "tell"))
+    assert counts(gate)["raw", "tell", "DONE"] == (1, False)
+
+
+def test_spans_follow_the_order_of_the_dataset_and_tell_what_others_have_of_them(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", [str(number) for number in range(8, 13)])
+    ledger.success(claimed(ledger, "clean"))
+    ledger.fail(claimed(ledger, "clean"), "no")
+    assert census.spans(ledger, "raw", ["tidy"], size=2) == [
+        Span("8", "9", {"raw": {"READY": 2}, "tidy": {"ERROR": 1, "READY": 1}}),
+        Span("10", "11", {"raw": {"READY": 2}, "tidy": {}}),
+        Span("12", "12", {"raw": {"READY": 1}, "tidy": {}}),
+    ]
+    part = census.spans(ledger, "raw", ["tidy"], start="9", last="10")
+    assert [(span.first, dict(span.cells)) for span in part] == [
+        ("9", {"raw": {"READY": 1}, "tidy": {"ERROR": 1}}),
+        ("10", {"raw": {"READY": 1}}),
+    ]
+    assert [span.first for span in census.spans(ledger, "raw", size=2, limit=1)] == ["8"]
+
+
+def test_what_cannot_be_pictured_is_refused(gate: Gate) -> None:
+    ledger = one_job(gate)
+    assert census.spans(ledger, "raw") == []
+    with pytest.raises(UnknownName):
+        census.spans(ledger, "nothing")
+    with pytest.raises(BadValue, match="more than"):
+        census.spans(ledger, "raw", size=1000, limit=1000)
+    with pytest.raises(BadValue, match="size"):
+        census.spans(ledger, "raw", size=0)
