@@ -185,6 +185,8 @@ def _history(tx: Transaction, which: LedgerHistoryFilter) -> list[Entry]:
         question = question.where(told.job_id == number_of("job", which.job, numbers))
     if which.dataid is not None:
         question = question.where(told.dataid == which.dataid)
+    if which.client is not None:
+        question = question.where(told.who == which.client)
     if which.event is not None:
         question = question.where(told.event == which.event)
     if which.since is not None:
