@@ -64,6 +64,10 @@ class ServiceInventory:
         found = self._connection.get("objects", "files", ark=ark, version=version)
         return [parse(InventoryFile, each) for each in found]
 
+    def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
+        body = {"ark": ark, "dataids": list(dataids), "reason": reason, "by": who}
+        return bool(self._connection.send("POST", "inventory", "removals", body=body, again=False)["removed"])
+
     def keep_intake(self, intake: Intake) -> Intake:
         found: Intake = parse(Intake, self._connection.send("PUT", "inventory", "intakes", body=plain(intake)))
         return found

@@ -379,6 +379,15 @@ class Recorded(Body):
     by: By = None
 
 
+class Removed(Body):
+    """An object whose bytes are gone."""
+
+    ark: str = Field(examples=["ark:/99999/fk4"])
+    dataids: Annotated[list[str], Field(max_length=10_000, description="What the ledger calls its versions.")] = []
+    reason: str
+    by: By = None
+
+
 class ProblemTold(Body):
     """Why something did not go on."""
 

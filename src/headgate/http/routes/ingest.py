@@ -46,7 +46,8 @@ async def upload(
     _who: Submitter,
     name: Annotated[str, Query(min_length=1, max_length=NAME_LENGTH, description="What it is called.")],
 ) -> Response:
-    """Hand in a file; its URL is then submitted as a batch's payload. One that no batch names is removed after a day.
+    """Hand in a file; its URL is then submitted as a batch's payload. One that no batch names is removed after the
+    retention time.
 
     The body is the file as it is. It goes to disk as it comes, and is kept for good when this answers.
     """

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from headgate.core.inventory import Intake, InventoryFile, Kind, Message, ObjectFilter, ObjectVersion, StoredObject
 from headgate.core.queue import check_item_id
-from headgate.http.auth import Caller, TheGate, needs
+from headgate.http.auth import Caller, Forcer, TheGate, needs
 from headgate.http.schemas import (
     After,
     Limit,
@@ -18,6 +18,7 @@ from headgate.http.schemas import (
     Page,
     ProblemTold,
     Recorded,
+    Removed,
     answer,
     documented,
     nothing,
@@ -93,6 +94,13 @@ def claim_local_ids(gate: TheGate, _who: Consumer, given: LocalIds) -> Response:
 def record(gate: TheGate, who: Consumer, given: Recorded) -> Response:
     """Write a stored version down, with its files, names and messages, and publish it in the ledger: one step."""
     return answer({"new": gate.inventory.record(given.recording, given.messages, by=who.by(given.by))})
+
+
+@router.post("/inventory/removals", responses=documented(200, dict[str, bool], "Whether it was there."))
+def remove(gate: TheGate, who: Forcer, given: Removed) -> Response:
+    """Strike an object out with its versions, files and names, and its chunks out of the ledger: one step."""
+    removed = gate.inventory.remove(given.ark, given.dataids, reason=given.reason, by=who.by(given.by))
+    return answer({"removed": removed})
 
 
 @router.get("/inventory/recordings", responses=NAMED)
