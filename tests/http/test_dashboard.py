@@ -1,6 +1,7 @@
 """The dashboard over bare HTTP: who gets in, what keeps others out, and what a page weighs."""
 
 import csv
+import html
 import io
 import re
 import time
@@ -135,6 +136,21 @@ def test_a_file_for_spreadsheets_holds_no_formula() -> None:
     rows = [("=HYPERLINK(1)", -5), ("@x", 1), ("plain, with comma", None)]
     read = list(csv.reader(io.StringIO("".join(csv_text(columns, rows)))))
     assert read == [["Name", "Count"], ["'=HYPERLINK(1)", "-5"], ["'@x", "1"], ["plain, with comma", ""]]
+
+
+def test_lists_are_had_whole_as_files_and_as_json(server: Any, gate: Gate) -> None:
+    made = [gate.queue.submit("in files", "ann", f"https://example.org/{number}").id for number in range(3)]
+    gate.queue.set_hold("in files", reason="=1+1", by="ann")
+    with signed_in(server, gate, "read") as client:
+        page = client.get("/ingest/batches?profile=in+files").text
+        links = [html.unescape(each) for each in re.findall(r'href="([^"]+)"(?: download)?>(?:CSV|JSON)<', page)]
+        as_file, as_json = (client.get(each) for each in links)
+        told = client.get("/history.csv?noun=hold").text
+        found = client.get("/v1/history/all?noun=hold&event=hold").json()["items"]
+    assert [row[0] for row in csv.reader(io.StringIO(as_file.text))] == ["Batch", *made]
+    assert [each["id"] for each in as_json.json()["items"]] == made
+    assert "'=1+1" in told
+    assert [each["reason"] for each in found] == ["=1+1"]
 
 
 def test_every_colour_is_readable_on_its_ground() -> None:
