@@ -13,6 +13,10 @@ import httpx2
 import pytest
 
 from headgate import Gate
+from headgate.core.ledger import Kind, Row
+from headgate.core.machine import By
+from headgate.core.states import CHUNK
+from headgate.http.dashboard.chunks import ACTS, Story, allowed
 from headgate.http.dashboard.frame import STATIC
 from headgate.http.dashboard.tables import Column, csv_text
 from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
@@ -129,6 +133,19 @@ def test_static_files_are_kept_for_ever_under_the_name_of_their_content(server: 
 def test_a_page_and_all_that_it_loads_are_small(server: Any, gate: Gate) -> None:
     with signed_in(server, gate, "read") as client:
         assert len(client.get("/").content) + sum(file.stat().st_size for file in STATIC.iterdir()) < 150_000
+
+
+def test_every_act_of_a_person_on_a_chunk_is_a_row_of_the_table() -> None:
+    by_person = {row.event for row in CHUNK.rows if row.by is By.OPERATOR}
+    # Support's hand sets any status: it is a command, and no button.
+    assert {act.event for act in ACTS.values()} == by_person - {"set_status"} | {"publish"}
+    for status in (*CHUNK.states, "a word that nobody knows"):
+        row = Row("tidy", "1", "clean", Kind.OUTPUT, status) if status != CHUNK.start else None
+        state = status if status in CHUNK.states else "other"
+        offered = {ACTS[name].event for name in allowed(Story("clean", "1", "tidy", row, (), (), ()))}
+        assert offered == {event for event in CHUNK.allowed(state) if event in by_person} - {"set_status"} - (
+            {"hold"} if state == "HOLD" else set()
+        ), status
 
 
 def test_a_file_for_spreadsheets_holds_no_formula() -> None:

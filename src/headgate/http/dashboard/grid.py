@@ -58,9 +58,10 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
         shown["listed"] = listed = _list(gate, names, jobs, chosen, query)
         summary = f"{some(len(listed.rows), 'chunk')} shown"
     elif names:
+        chosen = {"dataset": _first_filled(gate, names), **chosen}
         shown["table"] = table = _grid(gate, names, chosen, query)
         what = "data id" if table.query["size"] == "1" else "span"
-        summary = f"{some(len(table.rows), what)} of {chosen.get('dataset', names[0])}, in its order"
+        summary = f"{some(len(table.rows), what)} of {chosen['dataset']}, in its order"
     return render(request, "grid.html", who, title="Chunks", summary=summary, page_of=chunk_page, narrower=_narrower,
                   makers=_makers(jobs), **shown)  # fmt: skip
 
@@ -75,7 +76,7 @@ def flow(datasets: Sequence[Dataset], jobs: Sequence[Job]) -> list[str]:
 
 
 def _grid(gate: Gate, names: Sequence[str], chosen: Mapping[str, str], query: Mapping[str, str]) -> Table:
-    lead = chosen.get("dataset", names[0])
+    lead = chosen["dataset"]
     begin = names.index(lead) if lead in names else 0
     beside = [name for name in (*names[begin:], *names[:begin]) if name != lead][: COLUMNS - 1]
     start = query.get("after") or chosen.get("from")
@@ -94,6 +95,11 @@ def _grid(gate: Gate, names: Sequence[str], chosen: Mapping[str, str], query: Ma
     )  # fmt: skip
 
 
+def _first_filled(gate: Gate, names: Sequence[str]) -> str:
+    """The first dataset that has chunks."""
+    return next((name for name in names if census.spans(gate.ledger, name, limit=1)), names[0])
+
+
 def _size(gate: Gate, lead: str, start: str | None, query: Mapping[str, str]) -> int:
     """As the address says; else the smallest by which all fits on a page."""
     if query.get("size", "").isdigit() and int(query["size"]) in SIZES:
@@ -108,8 +114,8 @@ def _size(gate: Gate, lead: str, start: str | None, query: Mapping[str, str]) ->
 def _narrower(span: Span, table: Table) -> str:
     """The same span in smaller ones."""
     smaller = max(size for size in SIZES if size < int(table.query["size"]))
-    kept = {name: table.query[name] for name in ("dataset",) if name in table.query}
-    return link("/pipeline/grid", kept, after=span.first, last=span.last, size=str(smaller))
+    lead = next(column.label for name, column in table.columns.items() if name != "ids")
+    return link("/pipeline/grid", {"dataset": lead}, after=span.first, last=span.last, size=str(smaller))
 
 
 def _makers(jobs: Sequence[Job]) -> dict[str, str]:

@@ -76,24 +76,16 @@ def _add_few(tx: Transaction, jobs: Mapping[int, Job], counts: Counts, cut: set[
             del counts[place][status]
     what = select(_chunk.dataset_id, _chunk.job_id, _chunk.kind, _chunk.status)
     for job in (0, *jobs):
-        for rare in (
-            what.where(_chunk.job_id == job, TROUBLE),
-            what.where(_chunk.job_id == job, _chunk.lease_until > 0),
-        ):
+        kept = jobs[job].counted if job else Kind.OUTPUT
+        own = what.where(_chunk.job_id == job, _chunk.kind == kept.value)
+        for rare in (own.where(TROUBLE), own.where(_chunk.lease_until > 0)):
             found: Counts = {}
             total = _add(found, tx.ask(_grouped(rare.limit(most + 1))))
-            for place, statuses in found.items():
-                if place[0] in cut and _is_shown(place, jobs):
-                    counts.setdefault(place, Counter()).update(statuses)
-                    if total > most:
-                        beyond.add(place)
+            for place in [place for place in found if place[0] in cut]:
+                counts.setdefault(place, Counter()).update(found[place])
+                if total > most:
+                    beyond.add(place)
     return beyond
-
-
-def _is_shown(place: Place, jobs: Mapping[int, Job]) -> bool:
-    """Whether a status is kept on such a row."""
-    _, job, kind = place
-    return kind == (jobs[job].counted if job else Kind.OUTPUT)
 
 
 def _grouped(rows: Select[Any]) -> Select[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
@@ -101,21 +101,7 @@ def _select_rows(now: ColumnElement[int]) -> Select[Any]:
 
 def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, str]) -> list[ColumnElement[bool]]:
     chunk = schema.chunk.c
-    conditions: list[ColumnElement[bool]] = []
-    if which.dataset is not None:
-        by_name = {dataset.name: number for number, dataset in datasets.items()}
-        number = number_of("dataset", which.dataset, by_name)
-        conditions.append(chunk.dataset_id == number)
-        if which.after is not None:
-            conditions.append(chunk.order_key > order_key(which.after, datasets[number].order))
-    elif which.dataid is not None:
-        # The key begins with the dataset.
-        conditions.append(chunk.dataset_id.in_(sorted(datasets)))
-    if which.job is not None:
-        conditions.append(chunk.job_id == number_of("job", which.job, {name: number for number, name in jobs.items()}))
-    elif _is_rare(which.status):
-        # The indexes of what is rare begin with the job.
-        conditions.append(chunk.job_id.in_(sorted(jobs)))
+    conditions = [*_in_datasets(which, datasets), *_of_jobs(which, jobs)]
     if which.dataid is not None:
         conditions.append(chunk.dataid == which.dataid)
     if which.kind is not None:
@@ -123,6 +109,27 @@ def _conditions(which: RowFilter, datasets: dict[int, Dataset], jobs: dict[int, 
     if which.status is not None:
         conditions += _with_status(which.status)
     return conditions
+
+
+def _in_datasets(which: RowFilter, datasets: dict[int, Dataset]) -> Iterator[ColumnElement[bool]]:
+    chunk = schema.chunk.c
+    if which.dataset is not None:
+        number = number_of("dataset", which.dataset, {dataset.name: number for number, dataset in datasets.items()})
+        yield chunk.dataset_id == number
+        if which.after is not None:
+            yield chunk.order_key > order_key(which.after, datasets[number].order)
+    elif which.dataid is not None:
+        # The key begins with the dataset.
+        yield chunk.dataset_id.in_(sorted(datasets))
+
+
+def _of_jobs(which: RowFilter, jobs: dict[int, str]) -> Iterator[ColumnElement[bool]]:
+    chunk = schema.chunk.c
+    if which.job is not None:
+        yield chunk.job_id == number_of("job", which.job, {name: number for number, name in jobs.items()})
+    elif _is_rare(which.status):
+        # The indexes of what is rare begin with the job.
+        yield chunk.job_id.in_(sorted(jobs))
 
 
 def _with_status(status: str) -> list[ColumnElement[bool]]:
