@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import httpx2
 
 import headgate
 from headgate import Gate
+from headgate.core.inventory import InventoryFile, Kind, Message, Recording
 from headgate.core.queue import IngestJob
 from headgate.daemons.names import CONSUMERS
 
@@ -21,6 +23,8 @@ COMMAND = [sys.executable, "-m", "headgate", "up", "--json", "-q", "--listen"]
 #: Locks of the full store: more than one page.
 MANY = 130
 RESOURCE = "s3://raw/2026-11"
+#: A stored object of the full store.
+ARK = "ark:/99999/fk4abc"
 #: Tables that signing in needs; a store without the others is broken for every page.
 KEPT = ("hg_api_token", "hg_meta", "hg_version")
 
@@ -150,6 +154,11 @@ def _fill_queue(gate: Gate) -> None:
         move_job(gate, state, "finish")
     assert gate.queue.acquire_job("downloading", worker="fetcher-2 on node1", lease=3600)
     gate.queue.set_hold("other", reason="quota", by="ann")
+    stored = tuple(InventoryFile(f"producer/page-{number}.tif", 5_000_000, "a" * 64, 1) for number in range(3))
+    made = datetime(2026, 11, 15, tzinfo=UTC)
+    told = Recording(ARK, "library", "maps", 1, "ark_99999_fk4abc.v1", made, stored, "Ann", "A <b>map</b>", "1900",
+                     (), ("map-1",), "jid0000000002", "bid0000000001", "demo", "ann")  # fmt: skip
+    gate.inventory.record(told, [Message("jid0000000002.mail", Kind.MAIL, "bid0000000001", "Dear Ann")])
 
 
 def move_job(gate: Gate, state: str, event: str, message: str = "", **changes: Any) -> IngestJob:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.browser.conftest import Sites, Visit, axe_clean, fits
+from tests.browser.site import ARK
 
 #: A page author adds a line.
 PAGES = [
@@ -83,7 +84,8 @@ def test_a_batch_a_job_and_their_questions_are_accessible(sites: Sites, visit: V
         page.get_by_role("link", name="Set the priority…").click()
         page.locator("dialog[open]").wait_for()
         axe_clean(page)
-        for path in (f"/ingest/job/{failed.id}/delete", "/ingest/hold", "/ingest/holds/other/clear"):
+        acts = (f"/ingest/job/{failed.id}/delete", "/ingest/hold", "/ingest/holds/other/clear")
+        for path in (f"/ingest/object/{ARK}", *acts):
             page.goto(path)
             axe_clean(page)
             fits(page)

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from headgate import Gate
 from headgate.core.queue import IngestJob
 from tests.browser.conftest import Sites, Visit, press
-from tests.browser.site import Site, move_job
+from tests.browser.site import ARK, Site, move_job
 from tests.cli.commands import until
 
 SECONDS = 30_000
@@ -219,3 +219,16 @@ def test_what_is_looked_for_by_its_id_is_found(site: Site, failed: IngestJob, vi
     expect(page.get_by_role("heading", level=1)).to_contain_text(failed.id)
     page.goto("/ingest/batches?find=ark:/13030/nothing")
     expect(page.get_by_role("main")).to_contain_text("No objects match these filters.")
+
+
+def test_an_object_is_found_by_its_local_id_and_leads_to_the_job_that_stored_it(sites: Sites, visit: Visit) -> None:
+    page = visit(sites("full"), "/ingest/jobs")
+    page.get_by_label("Id, ARK or local id").fill("map-1")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name=ARK).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("A <b>map</b>")
+    expect(page.get_by_role("table", name="Files of version 1").locator("tbody tr")).to_have_count(3)
+    page.get_by_role("link", name="jid0000000002").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("completed")
+    page.get_by_role("link", name="bid0000000001").first.click()
+    expect(page.get_by_role("table", name="Messages")).to_contain_text("mail")

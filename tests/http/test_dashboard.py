@@ -1,6 +1,7 @@
 """The dashboard over bare HTTP: who gets in, what keeps others out, and what a page weighs."""
 
 import csv
+import html
 import io
 import re
 import time
@@ -15,6 +16,7 @@ from headgate import Gate
 from headgate.core.ledger import Kind, Row
 from headgate.core.machine import By
 from headgate.core.states import CHUNK
+from headgate.http.dashboard import ingest_acts
 from headgate.http.dashboard.chunks import ACTS, Story, allowed
 from headgate.http.dashboard.frame import STATIC
 from headgate.http.dashboard.tables import Column, csv_text
@@ -152,6 +154,41 @@ def test_a_file_for_spreadsheets_holds_no_formula() -> None:
     rows = [("=HYPERLINK(1)", -5), ("@x", 1), ("plain, with comma", None)]
     read = list(csv.reader(io.StringIO("".join(csv_text(columns, rows)))))
     assert read == [["Name", "Count"], ["'=HYPERLINK(1)", "-5"], ["'@x", "1"], ["plain, with comma", ""]]
+
+
+def test_lists_are_had_whole_as_files_and_as_json(server: Any, gate: Gate) -> None:
+    made = [gate.queue.submit("in files", "ann", f"https://example.org/{number}").id for number in range(3)]
+    gate.queue.set_hold("in files", reason="=1+1", by="ann")
+    with signed_in(server, gate, "read") as client:
+        page = client.get("/ingest/batches?profile=in+files").text
+        links = [html.unescape(each) for each in re.findall(r'href="([^"]+)"(?: download)?>(?:CSV|JSON)<', page)]
+        as_file, as_json = (client.get(each) for each in links)
+        told = client.get("/history.csv?noun=hold").text
+        found = client.get("/v1/history/all?noun=hold&event=hold").json()["items"]
+    assert [row[0] for row in csv.reader(io.StringIO(as_file.text))] == ["Batch", *made]
+    assert [each["id"] for each in as_json.json()["items"]] == made
+    assert "'=1+1" in told
+    assert [each["reason"] for each in found] == ["=1+1"]
+
+
+def test_more_than_one_act_releases_is_released_by_the_next(
+    server: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest_acts, "AT_ONCE", 2)
+    for number in range(3):
+        gate.queue.submit("many", "ann", f"https://example.org/{number}")
+    while batch := gate.queue.acquire_batch("pending", worker="a test"):
+        gate.queue.fire(batch, "hold")
+    gate.queue.set_hold("many", reason="quota", by="ann")
+    with signed_in(server, gate, "read", "operate") as client:
+        for left in (1, 0):
+            page = client.get("/ingest/batches?state=held&profile=many").text
+            assert "/ingest/holds/many/clear" in page
+            key = KEY.search(client.get("/ingest/holds/many/clear").text)
+            assert key
+            done = client.post("/ingest/holds/many/clear", data={"reason": "room", "form_key": key[1]})
+            assert (done.status_code, len(gate.queue.batches("held", profile="many"))) == (303, left)
+        assert client.get("/ingest/holds/many/clear").status_code == 404
 
 
 def test_every_colour_is_readable_on_its_ground() -> None:

@@ -145,7 +145,9 @@ async def clear(request: Request, service: TheService, who: Operator, profile: s
         queue.clear_hold(profile, by=who.by())
         said = _on_each(held[:AT_ONCE], lambda item: queue.release(item, reason=reason, by=who.by()), "released")
         _ring(service)
-        more = f" {some(len(held) - AT_ONCE, 'more is', 'more are')} still held." if len(held) > AT_ONCE else ""
+        more = (
+            f" More are held: release them from the list of what is held of {profile}." if len(held) > AT_ONCE else ""
+        )
         return f"{_collection(profile)} goes on{f': {said}' if held else ''}.{more}"
 
     return await act(request, who, lambda: clearing(service.gate.queue, profile), do, "/ingest")
@@ -177,18 +179,20 @@ def _stopped(queue: Queue, profile: str) -> str:
 
 
 def clearing(queue: Queue, profile: str) -> Question:
-    """The question before a hold is cleared. UnknownName when there is none."""
-    hold = queue.hold_of(profile)
-    if hold is None:
+    """The question before a hold is cleared, and what it held is released. UnknownName when there is neither."""
+    hold, held = queue.hold_of(profile), _held(queue, profile)
+    if hold is None and not held:
         raise UnknownName("hold", profile)
-    held = _held(queue, profile)
-    batches = sum(isinstance(each, Batch) for each in held)
-    told = (
-        f"{some(batches, 'batch', 'batches')} and {some(len(held) - batches, 'job')} that were held are pending again."
-    )
+    batches = [each for each in held if isinstance(each, Batch)]
+    jobs = [each for each in held if isinstance(each, IngestJob)]
+    told = f"{_some(batches, 'batch', 'batches')} and {_some(jobs, 'job')} that were held are pending again."
     return Question(
         heading="Let the whole queue go on?" if profile == ALL else f"Release {_collection(profile, begins=False)}?",
-        consequences=[_why_held(hold), told if held else "Nothing was stopped by it yet."],
+        consequences=[
+            _why_held(hold) if hold else "The collection itself is held no more.",
+            told if held else "Nothing was stopped by it yet.",
+            *([f"{AT_ONCE:,} at once; the others stay held until this is done again."] if len(held) > AT_ONCE else ()),
+        ],
         verb="Let the queue go on" if profile == ALL else "Release the collection",
         keep="Keep the hold",
         back="/ingest",
@@ -292,9 +296,10 @@ async def fire(request: Request, service: TheService, who: Actor, kind: Kind, it
     def do(reason: str) -> str:
         moved = queue.act(item, event, reason=reason, by=who.by())
         _ring(service)
-        return f"{item} was deleted." if _drops(queue, moved, event) else f"{item} is {moved.state} now."
+        return f"{item} was deleted." if gone else f"{item} is {moved.state} now."
 
-    gone = scope_of(event) != "operate"
+    machine = queue.tables()[0 if kind == "batch" else 1]
+    gone = any(Also.DROP_ALL in row.also for row in machine.rows if row.event == event)
     then = "/ingest" if gone else path_of(item)
     return await act(request, who, lambda: firing(queue, look_up(queue, kind, item), event), do, then)
 
@@ -351,10 +356,6 @@ def _rows(machine: Machine, state: str) -> Sequence[Transition]:
 def _machine(queue: Queue, item: Item) -> Machine:
     batches, jobs = queue.tables()
     return batches if isinstance(item, Batch) else jobs
-
-
-def _drops(queue: Queue, item: Item, event: str) -> bool:
-    return any(Also.DROP_ALL in row.also for row in _machine(queue, item).rows if row.event == event)
 
 
 def _verb(event: str) -> str:
