@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from headgate.core.census import Span, Tally
 from headgate.core.errors import BadValue
+from headgate.core.ledger import Kind
 from headgate.core.names import check_name
 from headgate.service.checks import check_names
 from headgate.service.ledger import Ledger
@@ -20,6 +21,12 @@ MOST_LOOKED_AT, MOST_BESIDE = 50_000, 20
 def tallies(ledger: Ledger, most: int = MOST_TALLIED) -> Sequence[Tally]:
     """How many chunks of each dataset and job have which status; of each dataset `most` are counted, or all."""
     return ledger.store.tallies(_check("most", most, MOST_LOOKED_AT))
+
+
+def waiting(ledger: Ledger, job: str) -> Tally:
+    """How many chunks wait for a job; as many are counted as of what is done."""
+    count = ledger.store.left(check_name("job", job), MOST_TALLIED + 1)
+    return Tally("", job, Kind.INPUT, "waiting", min(count, MOST_TALLIED), count > MOST_TALLIED)
 
 
 def spans(

@@ -86,11 +86,10 @@ def working(found: Overview) -> int:
 def needs_of(found: Overview) -> Iterator[Need]:
     """What needs a person, the worst first."""
     if found.failed:
-        first = found.failed[0]
         yield Need("failed-chunks", "failed", f"{some_up_to(len(found.failed), 'chunk')} failed",
                    _named(f"{row.job}/{row.dataid}: {row.message or 'no message'}" for row in found.failed),
                    link("/pipeline/grid", {"status": "ERROR"}), "See why",
-                   f"headgate chunk explain {first.job} {first.dataid}")  # fmt: skip
+                   "")  # fmt: skip
     failed = found.in_state("ingest job", "failed")
     if failed:
         yield Need(
@@ -110,7 +109,7 @@ def needs_of(found: Overview) -> Iterator[Need]:
             _named(f"{row.job}/{row.dataid}" for row in found.stopped),
             link("/pipeline/grid", {"status": "HOLD"}),
             "Release or resubmit",
-            "headgate chunk status --status HOLD",
+            "",
         )
     if found.holds or found.in_state("batch", "held") or found.in_state("ingest job", "held"):
         yield Need("holds", "held", held_text(found),
@@ -119,7 +118,7 @@ def needs_of(found: Overview) -> Iterator[Need]:
     if found.paused:
         yield Need("paused-jobs", "paused", f"{some(len(found.paused), 'job')} paused",
                    _named(f"{job.name}: {job.paused}" for job in found.paused),
-                   "/pipeline", "Go on", f"headgate job unpause {found.paused[0].name}")  # fmt: skip
+                   "/pipeline", "Go on", "")  # fmt: skip
     waits = found.long_waits
     if waits:
         yield Need("long-waits", "waiting", f"{some(len(waits), 'client')} waiting long",

@@ -152,10 +152,9 @@ def _job_node(gate: Gate, job: Job, tallies: Sequence[Tally]) -> Node:
     own = [each for each in tallies if (each.job, each.dataset, each.kind) == (job.name, first, job.counted)]
     busy = [each for each in own if each.status in (RUNNING, ERROR)]
     counts = counted(busy, lambda status: link("/pipeline/grid", {"job": job.name, "status": status}))
-    waiting = gate.ledger.store.left(job.name, census.MOST_TALLIED)
-    if waiting:
-        more = waiting >= census.MOST_TALLIED
-        counts = [*counts, Count("waiting", waiting, more, job_page(job.name))]
+    waiting = census.waiting(gate.ledger, job.name)
+    if waiting.count:
+        counts = [*counts, Count(waiting.status, waiting.count, waiting.more, job_page(job.name))]
     return Node(
         f"job-{quote(job.name, safe='')}", job.name, "job", job_page(job.name), counts, job.paused, job.inputs,
         job.outputs,
