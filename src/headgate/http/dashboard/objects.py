@@ -82,8 +82,8 @@ def stored_object(request: Request, gate: TheGate, who: Reader, ark: str) -> Res
     files = gate.inventory.files(ark, number)
     return render(
         request, "object.html", who, title=f"Object {ark}", found=found, number=number, path_of=path_of,
-        versions=Table("versions", "Versions", VERSIONS, versions[::-1][:ROWS], lambda version: version.number),
-        files=Table("files", f"Files of version {number}", FILES, files[:ROWS], lambda file: file.name),
+        versions=Table("versions", f"Versions of {ark}", VERSIONS, versions[::-1][:ROWS], lambda each: each.number),
+        files=Table("files", f"Files of version {number} of {ark}", FILES, files[:ROWS], lambda file: file.name),
         all_files=len(files), here=object_path(ark), summary=f"{ark} has {some(len(versions), 'version')}",
     )  # fmt: skip
 
