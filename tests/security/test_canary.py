@@ -6,11 +6,16 @@ import signal
 import stat
 from pathlib import Path
 
+import pytest
 from sqlalchemy import MetaData, NullPool, create_engine, select
 
 from headgate.stores.sql.dialects import dialect_for
 from tests.cli.commands import gone, read_number, until
+from tests.conftest import SQL_STORES
 from tests.security.site import Site
+
+#: It looks into the database itself; what passes over the wire is looked at in test_service.
+pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
 
 #: Keeps where its claim is and what it says, and says that it runs.
 SCRIPT = 'cp "$HEADGATE_CLAIM_FILE" seen; echo "$HEADGATE_CLAIM_FILE" >file; echo $$ >pid; '
