@@ -1,6 +1,6 @@
 PYTHON ?= python3
 # Test processes side by side: more than the cores that CI has, for tests also wait for leases and processes.
-WORKERS ?= 4
+WORKERS ?= 5
 VENV := .venv
 BIN := $(VENV)/bin
 # The independent validator of OCFL; its libraries do not go together with ours.
@@ -12,7 +12,7 @@ DEV_STAMP := $(VENV)/installed-dev-$(call content,requirements.lock pyproject.to
 OCFL_STAMP := $(OCFL_VENV)/installed-$(call content,requirements-ocfl.lock)
 RUNTIME_STAMP := $(VENV)/installed-runtime-$(call content,requirements-runtime.lock pyproject.toml)
 
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 INSTALL_PROJECT := $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-header --quiet

@@ -10,14 +10,12 @@ import pytest
 import headgate
 from headgate.ensembl import Client, LockException, LockGone, NotFound, Resource, ResourceLock, ResourceLocker
 from tests.conftest import STORES
-from tests.contract.conftest import kind, prepared, store_url
+from tests.contract.conftest import prepared, store_url
 from tests.ensembl.original import utc
 
 #: Fixtures: stores that are emptied between tests and not made anew.
-__all__ = ["kind", "prepared", "store_url"]
+__all__ = ["prepared", "store_url"]
 
-#: Seed 002 knew URLs of stores, and none of services.
-pytestmark = pytest.mark.parametrize("kind", STORES)
 URI = "mysql://host:3306/core_99"
 
 #: Seed 002's example. Changed: the import, the address, and its two slips (unlock(lock), print lock).
@@ -33,6 +31,12 @@ locker.unlock(my_lock)
 for lock in locker.get_locks():
   print(lock)
 """
+
+
+@pytest.fixture(params=STORES)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Seed 002 knew URLs of stores, and none of services."""
+    return str(request.param)
 
 
 @pytest.fixture
