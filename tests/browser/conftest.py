@@ -125,8 +125,9 @@ def session_cookie(site: Site, *scopes: str) -> Any:
 
 
 def press(page: Page, *keys: str) -> None:
-    """One key after the other."""
+    """One key after the other, once the page hears them: its scripts have run when it is loaded."""
     for key in keys:
+        page.wait_for_load_state("load")
         page.keyboard.press(key)
 
 

@@ -33,7 +33,7 @@ def failed_job(site: Site, profile: str) -> IngestJob:
 def tab_to(page: Page, wanted: Locator) -> None:
     """Only by the Tab key."""
     for _ in range(80):
-        page.keyboard.press("Tab")
+        press(page, "Tab")
         if wanted.evaluate("element => element === document.activeElement"):
             return
     raise AssertionError(f"{wanted} is not reached by the Tab key")
@@ -70,16 +70,16 @@ def test_a_collection_is_held_and_released_by_keyboard_alone(working: Site, visi
     press(page, "g", "i")
     expect(page.get_by_role("heading", level=1)).to_have_text("Ingest")
     tab_to(page, page.get_by_role("link", name="Hold a collection…"))
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     expect(page.get_by_role("link", name="Let it run")).to_be_focused()
     press(page, "Shift+Tab", "Shift+Tab")
     page.keyboard.type("keys")
-    page.keyboard.press("Tab")
+    press(page, "Tab")
     page.keyboard.type("typed")
     press(page, "Tab", "Tab", "Enter")
     expect(page.get_by_role("alert")).to_contain_text("Collection keys is held")
     tab_to(page, page.locator("#hold-keys").get_by_role("link", name="Release…"))
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     expect(page.get_by_role("link", name="Keep the hold")).to_be_focused()
     press(page, "Tab", "Enter")
     expect(page.get_by_role("alert")).to_contain_text("Collection keys goes on")
@@ -112,15 +112,15 @@ def test_a_failed_job_is_found_understood_resumed_and_watched_by_mouse(working: 
 def test_the_same_by_keyboard_alone(working: Site, visit: Visit) -> None:
     job = failed_job(working, "mended-by-keys")
     page = visit(working, "/ingest/jobs?state=failed&profile=mended-by-keys")
-    page.keyboard.press("j")
+    press(page, "j")
     expect(page.get_by_role("link", name=job.id)).to_be_focused()
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text(job.id)
     (working.folder / "mended").touch()
     tab_to(page, page.get_by_role("link", name="Resume…"))
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     expect(page.get_by_role("link", name="Leave it")).to_be_focused()
-    page.keyboard.press("Shift+Tab")
+    press(page, "Shift+Tab")
     page.keyboard.type("typed")
     press(page, "Tab", "Tab", "Enter")
     expect(page.get_by_role("alert")).to_contain_text(f"{job.id} is downloading now")
@@ -215,7 +215,7 @@ def test_history_is_filtered_paged_and_told_as_of_a_time(site: Site, failed: Ing
 def test_what_is_looked_for_by_its_id_is_found(site: Site, failed: IngestJob, visit: Visit) -> None:
     page = visit(site, "/ingest/jobs")
     page.get_by_label("Id, ARK or local id").fill(f"jid{int(failed.id[3:])}")
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text(failed.id)
     page.goto("/ingest/batches?find=ark:/13030/nothing")
     expect(page.get_by_role("main")).to_contain_text("No objects match these filters.")
@@ -224,7 +224,7 @@ def test_what_is_looked_for_by_its_id_is_found(site: Site, failed: IngestJob, vi
 def test_an_object_is_found_by_its_local_id_and_leads_to_the_job_that_stored_it(sites: Sites, visit: Visit) -> None:
     page = visit(sites("full"), "/ingest/jobs")
     page.get_by_label("Id, ARK or local id").fill("map-1")
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     page.get_by_role("link", name=ARK).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("A <b>map</b>")
     expect(page.get_by_role("table", name="Files of version 1").locator("tbody tr")).to_have_count(3)

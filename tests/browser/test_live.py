@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import Visit, press
 from tests.browser.site import Site
 
 HELD = "Locks that are held"
@@ -14,7 +14,7 @@ def test_what_happens_is_seen_and_a_pause_holds(site: Site, visit: Visit) -> Non
     first = site.gate.locks.acquire("happens", "file:/happens/1", "shared")
     expect(page.get_by_role("link", name="file:/happens/1")).to_be_visible()
     expect(page.locator("#announcer")).to_have_text("1 lock shown, 0 waiting")
-    page.keyboard.press("p")
+    press(page, "p")
     expect(page.locator("#live-word")).to_have_text("Paused")
     site.gate.locks.release(first)
     with page.expect_response(lambda answer: "/locks?client=happens" in answer.url):
@@ -69,11 +69,11 @@ def test_the_theme_is_kept_and_single_keys_can_be_switched_off(site: Site, visit
     page.get_by_label("Theme").select_option("dark")
     page.goto("/locks")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
-    page.keyboard.press("?")
+    press(page, "?")
     page.get_by_label("Switch single-key shortcuts off").check()
     page.get_by_role("button", name="Close").click()
-    page.keyboard.press("?")
-    page.keyboard.press("g")
-    page.keyboard.press("o")
+    press(page, "?")
+    press(page, "g")
+    press(page, "o")
     assert page.locator("dialog[open]").count() == 0
     assert page.url.endswith("/locks")

@@ -9,6 +9,7 @@ import pytest
 
 from headgate import Gate
 from headgate.http.limits import BURST_SECONDS, Limits
+from headgate.http.server import bind
 from tests.http.conftest import Bounded
 from tests.private_server import wait_until
 
@@ -257,3 +258,9 @@ def test_files_are_handed_in_by_those_who_may_submit(bounded: Start, gate: Gate)
     with service.client("read") as reader, service.client("queue:submit") as submitter:
         assert reader.post("/v1/uploads", params={"name": "x"}, content=b"x").status_code == 403
         assert submitter.post("/v1/uploads", params={"name": "x"}, content=b"x").status_code == 429
+
+
+def test_small_answers_are_sent_at_once() -> None:
+    """asyncio lets them wait for the caller's next sign, 40 ms, where the socket does not name its protocol."""
+    with bind("127.0.0.1:0") as found:
+        assert found.proto == socket.IPPROTO_TCP

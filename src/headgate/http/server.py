@@ -82,7 +82,8 @@ def bind(listen: str) -> socket.socket:
     """A socket on HOST:PORT; port 0 is any free one."""
     host, port = parse_address(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named since asyncio sends small answers at once only where it is: 40 ms an answer.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
