@@ -1,6 +1,6 @@
 PYTHON ?= python3
 # Test processes side by side: more than the cores that CI has, for tests also wait for leases and processes.
-WORKERS ?= 5
+WORKERS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
 # The independent validator of OCFL; its libraries do not go together with ours.

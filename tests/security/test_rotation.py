@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,14 @@ from tests.security.conftest import CANARY, OTHER
 
 MANY = {f"secret{number}": f"{CANARY}-{number}" for number in range(30)}
 #: Rewraps one by one, and says so after each.
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 REWRAP = """
 import sys, headgate
 gate = headgate.connect(sys.argv[1], master_key_file=sys.argv[2])
 store = gate.ledger._store
 one = store.rewrap
 def tell(pairs):
+    sys.stdin.readline()
     count = one(pairs)
     print(count, flush=True)
     return count
@@ -109,8 +112,12 @@ def test_a_rewrap_that_is_killed_leaves_everything_readable(
     admin.secrets.rotate()
     whole = sum(under(admin).values())
     for some in (1, 7, 16):
-        process = subprocess.Popen([sys.executable, "-c", REWRAP, store_url, str(ring)], stdout=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-c", REWRAP, store_url, str(ring)], **PIPES)
         assert process.stdout
+        assert process.stdin
+        # It goes on a little after the last one that is seen, and waits there.
+        process.stdin.write(b"\n" * (some + 1))
+        process.stdin.flush()
         for _ in range(some):
             assert process.stdout.readline() == b"1\n"
         os.kill(process.pid, signal.SIGKILL)

@@ -51,9 +51,10 @@ class Processes:
         self._guardian = Guardian(folder)
         self._guardian.kill_at(self.group)
 
-    def start(self, environment: Mapping[str, str | None]) -> None:
+    def start(self, environment: Mapping[str, str | None], kill_at: float) -> None:
         """Let the command run, with these variables beside our own; without those that are None."""
         adopt_orphans()
+        self.kill_at(kill_at)
         with suppress(BrokenPipeError), os.fdopen(self._start, "wb") as pipe:  # It may have been killed already.
             pipe.write(json.dumps(environment).encode())
         self._start = -1

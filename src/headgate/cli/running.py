@@ -51,7 +51,7 @@ class Limits:
 class Followed(Protocol):
     """A command in a group of its own."""
 
-    def start(self, environment: Mapping[str, str | None]) -> None: ...
+    def start(self, environment: Mapping[str, str | None], kill_at: float) -> None: ...
 
     def send(self, number: int) -> None: ...
 
@@ -91,7 +91,8 @@ class Following:
         """
         self._limits = self._limits.within(min(hold.lease or math.inf for hold in holds))
         with self._signals(holds) if signals else nullcontext():
-            self._processes.start(environment)
+            # Told before the command runs: we may be stopped at any moment after that.
+            self._processes.start(environment, _deadline(holds) - self._limits.reserve / 2)
             while not self._over():
                 self._look_at_locks(holds)
                 if steady() >= self._kill_at:

@@ -35,7 +35,7 @@ class Spawned:
         #: Called when the command has ended.
         self.on_end: Callable[[], None] = lambda: None
 
-    def start(self, environment: Mapping[str, str | None]) -> None:
+    def start(self, environment: Mapping[str, str | None], kill_at: float) -> None:
         """Run it, with these variables beside our own; without those that are None."""
         variables = {**os.environ, **environment}
         # Popen, since a fork of a Python with threads is not safe.
@@ -47,7 +47,7 @@ class Spawned:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._guardian.kill_at(self._popen.pid)
+        self._guardian.kill_at(self._popen.pid, kill_at)
         self._drains = {
             "out": Drain(_pipe(self._popen.stdout), echo=False),
             "err": Drain(_pipe(self._popen.stderr), echo=True),

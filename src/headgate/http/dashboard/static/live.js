@@ -14,6 +14,7 @@ let state = "Live";
 let gathering = null;
 let fetching = false;
 let again = false;
+let leaving = false;     // a form was sent: what it changes is shown by the next page
 
 export function beginLive(announce) {
   say = announce;
@@ -27,6 +28,8 @@ export function beginLive(announce) {
     const wanted = event.target.closest?.("[data-show-new]");
     if (wanted) showNew(wanted.dataset.showNew);
   });
+  document.addEventListener("submit", (event) => { leaving = event.target.method !== "dialog"; });
+  window.addEventListener("pageshow", () => { leaving = false; });
   tick();
   setInterval(tick, 1000);
   if (!document.hidden) open();
@@ -41,7 +44,7 @@ export function togglePause() {
 }
 
 function resume() {
-  if (paused) return;
+  if (paused || leaving) return;
   open();
   refresh();
 }
