@@ -16,7 +16,7 @@ from headgate.client.tokens import ServiceTokens
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
 from headgate.core.wire import parse, plain
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.queue_port import QueueStore
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class ServiceLocks:
         self._connection = connection
         about = connection.get("about")
         self.tag = str(about["tag"])
+        self.side_by_side = SIDE_BY_SIDE
         self._spelling = str(about["spelling"])
         #: The ledger behind the same service; None: its store keeps none.
         self.ledger = ServiceLedger(connection) if about["ledger"] else None

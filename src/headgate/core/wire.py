@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -11,25 +11,35 @@ from functools import lru_cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+_writers: dict[type, Callable[[Any], Any]] = {}
 
 
 def plain(value: Any) -> Any:
     """The value in JSON's own types; times in RFC 3339, UTC."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
-    return _plain_single(value)
+    kind = type(value)
+    if kind not in _writers:  # Found once: every answer is full of them.
+        _writers[kind] = _writer(kind)
+    return _writers[kind](value)
 
 
-def _plain_single(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return rfc3339(value)
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+def _writer(kind: type) -> Callable[[Any], Any]:
+    """What makes values of this type plain."""
+    if is_dataclass(kind):
+        names = [each.name for each in fields(kind)]
+        return lambda value: {name: plain(getattr(value, name)) for name in names}
+    if issubclass(kind, Mapping):
+        return lambda value: {str(key): plain(each) for key, each in value.items()}
+    if issubclass(kind, list | tuple | set | frozenset):
+        return lambda value: [plain(each) for each in value]
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if issubclass(kind, datetime):
+        return rfc3339
+    return _as_it_is if issubclass(kind, str | int | float | types.NoneType) else str
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def rfc3339(moment: datetime) -> str:

@@ -8,12 +8,14 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
 from starlette.concurrency import run_in_threadpool
 
 from headgate import __version__
 from headgate.http import errors, schemas
 from headgate.http.auth import Reader, TheService
 from headgate.http.dashboard import frame, pages
+from headgate.http.direct import PROBLEMS
 from headgate.http.metrics import CONTENT_TYPE
 from headgate.http.middleware import Around
 from headgate.http.routes import claims, custody, events, ingest, inventory, ledger, locks, queue, whole
@@ -26,17 +28,8 @@ Ask before you touch shared data: may I read this, may I write this, what should
 Errors are problems as RFC 9457 has them; `type` names the error, and its data stand beside. 409: refused, or lost.
 Send `Idempotency-Key` with a POST, and sending it again does not do it again. Lists come in pages: go on with `next`.
 """
-_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-#: What every route may answer besides.
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"description": text, "content": _PROBLEM}
-    for status, text in {
-        400: "The body is no JSON.", 401: "No good API token.", 403: "The token does not reach that far.",
-        404: "Nothing of that name.", 408: "The body did not come in time.",
-        409: "Refused, or no longer yours.", 413: "The body is too large.", 422: "Wrong as it stands.",
-        429: "Too many at once.", 503: "The store does not answer.",
-    }.items()
-}  # fmt: skip
+#: What it would tell is in our log and at /metrics.
+NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 around = APIRouter(tags=["service"])
 
 
@@ -50,11 +43,11 @@ def make_app(service: Service) -> FastAPI:
 
     app = FastAPI(
         title="Headgate", version=__version__, description=DESCRIPTION, lifespan=running, docs_url=None,
-        redoc_url=None, generate_unique_id_function=_operation,
+        redoc_url=None, generate_unique_id_function=_operation, telemetry=NO_TELEMETRY,
     )  # fmt: skip
     app.state.service = service
     for part in (locks, claims, ledger, custody, whole, events, queue, ingest, inventory):
-        app.include_router(part.router, prefix="/v1", responses=PROBLEMS)
+        app.router.routes.extend(part.router.routes)  # Included, each would be looked for twice.
     app.include_router(around)
     for page in pages.ROUTERS:
         app.include_router(page)

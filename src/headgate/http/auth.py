@@ -4,6 +4,7 @@ for; scopes on every route.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -61,15 +62,21 @@ class Caller:
 async def authenticate(
     request: Request,
     scopes: SecurityScopes,
-    given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)] = None,
+    _given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)] = None,
 ) -> Caller:
+    """The same for the framework, which also tells the OpenAPI."""
+    return await admit(request, scopes.scopes)
+
+
+async def admit(request: Request, words: Sequence[str]) -> Caller:
     """The caller, if its token has one of the route's scopes."""
-    who = await _by_token(request, given.credentials) if given else await _by_session(request)
+    kind, _, text = request.headers.get("authorization", "").partition(" ")
+    who = await _by_token(request, text.strip()) if kind.lower() == "bearer" else await _by_session(request)
     service_of(request).pace.take(who.token.id, _address(request))
     request.scope["headgate.token"] = who.token.id
-    if not any(who.reach.has(word) for word in scopes.scopes):
-        wanted = " or ".join(scopes.scopes)
-        raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", scopes.scopes[0])
+    if not any(who.reach.has(word) for word in words):
+        wanted = " or ".join(words)
+        raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", words[0])
     return who
 
 
@@ -108,6 +115,16 @@ def service_of(request: Request) -> Service:
     """What the app was made of."""
     service: Service = request.app.state.service
     return service
+
+
+def is_caller(dependency: Any) -> bool:
+    """Whether a route's dependency is who asks."""
+    return dependency is authenticate
+
+
+def provided(dependency: Any) -> Callable[[Request], Any]:
+    """What gives a route its service, or its gate, without the framework."""
+    return {_its_service: service_of, _its_gate: lambda request: service_of(request).gate}[dependency]
 
 
 # Dependencies that are no coroutines would be called by a thread each.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import secrets
@@ -41,6 +42,8 @@ class Around:
         self._service = service
         self._repeats = Repeats(app)
         self._bodies = Bodies(service.limits)
+        #: Requests without an id are numbered, behind a mark that tells one life of the service from another.
+        self._mark, self._numbers = f"{secrets.token_urlsafe(6)}-", itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -48,7 +51,7 @@ class Around:
             await self._app(scope, receive, send)
             return
         given = _header(scope, b"x-request-id")
-        request_id = given if REQUEST_ID.fullmatch(given) else secrets.token_urlsafe(9)
+        request_id = given if given and REQUEST_ID.fullmatch(given) else f"{self._mark}{next(self._numbers):x}"
         scope["headgate.request"] = request_id
         began, status = steady(), 0
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.concurrency import run_in_threadpool
-
 from headgate.core.errors import BadValue, StoreUnavailable
 from headgate.core.locks import Request, resource_key
 from headgate.core.names import check_name, check_note, check_request_id
@@ -48,13 +46,13 @@ def group_of(ticket: Ticket) -> tuple[str, ...]:
 
 async def obtain(service: Service, request: Request, deadline: float) -> Grant:
     """All that is wanted, by the deadline (on steady()); LockRefused otherwise, and nothing is taken."""
-    locks = service.gate.locks
+    locks, run = service.gate.locks, service.lane.run
     if deadline <= steady():
-        return await run_in_threadpool(locks.grant, request)
-    found = await run_in_threadpool(service.gate.store.queue_up, request)
+        return await run(locks.grant, request)
+    found = await run(service.gate.store.queue_up, request)
     if not isinstance(found, Ticket):
-        return await run_in_threadpool(locks.guarded, request, found)
-    return await run_in_threadpool(locks.guarded, request, await _wait(service, found, deadline))
+        return await run(locks.guarded, request, found)
+    return await run(locks.guarded, request, await _wait(service, found, deadline))
 
 
 async def _wait(service: Service, ticket: Ticket, deadline: float) -> Grant:
@@ -70,7 +68,7 @@ async def _wait(service: Service, ticket: Ticket, deadline: float) -> Grant:
     try:
         async with service.turns.keeping(ticket):
             grant = await service.turns.wait(group_of(ticket), look, deadline, ticket.number)
-        return await run_in_threadpool(store.give_up, ticket) if grant is None else grant
+        return await service.lane.run(store.give_up, ticket) if grant is None else grant
     except asyncio.CancelledError:
-        await asyncio.shield(run_in_threadpool(store.withdraw, ticket))
+        await asyncio.shield(service.lane.run(store.withdraw, ticket))
         raise

@@ -11,6 +11,7 @@ from anyio import CapacityLimiter
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError
+from headgate.http.lane import Lane
 from headgate.http.limits import Limits, Pace
 from headgate.http.metrics import Metrics
 from headgate.http.sign_ins import SignIns
@@ -49,7 +50,9 @@ class Service:
         #: What is taken on at most, and how fast.
         self.limits = limits or Limits()
         self.pace = Pace(gate.settings)
-        self.turns = Turns(self.limits.waiting)
+        #: Where quick calls to the store are made.
+        self.lane = Lane(gate.store.side_by_side)
+        self.turns = Turns(self.limits.waiting, self.lane)
         self.sign_ins = SignIns()
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.
@@ -95,6 +98,7 @@ class Service:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+            self.lane.close()
 
     async def _keep_activity(self) -> None:
         """Know what the last day brought before a page asks for it."""

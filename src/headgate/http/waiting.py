@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from headgate.http.errors import TooMany
+from headgate.http.lane import Lane
 from headgate.service.clock import steady
 from headgate.stores.base import Ticket
 
@@ -74,8 +74,9 @@ class Group:
 class Turns:
     """All who wait at this service."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, lane: Lane) -> None:
         self._most = most
+        self._lane = lane
         #: How many wait.
         self.waiting = 0
         self._groups: dict[tuple[str, ...], Group] = {}
@@ -114,7 +115,7 @@ class Turns:
         `order`: the place in the store's own queue, so that whoever is first there looks, not who came here first.
         """
         if deadline <= steady():
-            return await run_in_threadpool(look)
+            return await self._lane.run(look)
         group = self._groups.setdefault(key, Group())
         place = group.enter(order)
         self.waiting += 1
@@ -137,7 +138,7 @@ class Turns:
                 continue
             began = steady() if began is None else began
             group.bell.clear()
-            found = await run_in_threadpool(look)
+            found = await self._lane.run(look)
             left = deadline - steady()
             if found is not None or left <= 0:
                 return found

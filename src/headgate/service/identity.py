@@ -10,7 +10,11 @@ from headgate.core.names import check_name, check_request_id
 from headgate.service.checks import check_positive_lease
 from headgate.stores.base import Asker
 
+#: Ids of requests that are drawn at a time.
+DRAWN = 64
 _owners: dict[int, str] = {}
+#: Ids that were drawn and not used, by process: a forked child draws its own.
+_noise: dict[int, list[str]] = {}
 
 
 def owner() -> str:
@@ -32,8 +36,14 @@ def describe_process(pid: int, mark: str, environment: Mapping[str, str]) -> str
 
 
 def new_request_id() -> str:
-    """A fresh id for one request."""
-    return base64.urlsafe_b64encode(os.urandom(12)).decode()
+    """A fresh id for one request, that nobody guesses."""
+    noise = _noise.setdefault(os.getpid(), [])
+    while True:
+        try:
+            return noise.pop()
+        except IndexError:  # One call to the system for many: each lets another thread go first.
+            drawn = base64.urlsafe_b64encode(os.urandom(12 * DRAWN)).decode()
+            noise.extend(drawn[at : at + 16] for at in range(0, len(drawn), 16))
 
 
 def asker_for(worker: str | None, lease: object, request_id: str | None) -> Asker:

@@ -25,6 +25,7 @@ class RoutedLocks:
     def __init__(self, ledger_side: LockStore, coordination: LockStore) -> None:
         self.name = f"{coordination.name} (data: in {ledger_side.name})"
         self.tag = coordination.tag
+        self.side_by_side = coordination.side_by_side
         self._ledger_side = ledger_side
         self._coordination = coordination
         self._stores = (ledger_side, coordination)

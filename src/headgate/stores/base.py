@@ -66,6 +66,10 @@ class HistoryFilter:
     limit: int = 100
 
 
+#: Calls that one process sends to a server at a time: more would only wait for each other's turn in the process.
+SIDE_BY_SIDE = 8
+
+
 class LockStore(Protocol):
     """Locks and their queues, clients, resources and history."""
 
@@ -73,6 +77,8 @@ class LockStore(Protocol):
     name: str
     #: Four letters that every lock id of this store begins with.
     tag: str
+    #: How many calls one process does well to send at a time.
+    side_by_side: int
 
     @property
     def queue(self) -> QueueStore:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from headgate.core.ledger import Claim
-from headgate.http.auth import Caller, TheGate, TheService, needs, service_of
+from headgate.http import direct
+from headgate.http.auth import Caller, TheGate, TheService, needs
 from headgate.http.routes.ledger import claim_document
 from headgate.http.schemas import Failure, Heartbeat, Key, Report, Worker, WorkerWaiting, answer, documented, nothing
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 
-router = APIRouter(tags=["claims"])
+router = direct.router("claims")
 Claimer = Annotated[Caller, needs("chunk:claim")]
 CLAIMED = "Claimed, by a new token."
 
 
 @router.post("/jobs/{job}/next", responses=documented(200, Claim, CLAIMED, nothing="Nothing to do."))
-async def find_next(request: Request, who: Claimer, job: str, asked: WorkerWaiting, key: Key = None) -> Response:
+async def find_next(
+    request: Request, service: TheService, who: Claimer, job: str, asked: WorkerWaiting, key: Key = None
+) -> Response:
     """The next chunk to work on, claimed. With `wait`, wait so long for one."""
-    service = service_of(request)
     who.must_see("job", "chunk:claim", job)
     who.must_reach("chunk:claim", job)
 
@@ -43,29 +46,31 @@ def claim(gate: TheGate, who: Claimer, job: str, dataid: str, asked: Worker, key
 
 
 @router.post("/jobs/{job}/chunks/{dataid}/success", status_code=204)
-def success(request: Request, who: Claimer, job: str, dataid: str, report: Report) -> Response:
+async def success(service: TheService, who: Claimer, job: str, dataid: str, report: Report) -> Response:
     """The chunk is done. Saying so twice does no harm; 409, and nothing changes, when it is not yours."""
-    service = service_of(request)
     _must_claim(who, job)
-    service.gate.ledger.success(job, dataid, report.token, by=who.by(report.by))
+    done = partial(service.gate.ledger.success, job, dataid, report.token, by=who.by(report.by))
+    await service.lane.run(done)
     service.ring(("job",), ("lock",))
     return nothing()
 
 
 @router.post("/jobs/{job}/chunks/{dataid}/fail", status_code=204)
-def fail(gate: TheGate, service: TheService, who: Claimer, job: str, dataid: str, report: Failure) -> Response:
+async def fail(service: TheService, who: Claimer, job: str, dataid: str, report: Failure) -> Response:
     """The chunk could not be done, and why. 409, and nothing changes, when it is not yours."""
     _must_claim(who, job)
-    gate.ledger.fail(job, report.message, dataid, report.token, by=who.by(report.by))
+    failed = partial(service.gate.ledger.fail, job, report.message, dataid, report.token, by=who.by(report.by))
+    await service.lane.run(failed)
     service.ring(("job",), ("lock",))
     return nothing()
 
 
 @router.post("/jobs/{job}/chunks/{dataid}/heartbeat", responses=documented(200, dict[str, float], "Its seconds."))
-def heartbeat(gate: TheGate, who: Claimer, job: str, dataid: str, beat: Heartbeat) -> Response:
+async def heartbeat(service: TheService, who: Claimer, job: str, dataid: str, beat: Heartbeat) -> Response:
     """The worker lives: the lease begins anew. 409 when it has run out."""
     _must_claim(who, job)
-    return answer({"lease": gate.ledger.heartbeat(job, dataid, beat.token, lease=beat.lease)})
+    renewed = partial(service.gate.ledger.heartbeat, job, dataid, beat.token, lease=beat.lease)
+    return answer({"lease": await service.lane.run(renewed)})
 
 
 def _must_claim(who: Caller, job: str) -> None:

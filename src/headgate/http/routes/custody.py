@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import Body, Query, Response
 
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.errors import BadValue
 from headgate.core.wire import parse
+from headgate.http import direct
 from headgate.http.auth import Admin, Caller, TheGate, needs
 from headgate.http.schemas import Count, Limit, answer, documented, nothing
 
-router = APIRouter(tags=["secrets"])
+router = direct.router("secrets")
 SecretReader = Annotated[Caller, needs("cred:read", "define")]
 Definer = Annotated[Caller, needs("define")]
 Document = Annotated[Any, Body()]

@@ -7,20 +7,21 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import Header
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import Unavailable
 from headgate.core.history import Entry
 from headgate.core.wire import plain
+from headgate.http import direct
 from headgate.http.auth import Reader, TheService
 from headgate.http.errors import TooMany
 from headgate.http.following import Mark, newer, newest, parse_mark
 from headgate.http.service import Service
 from headgate.service.clock import steady
 
-router = APIRouter(tags=["whole"])
+router = direct.router("whole")
 #: Between two looks, and between two signs of life.
 PAUSE_SECONDS, SILENCE_SECONDS = 0.5, 15.0
 

@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import anyio.to_thread
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from headgate.core.errors import ServiceUnavailable
 from headgate.core.names import NAME_LENGTH
+from headgate.http import direct
 from headgate.http.auth import Caller, Operator, TheGate, TheService, needs
 from headgate.http.errors import TooLarge, TooMany
 from headgate.http.schemas import Uploaded, Verification, Verified, answer, documented
 from headgate.http.service import Service
 from headgate.http.waiting import Gone, while_there
 
-router = APIRouter(tags=["ingest"])
+router = direct.router("ingest")
 Submitter = Annotated[Caller, needs("queue:submit")]
 ProfileReader = Annotated[Caller, needs("read", "queue:submit")]
 FILE: dict[str, Any] = {

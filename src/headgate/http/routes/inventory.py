@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from headgate.core.inventory import Intake, InventoryFile, Kind, Message, ObjectFilter, ObjectVersion, StoredObject
 from headgate.core.queue import check_item_id
+from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, TheGate, needs
 from headgate.http.schemas import (
     After,
@@ -25,7 +26,7 @@ from headgate.http.schemas import (
     page,
 )
 
-router = APIRouter(tags=["inventory"])
+router = direct.router("inventory")
 InventoryReader = Annotated[Caller, needs("read", "queue:work")]
 Consumer = Annotated[Caller, needs("queue:work")]
 Ark = Annotated[

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from headgate.core.census import Span, Tally
 from headgate.core.claims import Verdict
 from headgate.core.errors import BadValue, UnknownName
 from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row
+from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, Operator, Reader, TheGate, TheService, needs
 from headgate.http.schemas import (
     MOST,
@@ -36,7 +37,7 @@ from headgate.service import census
 from headgate.service.census import MOST_LOOKED_AT, MOST_TALLIED
 from headgate.wiring import Gate
 
-router = APIRouter(tags=["ledger"])
+router = direct.router("ledger")
 Definer = Annotated[Caller, needs("define")]
 Publisher = Annotated[Caller, needs("data:publish")]
 JobReader = Annotated[Caller, needs("read", "chunk:claim")]

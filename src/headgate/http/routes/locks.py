@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import Query, Request, Response
 
 from headgate.core.errors import LockLost, UnknownName
 from headgate.core.locks import Lock, Waiter, parse_lock_id
-from headgate.http.auth import Caller, Forcer, Reader, TheGate, TheService, needs, service_of
+from headgate.http import direct
+from headgate.http.auth import Caller, Forcer, Reader, TheGate, TheService, needs
 from headgate.http.obtaining import group_of, obtain, request_of
 from headgate.http.schemas import (
     Acted,
@@ -35,19 +35,18 @@ from headgate.service.clock import steady
 from headgate.stores.base import Grant, Ticket
 from headgate.wiring import Gate
 
-router = APIRouter(tags=["locks"])
+router = direct.router("locks")
 Holder = Annotated[Caller, needs("lock:acquire")]
 Looker = Annotated[Caller, needs("read", "lock:acquire")]
 TokenGiven = Annotated[int, Query(ge=1, lt=2**63, description="The number that the grant carries.")]
 
 
 @router.post("/locks", status_code=201, responses=documented(201, Granted, "Held, by a new token."))
-async def acquire(request: Request, who: Holder, asked: LockAsked, key: Key = None) -> Response:
+async def acquire(request: Request, service: TheService, who: Holder, asked: LockAsked, key: Key = None) -> Response:
     """Take locks: all that are named, or none. With `wait`, stand in the queue for so long.
 
     409 says who is in the way, and when to try again.
     """
-    service = service_of(request)  # Here and below no dependency: each costs a tenth of a request.
     wanted = request_of(asked, who, key, service.gate)
     grant = await asked_to_wait(request, asked.wait, obtain(service, wanted, steady() + asked.wait))
     return answer({"locks": grant}, 201)
@@ -82,21 +81,27 @@ def get(gate: TheGate, who: Looker, lock_id: str) -> Response:
 
 
 @router.delete("/locks/{lock_id}", status_code=204)
-def release(request: Request, who: Holder, lock_id: str, token: TokenGiven) -> Response:
+async def release(service: TheService, who: Holder, lock_id: str, token: TokenGiven) -> Response:
     """Give a lock back. 409, and nothing changes, when it is not yours."""
-    service = service_of(request)
-    gate = service.gate
-    _own(gate, who, lock_id, token)
-    gate.locks.release(lock_id, token)
+
+    def work() -> None:
+        _own(service.gate, who, lock_id, token)
+        service.gate.locks.release(lock_id, token)
+
+    await service.lane.run(work)
     service.ring(("lock", lock_id.split("-")[1]))
     return nothing()
 
 
 @router.post("/locks/{lock_id}/renew", responses=documented(200, Lock, "Its lease has begun anew."))
-def renew(gate: TheGate, who: Holder, lock_id: str, given: Renewal) -> Response:
+async def renew(service: TheService, who: Holder, lock_id: str, given: Renewal) -> Response:
     """Let the lease begin anew. 409 when it has run out: an expired lease is not renewed."""
-    _own(gate, who, lock_id, given.token)
-    return answer(gate.locks.renew(lock_id, given.token, lease=given.lease))
+
+    def work() -> Lock:
+        _own(service.gate, who, lock_id, given.token)
+        return service.gate.locks.renew(lock_id, given.token, lease=given.lease)
+
+    return answer(await service.lane.run(work))
 
 
 @router.post("/locks/{lock_id}/check", responses=documented(200, Lock, "It is yours."))
@@ -174,14 +179,14 @@ async def take_turn(request: Request, service: TheService, who: Holder, ticket: 
 async def give_up(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue. 409 says who is in the way."""
     place = _place(who, ticket, asked, service.gate)
-    return answer({"locks": await run_in_threadpool(service.gate.store.give_up, place)})
+    return answer({"locks": await service.lane.run(service.gate.store.give_up, place)})
 
 
 @router.post("/waiters/{ticket}/withdraw", status_code=204)
 async def withdraw(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue whatever happened; a grant that was made meanwhile is given back."""
     place = _place(who, ticket, asked, service.gate)
-    await run_in_threadpool(service.gate.store.withdraw, place)
+    await service.lane.run(service.gate.store.withdraw, place)
     service.turns.ring(*(("lock", each) for each in group_of(place)[1:]))
     return nothing()
 

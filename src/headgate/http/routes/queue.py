@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from headgate.core.errors import BadValue
 from headgate.core.names import check_reason
@@ -20,6 +20,7 @@ from headgate.core.queue import (
     check_item_id,
     is_batch,
 )
+from headgate.http import direct
 from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.schemas import (
     Acted,
@@ -47,7 +48,7 @@ from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 from headgate.wiring import Gate
 
-router = APIRouter(tags=["queue"])
+router = direct.router("queue")
 Submitter = Annotated[Caller, needs("queue:submit")]
 Consumer = Annotated[Caller, needs("queue:work")]
 Actor = Annotated[Caller, needs("queue:work", "operate", "admin:force")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel
 
 from headgate import __version__
@@ -16,6 +16,7 @@ from headgate.core.names import check_name
 from headgate.core.queue import check_item_id
 from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
+from headgate.http import direct
 from headgate.http.auth import Admin, Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.schemas import (
     After,
@@ -38,7 +39,7 @@ from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.wiring import Gate
 
-router = APIRouter(tags=["whole"])
+router = direct.router("whole")
 Anyone = Annotated[
     Caller,
     needs("read", "lock:acquire", "chunk:claim", "queue:work", "queue:submit", "data:publish", "operate", "admin:force",

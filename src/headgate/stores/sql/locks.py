@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
@@ -40,6 +40,7 @@ class SqlLocks:
 
     def __init__(self, database: Database) -> None:
         self.name = database.name
+        self.side_by_side = 1 if database.dialect.one_writer else SIDE_BY_SIDE
         self._database = database
         self._making = threading.Lock()
         self._made: dict[type[Any], Any] = {}

@@ -20,7 +20,7 @@ from headgate.core.locks import (
     decide_upgrade,
     find_cycle,
 )
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.history import HistoryKeeper, HistorySource
 from headgate.stores.queue_port import QueueStore
 
@@ -67,6 +67,7 @@ class ZookeeperLocks:
     def __init__(self, address: Address, sessions: Sessions, root: Root) -> None:
         self.name = address.name
         self.tag = tag = root.tag
+        self.side_by_side = SIDE_BY_SIDE
         self._token_base = root.token_base
         self._sessions = sessions
         self._tree = tree = address.tree
