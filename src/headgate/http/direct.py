@@ -118,8 +118,8 @@ class Plan:
         elif isinstance(mark, params.Body) or _is_document(asked.annotation):
             self._body = asked.name, TypeAdapter(asked.annotation)
         else:
-            place = "path" if asked.name in in_path else "header" if isinstance(mark, params.Header) else "query"
-            self._named[place].append(_named(asked, place, mark))
+            named = _named(asked, mark, in_path)
+            self._named[named.place].append(named)
 
     async def arguments(self, request: Request) -> dict[str, Any]:
         """By name. Who may not ask is told so, and nothing else."""
@@ -175,8 +175,9 @@ def _valid(kind: TypeAdapter[Any], value: Any, place: tuple[str, ...], problems:
         return None
 
 
-def _named(asked: inspect.Parameter, place: str, mark: Any) -> Named:
-    alias = getattr(mark, "alias", None) or (asked.name.replace("_", "-") if place == "header" else asked.name)
+def _named(asked: inspect.Parameter, mark: Any, in_path: frozenset[str]) -> Named:
+    alias = getattr(mark, "alias", None) or asked.name
+    place = "header" if isinstance(mark, params.Header) else "path" if alias in in_path else "query"
     several = any(get_origin(each) is list for each in _parts(asked.annotation))
     return Named(asked.name, place, alias, TypeAdapter(asked.annotation), several, asked.default)
 
