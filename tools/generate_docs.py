@@ -22,12 +22,11 @@ from headgate.core.machine import Machine
 from headgate.core.scopes import SCOPES
 from headgate.core.states import MACHINES
 from headgate.http import metrics
-from headgate.http.app import make_app
-from headgate.http.service import Service
+from headgate.http.app import API
+from headgate.http.description import openapi
 from headgate.ingest.profile import Profile
 from headgate.stores.sql import schema
 from headgate.stores.zookeeper import queue_tree, tree
-from headgate.wiring import connect
 
 ROOT = Path(__file__).parent.parent
 #: The rows that the contract suite took, noted by `make transitions`.
@@ -184,7 +183,7 @@ def metrics_page() -> str:
 
 def api_page() -> str:
     """Every route of the service."""
-    document = api_document()
+    document = openapi(API)
     parts = ["# HTTP API\n", NOTICE, document["info"]["description"], "The whole is told by `GET /openapi.json`.\n"]
     parts += ["## Scopes\n", describe.table(("scope", "lets"), [(f"`{w}`", text) for w, text in SCOPES.items()]) + "\n"]
     tags: dict[str, list[tuple[str, str, str]]] = {}
@@ -196,12 +195,6 @@ def api_page() -> str:
     for tag, rows in tags.items():
         parts += [f"## {tag.capitalize()}\n", describe.table(("request", "scope", "meaning"), rows) + "\n"]
     return "\n".join(parts)
-
-
-def api_document() -> dict[str, Any]:
-    """The OpenAPI, which no store is asked for."""
-    with connect("sqlite://") as gate:
-        return make_app(Service(gate)).openapi()
 
 
 PAGES: dict[str, Callable[[], str]] = {

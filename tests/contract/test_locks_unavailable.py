@@ -46,6 +46,7 @@ def test_a_stopped_server_is_unavailable_and_never_refused(gates: Gates, server:
         gate.locks.list,
         gate.history,
         gate.status,
+        gate.store.ping,
     ]
     for ask in asked:
         with pytest.raises(StoreUnavailable) as error:

@@ -7,20 +7,15 @@ import pytest
 import schemathesis
 
 import headgate
-from headgate.http.app import make_app
+from headgate.http.app import API
+from headgate.http.description import openapi
 from headgate.http.server import Server
-from headgate.http.service import Service
 from tests.http.conftest import Tokens
 
 EXAMPLES = 3
 
 
-def document() -> dict[str, Any]:
-    with headgate.connect("sqlite://") as gate:
-        return make_app(Service(gate)).openapi()
-
-
-schema = schemathesis.openapi.from_dict(document())
+schema = schemathesis.openapi.from_dict(openapi(API))
 # A name of a job, a mode, a lock's id: what a schema cannot say is said by 422, with the reason.
 schema.config.checks.positive_data_acceptance.expected_statuses = ["2xx", "401", "403", "404", "409", "422"]
 #: A stream without an end, and tokens that would end the test's own.

@@ -147,6 +147,9 @@ class ServiceLocks:
     def forget_resource(self, resource: str) -> None:
         self._connection.send("DELETE", "resources", resource=resource, again=False)
 
+    def ping(self) -> None:
+        self._connection.get("about")
+
     def close(self) -> None:
         self._connection.close()
 

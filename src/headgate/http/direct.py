@@ -1,73 +1,127 @@
 """Routes that know what their function asks for: found out once, where the framework looks it up at every request.
 
 What may stand in a route's signature is little, and the same everywhere: the request, the caller, the service and its
-gate, names in the path, the query and the headers, and one body in JSON.
+gate, names in the path, the query and the headers, and one body in JSON. The framework reads the same signatures when
+somebody asks for the OpenAPI: `description`.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
-from fastapi import APIRouter, Request, Response, params
+from fastapi import Request, Response, params
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
-from starlette.types import Scope
+from starlette.routing import Match, Route
+from starlette.types import Receive, Scope, Send
 
 from headgate.http.auth import admit, is_caller, provided
 
 #: How a body's type may be named.
 JSON_TYPES = ("application/json", "+json")
-_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-#: What every route may answer besides.
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"description": text, "content": _PROBLEM}
-    for status, text in {
-        400: "The body is no JSON.", 401: "No good API token.", 403: "The token does not reach that far.",
-        404: "Nothing of that name.", 408: "The body did not come in time.",
-        409: "Refused, or no longer yours.", 413: "The body is too large.", 422: "Wrong as it stands.",
-        429: "Too many at once.", 503: "The store does not answer.",
-    }.items()
-}  # fmt: skip
 Problems = list[dict[str, Any]]
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 
-def router(tag: str) -> APIRouter:
-    """For routes of this kind."""
-    return APIRouter(prefix="/v1", tags=[tag], responses=PROBLEMS, route_class=Direct)
-
-
-class Direct(APIRoute):
+class Direct(Route):
     """A route whose arguments are read by a list that is made once."""
+
+    def __init__(self, method: str, path: str, call: Callable[..., Any]) -> None:
+        super().__init__(path, call, methods=[method])
+        self.methods = {method}  # No HEAD besides.
+        self._beginning = path.partition("{")[0]
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Most of the many routes do not even begin like the path."""
-        return super().matches(scope) if scope["path"].startswith(self._beginning) else (Match.NONE, {})
+        if not scope["path"].startswith(self._beginning):
+            return Match.NONE, {}
+        match, found = super().matches(scope)
+        return match, {**found, "route": self}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, if it is a method of this route."""
+        if scope["method"] not in (self.methods or ()):
+            raise HTTPException(405)
+        answer = await self.answer(Request(scope, receive, send))
+        await answer(scope, receive, send)
+
+    async def answer(self, request: Request) -> Response:
+        """What the function answers: it is awaited, or called in a thread."""
+        arguments = await self._plan.arguments(request)
+        if inspect.iscoroutinefunction(self.endpoint):
+            found: Response = await self.endpoint(**arguments)
+            return found
+        return await run_in_threadpool(self.endpoint, **arguments)
 
     @cached_property
-    def _beginning(self) -> str:
-        return self.path.partition("{")[0]
+    def _plan(self) -> Plan:
+        """Made when it is first asked for: there are many routes, and the start is waited for."""
+        return Plan(self.endpoint, frozenset(self.param_convertors))
 
-    def get_route_handler(self) -> Handler:
-        call: Callable[..., Any] = self.endpoint
-        plan = Plan(call, frozenset(self.param_convertors))
-        waits = inspect.iscoroutinefunction(call)
 
-        async def handle(request: Request) -> Response:
-            arguments = await plan.arguments(request)
-            answer: Response = await call(**arguments) if waits else await run_in_threadpool(call, **arguments)
-            return answer
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A route as it is written down."""
 
-        return handle
+    method: str
+    path: str
+    call: Callable[..., Any]
+    #: What the OpenAPI tells besides.
+    told: Mapping[str, Any]
+
+
+class Routes:
+    """The routes of one file."""
+
+    def __init__(self, tag: str = "", prefix: str = "", kind: type[Direct] = Direct) -> None:
+        #: Where the OpenAPI has them; empty: it does not.
+        self.tag = tag
+        #: In the order in which they are tried.
+        self.declared: list[Declared] = []
+        self._prefix, self._kind = prefix, kind
+
+    def made(self) -> list[Direct]:
+        """To be answered by an app."""
+        return [self._kind(each.method, each.path, each.call) for each in self.declared]
+
+    def get(self, path: str, **told: Any) -> Callable[[Call], Call]:
+        """Answer a GET."""
+        return self._declare("GET", path, told)
+
+    def post(self, path: str, **told: Any) -> Callable[[Call], Call]:
+        """Answer a POST."""
+        return self._declare("POST", path, told)
+
+    def put(self, path: str, **told: Any) -> Callable[[Call], Call]:
+        """Answer a PUT."""
+        return self._declare("PUT", path, told)
+
+    def patch(self, path: str, **told: Any) -> Callable[[Call], Call]:
+        """Answer a PATCH."""
+        return self._declare("PATCH", path, told)
+
+    def delete(self, path: str, **told: Any) -> Callable[[Call], Call]:
+        """Answer a DELETE."""
+        return self._declare("DELETE", path, told)
+
+    def _declare(self, method: str, path: str, told: Mapping[str, Any]) -> Callable[[Call], Call]:
+        def declare(call: Call) -> Call:
+            self.declared.append(Declared(method, self._prefix + path, call, told))
+            return call
+
+        return declare
+
+
+def router(tag: str) -> Routes:
+    """For routes of the API."""
+    return Routes(tag, "/v1")
 
 
 @dataclass(frozen=True, slots=True)

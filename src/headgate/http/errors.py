@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from headgate.core.errors import (
     HalfMoved,
@@ -51,6 +52,18 @@ WORDS: Mapping[int, str] = {
     408: "too-slow", 413: "too-large", 422: "bad-value", 429: "too-many", 500: "internal-error", 503: "unavailable",
 }  # fmt: skip
 
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+#: What every route of the API may answer besides.
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": _PROBLEM}
+    for status, text in {
+        400: "The body is no JSON.", 401: "No good API token.", 403: "The token does not reach that far.",
+        404: "Nothing of that name.", 408: "The body did not come in time.",
+        409: "Refused, or no longer yours.", 413: "The body is too large.", 422: "Wrong as it stands.",
+        429: "Too many at once.", 503: "The store does not answer.",
+    }.items()
+}  # fmt: skip
+
 
 class Problem(JSONResponse):
     """A problem document."""
@@ -82,7 +95,7 @@ class TooLarge(Exception):
         super().__init__(f"the body is larger than {most:,} bytes")
 
 
-def add_handlers(app: FastAPI, page: Callable[[Request, Exception], Response]) -> None:
+def add_handlers(app: Starlette, page: Callable[[Request, Exception], Response]) -> None:
     """Every end that is not good becomes a problem; a browser that looks for a page gets it as one."""
 
     async def told(request: Request, error: Exception) -> Response:
@@ -90,19 +103,19 @@ def add_handlers(app: FastAPI, page: Callable[[Request, Exception], Response]) -
             return await run_in_threadpool(page, request, error)
         found = problem_of(error)
         if found.status_code == 405:  # The framework names the methods of the first route that it meets.
-            found.headers["Allow"] = ", ".join(methods_of(app.openapi(), request.scope["path"]))
+            found.headers["Allow"] = ", ".join(methods_of(app.routes, request.scope["path"]))
         return found
 
     for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, TooLarge, TooSlow, Exception):
         app.add_exception_handler(kind, told)
 
 
-def methods_of(document: Mapping[str, Any], path: str) -> list[str]:
-    """What may be done with a path, as the OpenAPI has it: where several fit, the one with the fewest names in it."""
-    paths = document["paths"]
-    fitting = [each for each in paths if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(each)), path)]
-    nearest = min(fitting, key=lambda each: each.count("{"), default=None)
-    return sorted(method.upper() for method in paths[nearest]) if nearest else []
+def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:
+    """What may be done with a path: where several fit, the one with the fewest names in it."""
+    fitting = [each for each in routes if isinstance(each, Route) and each.path_regex.match(path)]
+    nearest = min((len(each.param_convertors) for each in fitting), default=0)
+    chosen = (each.methods or () for each in fitting if len(each.param_convertors) == nearest)
+    return sorted({method for methods in chosen for method in methods})
 
 
 def problem_of(error: Exception) -> Response:

@@ -21,6 +21,8 @@ from headgate.wiring import Gate
 
 #: Calls to the store that run side by side.
 THREADS = 16
+#: What is done now and then is first done so long after the start: those who ask go first.
+FIRST_SECONDS = 0.5
 #: What happened in the store is counted this often.
 FOLLOWED_SECONDS = 10.0
 #: Objects that are read through side by side.
@@ -102,6 +104,7 @@ class Service:
 
     async def _keep_activity(self) -> None:
         """Know what the last day brought before a page asks for it."""
+        await asyncio.sleep(FIRST_SECONDS)
         while True:
             try:
                 await run_in_threadpool(self.gate.activity.day)
@@ -111,6 +114,7 @@ class Service:
 
     async def _follow(self) -> None:
         """Count what happens, whether or not somebody asks for it."""
+        await asyncio.sleep(FIRST_SECONDS)
         while True:
             try:
                 await run_in_threadpool(self.metrics.follow)

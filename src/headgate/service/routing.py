@@ -144,6 +144,10 @@ class RoutedLocks:
     def forget_resource(self, resource: str) -> None:
         self._for_resource(resource).forget_resource(resource)
 
+    def ping(self) -> None:
+        for store in self._stores:
+            store.ping()
+
     def close(self) -> None:
         for store in self._stores:
             store.close()

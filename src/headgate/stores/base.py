@@ -171,6 +171,9 @@ class LockStore(Protocol):
     def forget_resource(self, resource: str) -> None:
         """Known: unknown, its token kept. UnknownName when there is none; Refused while it is held or waited for."""
 
+    def ping(self) -> None:
+        """Ask for the shortest answer there is; StoreUnavailable when none comes."""
+
     def close(self) -> None:
         """Let go of connections. Leased locks on a session end with it; nothing else changes."""
 

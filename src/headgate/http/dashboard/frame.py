@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
 
@@ -23,6 +22,7 @@ from headgate.http import errors, sessions
 from headgate.http.auth import Caller, service_of
 from headgate.http.dashboard import words
 from headgate.http.dashboard.tables import link
+from headgate.http.direct import Direct, Routes
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -60,27 +60,22 @@ PLACES = (
 )
 
 
-class PageRoute(APIRoute):
+class PageRoute(Direct):
     """A route that answers with a page, whatever happens."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As FastAPI's, with problems as pages and with the headers that keep other sites out."""
-        inner = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            try:
-                answer = await inner(request)
-            except Exception as error:  # noqa: BLE001 - becomes a page, and a line in the log
-                return await run_in_threadpool(problem_page, request, error)
-            answer.headers.update(HEADERS)
-            return answer
-
-        return handle
+    async def answer(self, request: Request) -> Response:
+        """With problems as pages, and with the headers that keep other sites out."""
+        try:
+            found = await super().answer(request)
+        except Exception as error:  # noqa: BLE001 - becomes a page, and a line in the log
+            return await run_in_threadpool(problem_page, request, error)
+        found.headers.update(HEADERS)
+        return found
 
 
-def page_router() -> APIRouter:
+def page_router() -> Routes:
     """For the routes of pages: they are not part of the API."""
-    return APIRouter(route_class=PageRoute, include_in_schema=False)
+    return Routes(kind=PageRoute)
 
 
 def render(

@@ -253,6 +253,9 @@ class SqlLocks:
         if not self._forget(resource):
             raise Refused(f"resource {resource!r} is held or waited for; release it first")
 
+    def ping(self) -> None:
+        self._database.read(lambda tx: tx.one(sql.READ_TAG))
+
     def close(self) -> None:
         for kind in tuple(self._made):
             if hasattr(kind, "close"):

@@ -300,6 +300,9 @@ class ZookeeperLocks:
 
         self._transitions.act([self._tree.resource(resource)], work)
 
+    def ping(self) -> None:
+        self._sessions.base.ask(look(self._tree.clients))
+
     def close(self) -> None:
         self._sessions.close()
 
