@@ -16,7 +16,7 @@ from headgate import Gate
 from headgate.core.ledger import Kind, Row
 from headgate.core.machine import By
 from headgate.core.states import CHUNK
-from headgate.http.dashboard import ingest_acts
+from headgate.http.dashboard import grid, ingest_acts
 from headgate.http.dashboard.chunks import ACTS, Story, allowed
 from headgate.http.dashboard.frame import STATIC
 from headgate.http.dashboard.tables import Column, csv_text
@@ -41,6 +41,7 @@ def signed_in(server: Any, gate: Gate, *scopes: str) -> Iterator[httpx2.Client]:
     [
         *PAGES,
         "/locks.csv",
+        "/pipeline/chunks.csv",
         "/ingest/jobs.csv",
         "/history.csv",
         "/ingest/hold",
@@ -169,6 +170,26 @@ def test_lists_are_had_whole_as_files_and_as_json(server: Any, gate: Gate) -> No
     assert [each["id"] for each in as_json.json()["items"]] == made
     assert "'=1+1" in told
     assert [each["reason"] for each in found] == ["=1+1"]
+
+
+def test_a_list_of_chunks_is_had_whole_as_a_file(server: Any, gate: Gate) -> None:
+    gate.ledger.define_dataset("listed")
+    gate.ledger.define_job("lister", inputs=["listed"], outputs=[])
+    made = [f"{number:03}" for number in range(grid.LISTED * 2 + 1)]
+    gate.ledger.publish("listed", made)
+    claim = gate.ledger.claim("lister", made[-1])
+    gate.ledger.fail("lister", "=broken", claim.dataid, claim.token)
+    with signed_in(server, gate, "read") as client:
+        page = client.get("/pipeline/grid?dataset=listed&status=READY").text
+        whole, failed = (
+            list(csv.DictReader(io.StringIO(client.get(path).text)))
+            for path in (
+                html.unescape(re.findall(r'href="([^"]+)" download>CSV<', page)[0]),
+                "/pipeline/chunks.csv?job=lister",
+            )
+        )
+    assert [each["Data id"] for each in whole] == made
+    assert [(each["Data id"], each["Status"], each["Message"]) for each in failed] == [(made[-1], "ERROR", "'=broken")]
 
 
 def test_more_than_one_act_releases_is_released_by_the_next(

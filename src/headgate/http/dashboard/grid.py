@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -15,7 +15,7 @@ from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.layout import layout
 from headgate.http.dashboard.pipeline import chunk_page
-from headgate.http.dashboard.tables import Column, Table, link, ordered
+from headgate.http.dashboard.tables import Column, Table, as_csv, link, ordered
 from headgate.http.dashboard.words import some
 from headgate.service import census
 from headgate.wiring import Gate
@@ -38,6 +38,11 @@ CHUNKS: Mapping[str, Column] = {
     "since": Column("Since", lambda row: row.since),
     "attempt": Column("Attempt", lambda row: row.attempt, numeric=True),
     "message": Column("Worker and message", lambda row: row.message),
+}
+IN_FILE = {
+    **CHUNKS,
+    "worker": Column("Worker", lambda row: row.worker),
+    "message": Column("Message", lambda row: row.message),
 }
 
 
@@ -134,8 +139,24 @@ def _list(
     asked = {name: chosen[name] for name in ("dataset", "status", "job") if name in chosen}
     return Table(
         "chunks", "Chunks", CHUNKS, ordered(rows, CHUNKS, order), _key, path="/pipeline/grid", query=query, next=more,
-        order=order, json=link("/v1/chunks", asked),
+        order=order, json=link("/v1/chunks", asked), csv=link("/pipeline/chunks.csv", chosen),
     )  # fmt: skip
+
+
+@router.get("/pipeline/chunks.csv")
+def chunks_file(request: Request, gate: TheGate, _who: Reader) -> Response:
+    """The list as a file, whole."""
+    chosen = {name: request.query_params[name] for name in FILTERS if request.query_params.get(name)}
+    jobs = gate.ledger.jobs()
+    names = flow(gate.ledger.datasets(), jobs)
+
+    def rows() -> Iterator[Row]:
+        cursor: str | None = ""
+        while cursor is not None:
+            found, cursor = listed(gate, names, jobs, chosen, cursor)
+            yield from found
+
+    return as_csv("chunks", IN_FILE, rows())
 
 
 def _key(row: Row) -> str:

@@ -55,7 +55,7 @@ def objects(request: Request, gate: TheGate, who: Reader) -> Response:
     order = order_of(query, more)
     table = Table("objects", "Stored objects", OBJECTS, ordered(rows, OBJECTS, order), lambda each: each.ark,
                   path="/ingest/objects", query=query, next=more,
-                  csv=link("/ingest/objects.csv", chosen), order=order)  # fmt: skip
+                  json=link("/v1/objects", chosen), csv=link("/ingest/objects.csv", chosen), order=order)  # fmt: skip
     return render(request, "objects.html", who, title="Stored objects", table=table, filtered=bool(chosen),
                   kept=gate.keeps_inventory, object_path=object_path)  # fmt: skip
 
