@@ -122,10 +122,10 @@ def has_profiles(session: Session) -> bool:
 
 def run_daemons(session: Session, gate: Gate, wanted: Plan, interval: float, orders: Orders, **how: Any) -> None:
     """All that is wanted, until told to stop."""
+    from headgate.daemon_wiring import daemon_rounds, ingest_handlers
     from headgate.daemons.consumers import Consumer, Pace
     from headgate.daemons.rounds import run_together
     from headgate.service.checks import check_positive_lease, check_span
-    from headgate.wiring import daemon_rounds, ingest_handlers
 
     pause = check_span("round_pause", session.settings.number("round_pause"))
     pace = Pace(check_positive_lease(how["lease"]), pause, check_span("grace", how["grace"]))
@@ -142,7 +142,7 @@ def run_daemons(session: Session, gate: Gate, wanted: Plan, interval: float, ord
 
 
 def _run_once(session: Session, gate: Gate, names: Sequence[str], interval: float) -> None:
-    from headgate.wiring import daemon_rounds
+    from headgate.daemon_wiring import daemon_rounds
 
     done = [(rounds, rounds.act()) for rounds in daemon_rounds(gate, names, interval)]
     lines = [f"{rounds.name}: {rounds.idle or f'{count} {rounds.done_word}'}" for rounds, count in done]

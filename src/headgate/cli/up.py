@@ -143,7 +143,7 @@ def _tell(session: Session, url: str, first: str | None) -> None:
 
 
 def _finish(gate: Gate, wanted: Plan, interval: float) -> None:
-    from headgate.wiring import daemon_rounds
+    from headgate.daemon_wiring import daemon_rounds
 
     rounds = daemon_rounds(gate, wanted.rounds, interval)
     while sum(each.act() for each in rounds):

@@ -9,21 +9,8 @@ from fastapi import APIRouter, Query, Response
 from headgate.core.inventory import Intake, InventoryFile, Kind, Message, ObjectFilter, ObjectVersion, StoredObject
 from headgate.core.queue import check_item_id
 from headgate.http.auth import Caller, Forcer, TheGate, needs
-from headgate.http.schemas import (
-    After,
-    Limit,
-    LocalIds,
-    MessageDelayed,
-    MessageSettled,
-    Page,
-    ProblemTold,
-    Recorded,
-    Removed,
-    answer,
-    documented,
-    nothing,
-    page,
-)
+from headgate.http.queue_schemas import LocalIds, MessageDelayed, MessageSettled, ProblemTold, Recorded, Removed
+from headgate.http.schemas import After, Limit, Page, answer, documented, nothing, page
 
 router = APIRouter(tags=["inventory"])
 InventoryReader = Annotated[Caller, needs("read", "queue:work")]

@@ -22,11 +22,8 @@ from headgate.core.queue import (
     is_batch,
 )
 from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
-from headgate.http.schemas import (
-    Acted,
-    After,
+from headgate.http.queue_schemas import (
     BatchTaking,
-    Count,
     FaultGiven,
     Fired,
     GivenBack,
@@ -34,16 +31,10 @@ from headgate.http.schemas import (
     ItemRenewal,
     JobsMade,
     JobTaking,
-    Key,
-    Limit,
-    Page,
     PrioritySet,
     SubmissionAsked,
-    answer,
-    documented,
-    nothing,
-    page,
 )
+from headgate.http.schemas import Acted, After, Count, Key, Limit, Page, answer, documented, nothing, page
 from headgate.http.service import Service
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
