@@ -12,6 +12,7 @@ from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.job_run import run
 from headgate.cli.output import pairs, table, working
 from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.core.durations import in_words
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def heartbeat(session: Session, job_name: str, dataid: str, token: int, lease: f
     """Say that the worker of a claimed chunk lives."""
     with session.gate() as gate:
         left = gate.ledger.heartbeat(job_name, dataid, token, lease=lease)
-    session.answer({"job": job_name, "dataid": dataid, "expires_in": left}, lambda: f"alive for {left:g} s")
+    session.answer({"job": job_name, "dataid": dataid, "expires_in": left}, lambda: f"alive for {in_words(left)}")
 
 
 @job.command("explain")
