@@ -1,7 +1,10 @@
 """Every page x empty, full, error x light, dark x wide, narrow: no breach of WCAG 2.2 AA, and it fits."""
 
+import re
+
 import pytest
 
+from headgate.http.dashboard.pages import ROUTERS
 from tests.browser.conftest import Sites, Visit, axe_clean, fits
 from tests.browser.site import ARK
 
@@ -23,9 +26,17 @@ PAGES = [
     "/history",
     "/history?client=nobody",
 ]
+#: Addresses that are no page of their own: a question before an act, files.
+NO_PAGES = {"/ingest/hold", "/favicon.ico"}
 STATES = ["empty", "full", "error"]
 #: What the console tells of a store that is broken on purpose.
 BROKEN = ("status of 500", "status of 503")
+
+
+def test_every_page_is_looked_at() -> None:
+    routes = [route for router in ROUTERS for route in router.declared if route.method == "GET"]
+    plain = {route.path for route in routes if not re.search(r"\{|\.csv$", route.path)}
+    assert {page.partition("?")[0] for page in PAGES} == plain - NO_PAGES
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -16,11 +16,12 @@ from typing import Any
 
 import headgate
 from headgate.core.queue import Place
+from headgate.daemon_wiring import ingest_handlers
 from headgate.daemons.lanes import Lane
 from headgate.daemons.reporting import Reporter
 from headgate.ingest.deleting import delete_object
 from headgate.stores.sql.engine import Database
-from headgate.wiring import Gate, ingest_handlers
+from headgate.wiring import Gate
 
 #: Every call that changes what a disk holds.
 CALLS = ("mkdir", "open", "rename", "replace", "rmdir", "unlink", "write")

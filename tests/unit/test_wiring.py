@@ -6,6 +6,9 @@ import pytest
 
 import headgate
 from headgate import BadValue, ForeignStore, StoreUnavailable
+from headgate.cli.daemons import daemon
+from headgate.daemon_wiring import MAKERS
+from headgate.daemons.names import CONSUMERS, ROUNDS
 from headgate.wiring import open_lock_store
 
 
@@ -139,3 +142,10 @@ def test_the_package_starts_without_its_heavy_parts() -> None:
     assert headgate.__version__
     with pytest.raises(AttributeError, match="conect"):
         _ = headgate.conect
+
+
+def test_every_daemon_can_be_made_and_is_told_of() -> None:
+    assert tuple(MAKERS) == ROUNDS
+    told = (daemon.help or "").replace(",", " ").replace(".", " ").split()
+    # In the spelling of Merritt's library alone.
+    assert {*ROUNDS, *CONSUMERS} - {"job-storing"} <= set(told)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.claiming import claim_chunk
+from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.lock_run import COMMAND, RunCommand, open_processes
 from headgate.cli.session import DURATION, Session, common
 from headgate.core.errors import ClaimLost, HeadgateError, Unavailable
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from headgate.service.ledger import Ledger
     from headgate.service.renewal import ClaimHold
 
-NOTHING_TO_DO = 3
 #: The claim file could not be written.
 CANNOT_WRITE = 74
 #: Pause before a store that does not answer is told again.
@@ -105,12 +106,8 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
         session.gate() as gate,
     ):
         sent = steady()
-        if dataid is None:
-            claim = gate.ledger.find_next(job, worker=worker, lease=lease)
-        else:
-            claim = gate.ledger.claim(job, dataid, worker=worker, lease=lease)
+        claim = claim_chunk(session, gate.ledger, job, dataid, worker=worker, lease=lease)
         if claim is None:
-            session.say(f"nothing to do for {job}; see: {session.command('job', 'plan', job)}")
             return NOTHING_TO_DO
         session.claimed = True
         following = Following(processes, limits)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.session import DURATION, Session, common
+from headgate.core.durations import in_words
 from headgate.core.errors import BadValue, LockLost, LockRefused, Lost, Unavailable
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _run(
         except Unavailable as error:
             if code is None:
                 raise
-            session.say(f"headgate: {error}; the locks end by themselves within {lease:g} s")
+            session.say(f"headgate: {error}; the locks end by themselves within {in_words(lease)}")
         if following.left_something:
             session.say("headgate: ended what the command left running")
     return code

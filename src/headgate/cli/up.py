@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.daemon_plan import Plan, plan
-from headgate.cli.daemons import Orders, has_profiles, heard_by, run_daemons
-from headgate.cli.session import DURATION, Session, common
+from headgate.cli.daemons import Orders, daemon_options, has_profiles, heard_by, run_daemons
+from headgate.cli.session import Session, common
 from headgate.core.errors import BadValue, Refused
 
 if TYPE_CHECKING:
@@ -30,12 +30,7 @@ FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain (PEM): answer https.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its private key (PEM).")
 @click.option("--insecure-bind", is_flag=True, help="Listen beyond this machine without TLS, all the same.")
-@click.option("--handler", "handlers", multiple=True, metavar="NAME=MODULE:FUNCTION", help="Python for a consumer.")
-@click.option("--exec", "commands", multiple=True, metavar="NAME='CMD …'", help="A command for a consumer.")
-@click.option("--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="Of each consumer.")
-@click.option("--lease", type=DURATION, default=60, help="An item is free so long after this died.  [default: 60s]")
-@click.option("--grace", type=DURATION, default=30, help="From SIGTERM to handing back what runs.  [default: 30s]")
-@click.option("--interval", type=DURATION, default=5, help="Pause between two rounds of daemons.  [default: 5s]")
+@daemon_options
 @click.option("--example", is_flag=True, help="Load an example into ./headgate-example, and work on it; see below.")
 @click.option("--once", is_flag=True, help="End when the daemons have nothing left to do, or the example is done.")
 @common
@@ -148,7 +143,7 @@ def _tell(session: Session, url: str, first: str | None) -> None:
 
 
 def _finish(gate: Gate, wanted: Plan, interval: float) -> None:
-    from headgate.wiring import daemon_rounds
+    from headgate.daemon_wiring import daemon_rounds
 
     rounds = daemon_rounds(gate, wanted.rounds, interval)
     while sum(each.act() for each in rounds):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from headgate.core.claims import Verdict
 from headgate.core.errors import BadValue, ClaimLost, HeadgateError, WrongKey
-from headgate.core.history import Entry
 from headgate.core.ledger import (
     MASKED,
     RUNNING,
@@ -44,6 +43,7 @@ from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, Plan
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
+    from headgate.core.history import Entry
     from headgate.core.queue import Fault
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.

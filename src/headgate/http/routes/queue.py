@@ -1,5 +1,6 @@
 """The queue over HTTP: batches, ingest jobs, holds."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
@@ -22,11 +23,8 @@ from headgate.core.queue import (
 )
 from headgate.http import direct
 from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
-from headgate.http.schemas import (
-    Acted,
-    After,
+from headgate.http.queue_schemas import (
     BatchTaking,
-    Count,
     FaultGiven,
     Fired,
     GivenBack,
@@ -34,16 +32,11 @@ from headgate.http.schemas import (
     ItemRenewal,
     JobsMade,
     JobTaking,
-    Key,
-    Limit,
-    Page,
     PrioritySet,
     SubmissionAsked,
-    answer,
-    documented,
-    nothing,
-    page,
 )
+from headgate.http.schemas import Acted, After, Count, Key, Limit, Page, answer, documented, nothing, page
+from headgate.http.service import Service
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 from headgate.wiring import Gate
@@ -98,8 +91,7 @@ async def next_batch(
         queue = service.gate.queue
         return queue.acquire_batch(state, worker=worker, lease=asked.lease, after=asked.after, request_id=key)
 
-    found = await asked_to_wait(request, asked.wait, service.turns.wait(("batch", state), look, steady() + asked.wait))
-    return nothing() if found is None else answer(found)
+    return await _found(request, service, ("batch", state), look, asked.wait)
 
 
 @router.get("/batches/{bid}", responses=documented(200, Batch, "As it is."))
@@ -151,8 +143,7 @@ async def next_job(
         queue = service.gate.queue
         return queue.acquire_job(state, worker=worker, lease=asked.lease, after=after, request_id=key)
 
-    found = await asked_to_wait(request, asked.wait, service.turns.wait(("job", state), look, steady() + asked.wait))
-    return nothing() if found is None else answer(found)
+    return await _found(request, service, ("job", state), look, asked.wait)
 
 
 @router.get("/ingest-jobs/{jid}", responses=documented(200, IngestJob, "As it is."))
@@ -291,6 +282,14 @@ def add_item_routes(noun: str, short: str, kind: Any) -> None:
         moved = fired(gate, who, item, event, given)
         service.ring(("batch",), ("job",), ("work",))
         return answer(moved)
+
+
+async def _found(
+    request: Request, service: Service, key: tuple[str, ...], look: Callable[[], Item | None], wait: float
+) -> Response:
+    """What a look gives, at once or within so many seconds."""
+    found = await asked_to_wait(request, wait, service.turns.wait(key, look, steady() + wait))
+    return nothing() if found is None else answer(found)
 
 
 def _fire_as_owner(gate: Gate, who: Caller, item: str, event: str, given: Fired) -> Item:
