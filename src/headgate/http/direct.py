@@ -37,6 +37,7 @@ class Direct(Route):
         super().__init__(path, call, methods=[method])
         self.methods = {method}  # No HEAD besides.
         self._beginning = path.partition("{")[0]
+        self._awaited = inspect.iscoroutinefunction(call)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Most of the many routes do not even begin like the path."""
@@ -55,7 +56,7 @@ class Direct(Route):
     async def answer(self, request: Request) -> Response:
         """What the function answers: it is awaited, or called in a thread."""
         arguments = await self._plan.arguments(request)
-        if inspect.iscoroutinefunction(self.endpoint):
+        if self._awaited:
             found: Response = await self.endpoint(**arguments)
             return found
         return await run_in_threadpool(self.endpoint, **arguments)
