@@ -124,6 +124,37 @@ def test_every_metric_is_known_and_every_known_one_is_told(told: list[str]) -> N
 
 
 def test_an_operation_that_is_not_there_is_told_so(admin: httpx2.Client) -> None:
-    assert admin.get("/v1/nothing").json()["type"] == "urn:headgate:not-found"
+    nowhere = admin.get("/v1/nothing").json()
+    assert (nowhere["type"], nowhere["detail"][:32]) == ("urn:headgate:not-found", "there is nothing at /v1/nothing;")
     answer = admin.put("/v1/locks")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+    assert answer.json()["detail"] == "/v1/locks takes GET, POST, not PUT"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        (b"{bad", 400, "the body is no JSON: Expecting property name"),
+        (b"\xff\xfe\xff", 400, "the body is no JSON"),
+        (b"[" * 100_000, 400, "the body is no JSON"),
+        (b"[]", 422, "body: Input should be"),
+        (
+            b'{"client": 1, "resource": "a", "colour": 2}',
+            422,
+            "body.client: Input should be a valid string; body.colour",
+        ),
+        (b"", 422, "body: Field required"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_so(admin: httpx2.Client, body: bytes, status: int, told: str) -> None:
+    answer = admin.post("/v1/locks", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["detail"][: len(told)]) == (status, told)
+
+
+def test_a_body_that_is_not_said_to_be_json_is_not_read(admin: httpx2.Client) -> None:
+    answer = admin.post(
+        "/v1/locks", content=b'{"client": "a", "resource": "b"}', headers={"Content-Type": "text/plain"}
+    )
+    assert answer.status_code == 422
+    assert "Content-Type: application/json" in answer.json()["detail"]
+    assert admin.get("/v1/locks?resource=b").json()["items"] == []

@@ -213,11 +213,8 @@ async def _read_body(request: Request, kind: TypeAdapter[Any], problems: Problem
         return None
     try:
         found = json.loads(text)
-    except json.JSONDecodeError as error:
-        problems.append({"type": "json_invalid", "loc": ("body", error.pos), "msg": f"is no JSON: {error.msg}"})
-        return None
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise HTTPException(400, "the body is no JSON") from error
+    except (ValueError, RecursionError) as error:  # Wrong, not of an encoding that JSON has, or without a bottom.
+        raise HTTPException(400, f"the body is no JSON: {error}") from error
     return _valid(kind, found, ("body",), problems)
 
 
