@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -70,9 +71,15 @@ def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -
         "job count: 1 ERROR, 3 READY",
         "shared by example",
         "held: attic",
-        "job explain count",
     ):
         assert told in first.stdout
+    why = re.search(r"why: (.* job explain count .*)$", first.stdout, re.MULTILINE)
+    assert why
+    typed = subprocess.run(
+        ["sh", "-c", why[1]], cwd=tmp_path, env={**os.environ, "PYTHONPATH": other["PYTHONPATH"]}, capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "count may not claim" in typed.stdout, typed.stderr
     second = run(tmp_path, *ONCE, "--json", **other)
     found = json.loads(second.stdout.splitlines()[-1])
     assert (found["well"], len(found["objects"]), len(found["batches"])) == (True, 4, 4)

@@ -1,5 +1,7 @@
 """From a URL to a gate: what is not known is refused before anything is made."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from headgate.cli.daemons import daemon
 from headgate.daemon_wiring import MAKERS
 from headgate.daemons.names import CONSUMERS, ROUNDS
 from headgate.wiring import open_lock_store
+
+NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +135,38 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
         headgate.connect(f"sqlite:///{letter}")
     assert letter.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["letter.txt"]
+
+
+def said_to_another_user(url: str) -> str:
+    """What connecting says to a user who may do little, in a process of its own; root may do everything."""
+    headgate.connect("sqlite://").close()  # All is loaded that another user could not read.
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            headgate.connect(url)
+        except StoreUnavailable as error:
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as said:
+        return said.read()
+
+
+def test_a_place_that_may_not_be_used_is_named() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, file = Path(name), Path(name, "headgate.db")
+        folder.chmod(0o555)
+        assert f"in the folder {folder} this user may make no file" in said_to_another_user(f"sqlite:///{file}")
+        folder.chmod(0o755)
+        file.touch(0o200)
+        assert f"this user may not read {file}" in said_to_another_user(f"sqlite:///{file}")
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

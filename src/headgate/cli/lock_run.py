@@ -134,13 +134,15 @@ def environment(holds: Sequence[Hold]) -> dict[str, str]:
     return {**told, "HEADGATE_LOCK_ID": str(only["id"]), "HEADGATE_TOKEN": str(only["token"])}
 
 
-def open_processes(session: Session, command: Sequence[str], folder: Path | None = None) -> Processes:
+def open_processes(
+    session: Session, command: Sequence[str], folder: Path | None = None, *, keep_stderr: bool = False
+) -> Processes:
     """The command, waiting for its start; the exit code of shells when it cannot be run."""
     from headgate.cli.failures import complain
     from headgate.cli.processes import CannotRun, Processes
 
     try:
-        return Processes(command, folder)
+        return Processes(command, folder, keep_stderr=keep_stderr)
     except CannotRun as error:
         complain(session, "cannot-run", str(error))
         raise click.exceptions.Exit(error.exit_code) from None

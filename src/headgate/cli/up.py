@@ -70,8 +70,10 @@ def _run(
     insecure = how.pop("insecure_bind")
     orders = Orders()
     with heard_by(orders), wanted.guarded(), session.gate() as gate:
-        first = _first_token(gate, listen, tls=tls is not None, insecure=insecure, anew=shown is not None)
+        is_first = _is_first(gate, listen, tls=tls is not None, insecure=insecure)
         with _answering(gate, listen, tls, orders) as server:
+            # Made when it can be told: a start that failed would leave one that nobody knows.
+            first = _first_token(gate) if is_first or shown is not None else None
             _tell(session, server.url, first)
             if once:
                 _finish(gate, wanted, interval)
@@ -96,23 +98,25 @@ def _answering(gate: Gate, listen: str, tls: tuple[str, str] | None, orders: Ord
         server.stop()
 
 
-def _first_token(gate: Gate, listen: str, *, tls: bool, insecure: bool, anew: bool) -> str | None:
-    """The token of the first start, where one may be made; Refused where nobody could be kept out.
-
-    `anew`: another one in place of that, at every start.
-    """
+def _is_first(gate: Gate, listen: str, *, tls: bool, insecure: bool) -> bool:
+    """Whether there is no token yet; Refused where nobody could be kept out."""
     if not is_loopback(listen) and not tls and not insecure:
         raise Refused(
             f"{listen} is reached from other machines, and API tokens would go there in the clear: give --tls-cert "
             "and --tls-key, or listen on 127.0.0.1 behind a proxy that does TLS, or say --insecure-bind"
         )
-    for token in gate.tokens.list() if anew else ():
-        if token.good and token.name == FIRST_TOKEN:
-            gate.tokens.revoke(token.id)
-    if not anew and any(token.good for token in gate.tokens.list()):
-        return None
+    if any(token.good for token in gate.tokens.list()):
+        return False
     if not is_loopback(listen):
         raise Refused(f"{listen} is reached from other machines and there is no API token yet: headgate token new NAME")
+    return True
+
+
+def _first_token(gate: Gate) -> str:
+    """The token of the first start, in place of an earlier one."""
+    for token in gate.tokens.list():
+        if token.good and token.name == FIRST_TOKEN:
+            gate.tokens.revoke(token.id)
     return gate.tokens.new(FIRST_TOKEN, ["admin"]).token
 
 

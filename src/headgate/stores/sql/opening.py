@@ -110,7 +110,7 @@ def check_version(database: Database) -> None:
     if found in known:
         raise SchemaMismatch(
             f"{database.name} has schema {found}; this Headgate works with {known[-1]}. "
-            "Stop what uses it, then run: headgate migrate"
+            f"Stop what uses it, then run: headgate migrate --url {database.name}"
         )
     raise SchemaMismatch(
         f"{database.name} has schema {found}, of a newer Headgate; this one knows up to {known[-1]}. Upgrade Headgate"
