@@ -17,6 +17,9 @@ INSTALL_PROJECT := $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-header --quiet
 
+# Tests start a thousand processes, each of which would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-ledger bench-queue bench-ingest bench-http torture lock clean

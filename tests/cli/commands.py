@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.forked import Forge
+from tests.waiting import until
 
 PROGRAM = Path(sys.executable).parent / "headgate"
 PATIENCE_SECONDS = 30.0
@@ -91,14 +91,6 @@ def read_at_start(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]
 @cache
 def forge_for(environment: tuple[tuple[str, str], ...]) -> Forge:
     return Forge(dict(environment))
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Poll until it is true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
-        time.sleep(POLL_SECONDS)
 
 
 def process_state(pid: int) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import PROGRAM, Headgate, gone, read_number, until
+from tests.cli.commands import PROGRAM, Headgate, gone, read_number
+from tests.waiting import until
 
 PIPELINE = """
 [dataset.raw]

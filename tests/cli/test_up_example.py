@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from headgate.stores.sql.opening import versions
-from tests.cli.commands import until
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 ONCE = ("up", "--example", "--once", "--listen", "127.0.0.1:0", "--lease", "3")

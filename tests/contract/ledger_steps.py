@@ -11,7 +11,8 @@ from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.statement import Statement
 from tests.contract.over_http import behind
-from tests.contract.steps import SHORT, wait_until
+from tests.contract.steps import SHORT
+from tests.waiting import until
 
 WHY = "the test wants it so"
 EXPIRE = Statement(
@@ -92,4 +93,4 @@ def summary(changes: Any) -> list[tuple[str, str, str, str]]:
 
 def let_lease_end(ledger: Ledger, job: str, dataid: str) -> None:
     """A claim with a short lease ends by itself, by the store's clock."""
-    wait_until(lambda: any(row.expired for row in ledger.status(job=job, dataid=dataid)), f"{SHORT} s to pass")
+    until(lambda: any(row.expired for row in ledger.status(job=job, dataid=dataid)), f"{SHORT} s to pass")

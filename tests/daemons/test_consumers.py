@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from headgate import Gate
-from tests.cli.commands import Headgate, read_number, until
+from tests.cli.commands import Headgate, read_number
 from tests.daemons.queues import bring_to, counts, everything, fill, opened, states
+from tests.waiting import until
 
 Script = Callable[[str, str], str]
 JOB = "jid0000000001"

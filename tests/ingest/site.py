@@ -22,10 +22,10 @@ from headgate.daemons.names import CONSUMERS
 from headgate.daemons.rounds import run_together
 from headgate.ingest.storage import Storage
 from headgate.wiring import Gate
-from tests.cli.commands import until
 from tests.ingest.ezid_server import EzidServer, ezid_server
 from tests.ingest.mailbox import Box, Loopback
 from tests.ingest.origin import Origin, serving
+from tests.waiting import until
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HOOK = "/hook"

@@ -12,9 +12,9 @@ from typing import Any
 
 from headgate.core.queue import Batch
 from headgate.wiring import Gate
-from tests.cli.commands import until
 from tests.ingest import origin as acts
 from tests.ingest.site import Site, checkm, ended, running
+from tests.waiting import until
 
 GOOD = hashlib.sha256(b"good").hexdigest()
 

@@ -14,9 +14,9 @@ from headgate.ingest.deleting import delete_object
 from headgate.ingest.reading import unrecorded, verify_object
 from headgate.ingest.storing import object_resource
 from headgate.wiring import Gate
-from tests.cli.commands import until
 from tests.ingest.site import Site, ended, only_job, running
 from tests.ingest.test_ingest_commands import Commands
+from tests.waiting import until
 
 POINTS = 5
 

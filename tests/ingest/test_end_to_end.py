@@ -16,12 +16,12 @@ import pytest
 from headgate.core.queue import Batch
 from headgate.ingest.ocfl import OcflStorage
 from headgate.wiring import Gate
-from tests.cli.commands import until
 from tests.conftest import fresh_store
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.site import SECRET, Site, checkm, ended, only_job, running, site
 from tests.ingest.validator import validate
 from tests.shared_servers import Servers
+from tests.waiting import until
 
 FILES = {"page-1.txt": b"one\n", "pages/page-2.txt": b"two\n" * 1000}
 

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, unquote
 import pytest
 
 from headgate.ingest.reading import verify_object
-from tests.cli.commands import until
 from tests.ingest.origin import Act, Handler
 from tests.ingest.site import Site, ended, only_job, running
+from tests.waiting import until
 
 FILES = {"page-1.txt": b"one\n", "pages/page-2.txt": b"two\n" * 1000}
 

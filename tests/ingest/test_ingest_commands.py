@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import PROGRAM, Headgate, Result, until
+from tests.cli.commands import PROGRAM, Headgate, Result
 from tests.ingest.site import Site, ended, running
+from tests.waiting import until
 
 
 class Commands(Headgate):

@@ -21,12 +21,13 @@ import pytest
 
 from headgate.core.queue import Batch
 from headgate.wiring import Gate
-from tests.cli.commands import PROGRAM, until
+from tests.cli.commands import PROGRAM
 from tests.conftest import fresh_store
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.site import Site, ended, running, site
 from tests.ingest.validator import validate
 from tests.shared_servers import Servers
+from tests.waiting import until
 
 FULL = os.environ.get("HEADGATE_TORTURE") == "full"
 JOBS, FILES, KILLS = (200, 5, 40) if FULL else (8, 2, 6)

@@ -15,11 +15,11 @@ import pytest
 from headgate.core.queue import Batch, IngestJob
 from headgate.ingest.reading import verify_object
 from headgate.wiring import Gate
-from tests.cli.commands import until
 from tests.ingest import origin as acts
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.origin import Act, Handler
 from tests.ingest.site import Site, ended, only_job, running
+from tests.waiting import until
 
 LARGE = os.urandom(3_000_000)
 

@@ -44,7 +44,7 @@ class SqlLocks:
         self._database = database
         self._making = threading.Lock()
         self._made: dict[type[Any], Any] = {}
-        self.tag = str(database.read(lambda tx: tx.one(sql.READ_TAG))[0])
+        self.tag = str(database.single(sql.READ_TAG)[0][0])
         #: The ledger beside it: what runs on a chunk acts as a lock, and the other way round.
         self.ledger = SqlLedger(database, self.tag)
 
