@@ -46,6 +46,12 @@ def expire(gate: Gate, dataid: str, seconds: float = 0.000_001) -> None:
     database(gate).write(lambda tx: tx.run(EXPIRE, dataid=dataid, ago=round(seconds * 1_000_000)))
 
 
+def clear(gate: Gate) -> None:
+    """Nothing of the chunk is left but the history."""
+    for table in ("hg_chunk", "hg_candidate"):
+        database(gate).write(lambda tx: tx.run(Statement("Empty it.", f"delete from {table}")))  # noqa: B023, S608
+
+
 def hurry(gate: Gate) -> None:
     """Every delay is over."""
     for statement in (HURRY, HURRY_ROWS):
