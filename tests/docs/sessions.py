@@ -35,7 +35,12 @@ _VARIES = [
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00| UTC)?"), "TIME"),
     (re.compile(r"^\d+ +TIME|(?<=--before )\d+", re.MULTILINE), "ENTRY"),
     (re.compile(r"\bpid \d+( #[0-9a-f]{6})?( hpc:\d+\.0)?"), "pid N"),
-    (re.compile(r"\b\d+ min \d+ s\b|\b\d+ h \d+ min\b|\b\d+(\.\d+)?( ms| s| min| h|s)\b|\b\d+ d(?= ago)"), "N s"),
+    (
+        re.compile(
+            r"\b\d+ min \d+ s\b|\b\d+ h \d+ min\b|\b\d+ d \d+ h\b|\b\d+(\.\d+)?( ms| s| min| h|s)\b|\b\d+ d(?= ago)"
+        ),
+        "N s",
+    ),
     (re.compile(r"\b[0-9a-f]{32}([0-9a-f]{32})?\b"), "DIGEST"),
     (re.compile(r"\b[0-9][0-9,]* bytes"), "N bytes"),
     (re.compile(r"\bschema \d{4}\b"), "schema N"),

@@ -166,6 +166,16 @@ def cell(output: str, given: str) -> Answer:
     return CLAIM_TABLE[output][INPUT_STATES.index(given)]
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a job would do."""
+
+    #: What would run next, in order.
+    next: tuple[Verdict, ...]
+    #: What is known of and cannot run now, and why.
+    blocked: tuple[Verdict, ...]
+
+
 def may_claim(view: View) -> Verdict:
     """The one decision: each condition with its answer. What is shown is what decided."""
     conditions = [

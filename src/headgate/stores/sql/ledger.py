@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headgate.core.claims import Verdict, may_claim
+from headgate.core.claims import Plan, Verdict, may_claim
 from headgate.core.errors import StoreUnavailable
 from headgate.core.ledger import Change, Claim, Dataset, Job, Row
 from headgate.core.locks import Lock
-from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter, SpanFilter
+from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, RowFilter, SpanFilter
 from headgate.stores.sql import claiming, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
