@@ -140,7 +140,7 @@ def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log
 
 
 def test_provisioning_looks_at_all_and_lets_the_small_pass(on_sqlite: Headgate, script: Script) -> None:
-    """Jobs that do not pass stay, and each is looked at in every round, also with several workers: none is passed over."""
+    """Jobs that do not pass stay, and each is looked at in every round: with several workers none is left out."""
     room = script("room", "echo $HEADGATE_ITEM >>looks; case $HEADGATE_ITEM in *2|*4) exit 0;; esac; exit 75")
     (on_sqlite.folder / "headgate.toml").write_text("round_pause = 1.5\n")
     with opened(on_sqlite) as gate:
