@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from tests.cli.commands import forge_for
 from tests.docs.pages import Block, Step
 
 PATIENCE_SECONDS = 100.0
@@ -165,6 +166,11 @@ class Terminal:
         return self._output.read_text(encoding="utf-8")
 
 
+def with_forge(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same, where a `headgate` that is typed costs a fork, and no start of an interpreter."""
+    return {**environment, "PATH": os.pathsep.join([str(forge_for(environment).path), environment["PATH"]])}
+
+
 class Visit:
     """A page, run from its top to its end. What it should have shown is noted in `shown`, by line of the block."""
 
@@ -181,7 +187,7 @@ class Visit:
             **({"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}),
         }
         self.differences: dict[int, tuple[str, str]] = {}
-        self._shell = Shell(self.folder, self.environment)
+        self._shell = Shell(self.folder, self.environment if RENEWS else with_forge(self.environment))
         self._terminals: list[Terminal] = []
 
     def run(self, blocks: list[Block]) -> None:
