@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import io
 import json
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -365,3 +366,21 @@ def test_storage_of_another_kind_in_the_same_place_is_refused_and_the_job_can_be
         until(lambda: only_job(gate, batch).state == "completed", "the job completes")
         assert [each.ark for each in gate.inventory.objects()] == [ark]
     assert OcflStorage(there.folder / "storage").verify(ark) == []
+
+
+def test_another_store_on_the_same_root_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    """Its jobs are counted alike, so that its minter gives the same names."""
+    with site(tmp_path, f"sqlite:///{tmp_path / 'lost.db'}") as there:
+        there.profile()
+        with there.gate() as gate, running(gate):
+            ended(gate, gate.queue.submit("demo", "ann", there.object_manifest("/old.checkm", {"old.txt": b"old"})))
+            (old,) = gate.inventory.objects()
+        shutil.rmtree(tmp_path / "work")
+        there.url = f"sqlite:///{tmp_path / 'new.db'}"
+        with there.gate() as gate, running(gate):
+            ended(gate, gate.queue.submit("demo", "ann", there.object_manifest("/new.checkm", {"new.txt": b"new"})))
+            (new,) = gate.inventory.objects()
+            names = [each.name for each in gate.inventory.files(new.ark, new.version)]
+    assert (new.ark, new.version) == (old.ark, 2)
+    assert "producer/new.txt" in names
+    assert "producer/old.txt" not in names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -26,8 +25,7 @@ _ONE_TRY = Retries(tries=1)
 
 def callback_id(context: Context, job: IngestJob, what: str = "completed") -> str:
     """Stable, and no other store's: two stores count their jobs alike."""
-    request = context.queue.batch(job.batch).submission.request_id
-    return f"{job.id}-{what}-{hashlib.sha256(request.encode()).hexdigest()[:12]}"
+    return f"{job.id}-{what}-{context.queue.batch(job.batch).submission.origin}"
 
 
 def callback_message(context: Context, job: IngestJob, profile: Profile, recording: Recording) -> Message:

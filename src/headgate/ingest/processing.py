@@ -22,7 +22,7 @@ from headgate.ingest.naming import name_object
 from headgate.ingest.payload import Folder, folder_of, gather, payload_name, save
 from headgate.ingest.profile import Profile
 from headgate.ingest.storage import Change, NewFile, Note
-from headgate.ingest.storing import store
+from headgate.ingest.storing import operation_of, store
 from headgate.ingest.system_files import (
     PRODUCER,
     STORAGE_MANIFEST,
@@ -71,7 +71,9 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     added = _write_system_files(job, profile, folder, said.description, identifiers)
     change = _change(job, folder, found, added, said)
     _write_storage_manifest(folder, change)
-    note = Note(job.id, now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"]))
+    note = Note(
+        operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"])
+    )
     version = store(context, job, profile, identifiers.primary, change, note, hold)
     return Done(f"stored as {identifiers.primary} v{version}", configuration={"stored_version": version})
 

@@ -30,6 +30,11 @@ def object_resource(ark: str) -> str:
     return f"object:{ark}"
 
 
+def operation_of(context: Context, job: IngestJob) -> str:
+    """By which a storage knows a job's work again; another store that was given the same root has other ones."""
+    return f"{job.id}-{context.queue.batch(job.batch).submission.origin}"
+
+
 @contextmanager
 def locked_object(context: Context, job: IngestJob, ark: str, mode: str, hold: ItemHold) -> Iterator[Stop]:
     """The object, locked for a job; gives what tells when the lock or the job is lost. LockRefused when it is busy."""
@@ -60,9 +65,10 @@ def stored_version(context: Context, job: IngestJob, profile: Profile, ark: str,
     """The version that a job has stored. BadPayload when it is not there."""
     if profile.storage.kind == "http":
         return _answered(folder_of(job), ark, job.id)
+    operation = operation_of(context, job)
     with locked_object(context, job, ark, "shared", hold):
         for version in context.storage(profile).list_versions(ark):
-            if version.operation == job.id:
+            if version.operation == operation:
                 return version
     raise BadPayload(ark, f"no version of it in the storage is the work of {job.id}")
 
