@@ -9,7 +9,7 @@ from headgate.core.queue import IngestJob, later_priority
 from headgate.ingest.context import Context, stop_of
 from headgate.ingest.estimate import estimate, estimated_priority, measured_priority
 from headgate.ingest.fetch import ask_sizes
-from headgate.ingest.payload import UPLOADED, NotGathered, gather, object_manifest, payload_url
+from headgate.ingest.payload import UPLOADED, NotGathered, gather, make_folder, object_manifest, payload_url
 from headgate.ingest.profile import Profile
 from headgate.ingest.stopping import Stop
 from headgate.service.outcomes import Done, Failed, NotNow, Outcome
@@ -34,7 +34,7 @@ def job_estimating(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 def job_provisioning(context: Context, job: IngestJob, _hold: ItemHold) -> Outcome:
     """Whether there is room for it now. Who waits is looked at in every round, so that a small job passes."""
     work = context.options.work_folder
-    work.mkdir(parents=True, exist_ok=True)
+    make_folder(work)
     why = context.reservations.ask(job, shutil.disk_usage(work).free)
     if why:
         return NotNow(why)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from headgate.core.errors import BadManifest, BadPayload
+from headgate.core.errors import BadManifest, BadPayload, StoreUnavailable
 from headgate.core.queue import IngestJob
 from headgate.ingest import container, manifest
 from headgate.ingest.beneath import sync_folder, write_synced
@@ -98,11 +99,27 @@ def check_data(name: str, data: bytes, digests: Mapping[str, str]) -> None:
 
 def save(path: Path, data: bytes) -> None:
     """A file that is there whole or not at all, and lasts."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.new")
-    write_synced(fresh, data)
-    fresh.replace(path)
-    sync_folder(path.parent)
+    make_folder(path.parent)
+    with _writing(path):
+        fresh = path.with_name(f"{path.name}.new")
+        write_synced(fresh, data)
+        fresh.replace(path)
+        sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """A folder, if it is not there."""
+    with _writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """A disk that is full, or away, is nobody's mistake: the item waits until it is back."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"the working folder {path}", error.strerror or str(error)) from error
 
 
 def check_sources(profile: Profile, found: Manifest) -> Manifest:
@@ -160,7 +177,6 @@ def gather(
     if folder.gathered.is_file():
         note = json.loads(folder.gathered.read_bytes())
         return {name: Found(size, digests) for name, (size, digests) in note.items()}
-    folder.root.mkdir(parents=True, exist_ok=True)
     found = _Gathering(context, job, profile, folder, stop, progress).all()
     _check_size(found, profile)
     written = {name: [each.size, dict(each.digests)] for name, each in found.items()}
