@@ -257,6 +257,34 @@ def test_a_file_that_cannot_be_had_fails_the_job_and_a_resume_goes_on(there: Sit
     assert first["Message-ID"] != second["Message-ID"]
 
 
+def test_many_files_that_cannot_be_had_are_listed_as_far_as_there_is_room(there: Site) -> None:
+    there.profile(limits__tries=1)
+    long = "/".join(["x" * 200] * 4)
+    rows = [f"{there.origin.url('/' + 'y' * 1500)} |  |  |  |  | {number}/{long}" for number in range(250)]
+    url = there.origin.add("/1.checkm", checkm("mrt-ingest-manifest", rows))
+    with there.gate() as gate, running(gate):
+        job = only_job(gate, ended(gate, gate.queue.submit("demo", "ann", url)))
+    assert job.message.startswith("250 files could not be had: 0/xxx")
+    assert 50 < len(job.configuration["failed_files"]) < 250
+
+
+def test_a_working_folder_that_lost_bytes_is_filled_again_by_a_resume(there: Site) -> None:
+    """What is unpacked does not outlive a loss of power for certain."""
+    there.profile()
+    steps = ("batch-pending", "job-pending", "job-estimating", "job-provisioning", "job-downloading")
+    with there.gate() as gate:
+        with running(gate, only=steps):
+            batch = submit_zip(there, gate, "/right.zip", hashlib.sha256(b"a").hexdigest())
+            until(lambda: gate.queue.counts()["ingest job"].get("processing") == 1, "it is unpacked")
+        (unpacked,) = (there.folder / "work").rglob("producer/a.txt")
+        unpacked.write_bytes(b"")
+        with running(gate):
+            job = only_job(gate, ended(gate, batch))
+            assert "it changed since it was checked" in job.message
+            gate.queue.resume(job.id)
+            until(lambda: only_job(gate, batch).state == "completed", "the job completes")
+
+
 def test_a_batch_keeps_the_profile_that_it_started_with(there: Site) -> None:
     there.profile(collection="before")
     url = there.object_manifest("/1.checkm", FILES)

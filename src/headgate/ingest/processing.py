@@ -74,7 +74,12 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     note = Note(
         operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"])
     )
-    version = store(context, job, profile, identifiers.primary, change, note, hold)
+    try:
+        version = store(context, job, profile, identifiers.primary, change, note, hold)
+    except BadPayload:
+        # Perhaps a loss of power took bytes of the working folder: a resume looks at every file again.
+        folder.gathered.unlink(missing_ok=True)
+        raise
     return Done(f"stored as {identifiers.primary} v{version}", configuration={"stored_version": version})
 
 
