@@ -87,7 +87,7 @@ def check_document(what: str, document: object) -> dict[str, Any]:
     if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
         raise BadValue(what, document, "is no mapping of names to values")
     try:
-        size = len(json.dumps(dict(document), allow_nan=False).encode())
+        size = len(json.dumps(dict(document), allow_nan=False, ensure_ascii=False).encode())
     except (TypeError, ValueError) as error:
         raise BadValue(what, document, f"cannot be written as JSON: {error}") from None
     if size > LARGEST_DOCUMENT:
