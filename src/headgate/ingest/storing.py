@@ -21,6 +21,8 @@ from headgate.ingest.system_files import STORAGE_MANIFEST
 from headgate.service.queue_checks import DEFAULT_LEASE
 from headgate.service.renewal import ItemHold
 
+#: A storage service answers when it has fetched and stored all of an object.
+STORING_SECONDS = 48 * 3600.0
 #: What a storage service answered is kept here, since it cannot be asked again.
 ANSWER = "stored.json"
 
@@ -92,7 +94,7 @@ def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
     remove = "\n".join(change.remove)
     addition = Addition(ark, listing.read_text(encoding="utf-8"), listing.as_uri(), job.id, change.keep, remove)
     url, node = profile.storage.url, str(profile.storage.node)
-    number = HttpStorage(context.service(url), url, node).add(addition, stop)
+    number = HttpStorage(context.service(url, STORING_SECONDS), url, node).add(addition, stop)
     files = tuple(StoredFile(name, file.size, file.digests[DEFAULT], number) for name, file in change.files.items())
     version = Version(ark, number, now(), f"ingest job {job.id}", job.id, files)
     save(folder.root / ANSWER, json.dumps(asdict(version), default=str).encode())
