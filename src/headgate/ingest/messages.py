@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -15,6 +16,7 @@ from headgate.ingest import callback, mail, report
 from headgate.ingest.context import Context, now
 from headgate.ingest.profile import Profile
 from headgate.ingest.retries import Retries
+from headgate.telemetry import event
 
 #: One try each time: the outbox itself tries again.
 _ONE_TRY = Retries(tries=1)
@@ -126,7 +128,9 @@ def _send(context: Context, message: Message) -> None:
             raise BadValue("mail_server", "", "is not set, so that no mail leaves")
         parsed = message_from_bytes(message.body.encode(errors="surrogateescape"), policy=SMTP)
         assert isinstance(parsed, EmailMessage)  # noqa: S101 - the policy makes it one
-        mail.send(context.options.mail_server, parsed)
+        refused = mail.send(context.options.mail_server, parsed)
+        if refused:
+            event("mail.recipients_refused", logging.WARNING, message=message.id, refused=refused)
         return
     profile = context.profile(context.queue.job(message.item))
     callback.deliver(context.service(message.to), callback_of(context, profile, message), _ONE_TRY)
