@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from headgate.core.queue import Batch
+from headgate.ingest.ark import mint_for
 from headgate.ingest.ocfl import OcflStorage
 from headgate.wiring import Gate
 from tests.cli.commands import until
@@ -217,6 +218,20 @@ def test_a_name_and_a_local_id_of_different_objects_fail_and_store_nothing(there
         assert len(gate.inventory.objects()) == 1
 
 
+def test_a_name_that_a_depositor_has_taken_is_not_given_to_another_object(there: Site) -> None:
+    there.profile()
+    url = there.object_manifest("/1.checkm", FILES)
+    taken = str(mint_for("jid0000000002", "ark:/99999/fk4"))
+    with there.gate() as gate, running(gate):
+        ended(gate, gate.queue.submit("demo", "ann", url, primary_id=taken))
+        batch = ended(gate, gate.queue.submit("demo", "ann", url))
+        assert only_job(gate, batch).id == "jid0000000002"
+        assert only_job(gate, batch).message.startswith(f"{taken}: a depositor has given this name to another object")
+        assert [(each.ark, each.version) for each in gate.inventory.objects()] == [(taken, 1)]
+        ended(gate, gate.queue.submit("demo", "ann", url))
+        assert len(gate.inventory.objects()) == 2
+
+
 def test_another_owners_object_is_not_touched(there: Site) -> None:
     there.profile()
     there.profile("other", owner="museum")
@@ -329,6 +344,14 @@ def message_of(gate: Gate, batch: Batch) -> str:
 
 
 # ---------------------------------------------------------------- telling
+
+
+def test_a_callback_whose_address_may_not_be_asked_stops_no_job_that_the_profile_lets_pass(there: Site) -> None:
+    there.profile(callback_failure="warn", callback_url="http://169.254.169.254/latest")
+    with there.gate() as gate, running(gate):
+        batch = ended(gate, gate.queue.submit("demo", "ann", there.object_manifest("/1.checkm", FILES)))
+        assert "not a public address" in only_job(gate, batch).message
+    assert batch.state == "completed"
 
 
 @pytest.mark.parametrize(("policy", "state"), [("fail", "failed"), ("warn", "completed")])
