@@ -213,7 +213,7 @@ class _Gathering:
 
     def _payload(self) -> Wanted:
         said = str(self.job.configuration.get("size") or "")
-        size = int(said) if said.isdigit() else None
+        size = int(said) if said.isdecimal() else None
         return Wanted(payload_url(self.job), payload_name(self.job), size, expected_digest(self.job.configuration))
 
     def _download(self, wanted: Sequence[Wanted], folder: Path, *, uploaded: bool) -> dict[str, Found]:
