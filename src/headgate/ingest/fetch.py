@@ -287,8 +287,8 @@ def ask_sizes(fetcher: Fetcher, urls: Sequence[str], threads: int = 8, stop: Sto
         except HeadgateError:
             return None
 
-    if not urls:
-        return []
+    if len(urls) < 2:
+        return [size(url) for url in urls]
     with ThreadPoolExecutor(min(threads, len(urls)), thread_name_prefix="estimate") as pool:
         return list(pool.map(size, urls))
 

@@ -18,7 +18,7 @@ from headgate.ingest.beneath import sync_folder, write_synced
 from headgate.ingest.context import Context
 from headgate.ingest.digests import DEFAULT, check_algorithm
 from headgate.ingest.download import Failed, Options, Progress, Wanted, download
-from headgate.ingest.hashing import RunningDigests, file_digests, mismatch
+from headgate.ingest.hashing import data_digests, file_digests, mismatch
 from headgate.ingest.manifest import Found, Manifest
 from headgate.ingest.names import check_file_name
 from headgate.ingest.payload_types import OBJECT_LAYOUTS
@@ -91,10 +91,16 @@ def expected_digest(said: Mapping[str, Any]) -> dict[str, str]:
 
 def check_data(name: str, data: bytes, digests: Mapping[str, str]) -> None:
     """BadPayload when a small file is not what its digest says."""
-    running = RunningDigests(digests)
-    running.update(data)
-    if problem := mismatch(digests, running.values()):
+    if problem := mismatch(digests, data_digests(data, digests)):
         raise BadPayload(name, problem)
+
+
+def write_anew(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Files of ours below a folder. They need not last: whoever is interrupted writes them again."""
+    make_folder(folder)
+    with _writing(folder):
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
 
 
 def save(path: Path, data: bytes) -> None:

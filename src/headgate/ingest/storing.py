@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import mimetypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 
 from headgate.core.errors import BadPayload
 from headgate.core.queue import IngestJob
+from headgate.ingest import manifest
 from headgate.ingest.context import Context, now
 from headgate.ingest.digests import DEFAULT
 from headgate.ingest.http_storage import Addition, HttpStorage
+from headgate.ingest.manifest import Entry
 from headgate.ingest.payload import Folder, folder_of, save
 from headgate.ingest.profile import Profile
 from headgate.ingest.stopping import Stop
@@ -91,6 +95,7 @@ def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
     if (folder.root / ANSWER).is_file():
         return _answered(folder, ark, job.id).number
     listing = folder.system / STORAGE_MANIFEST
+    save(listing, _storage_manifest(change))
     remove = "\n".join(change.remove)
     addition = Addition(ark, listing.read_text(encoding="utf-8"), listing.as_uri(), job.id, change.keep, remove)
     url, node = profile.storage.url, str(profile.storage.node)
@@ -99,6 +104,23 @@ def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
     version = Version(ark, number, now(), f"ingest job {job.id}", job.id, files)
     save(folder.root / ANSWER, json.dumps(asdict(version), default=str).encode())
     return number
+
+
+def _storage_manifest(change: Change) -> bytes:
+    return manifest.write(
+        manifest.STORAGE,
+        (
+            Entry(
+                file.path.as_uri(), name, DEFAULT, file.digests[DEFAULT], file.size, _modified(file.path),
+                mimetypes.guess_type(name)[0] or "application/octet-stream",
+            )
+            for name, file in change.files.items()
+        ),
+    )  # fmt: skip
+
+
+def _modified(path: Path) -> datetime:
+    return datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
 
 
 def _answered(folder: Folder, ark: str, operation: str) -> Version:
