@@ -99,7 +99,8 @@ def check_identifiers(value: object) -> Identifiers:
     """A primary id and local ids: Identifiers, or a mapping with `primary` and `local`."""
     if isinstance(value, Mapping) and set(value) <= {"primary", "local"}:
         local = value.get("local", ())
-        value = Identifiers(value.get("primary", ""), (local,) if isinstance(local, str) else tuple(local))
+        if isinstance(local, str | list | tuple):
+            value = Identifiers(value.get("primary", ""), (local,) if isinstance(local, str) else tuple(local))
     if not isinstance(value, Identifiers):
         raise BadValue("identifiers", value, "are not given as {'primary': …, 'local': [ … ]}")
     for each in (value.primary, *value.local):
