@@ -104,7 +104,7 @@ def test_prometheus_is_told_of_locks_claims_failures_ages_and_times(told: list[s
     for line in (
         'headgate_locks_held{mode="exclusive"}',
         "headgate_locks_waited 0.0",
-        "headgate_claims ",
+        "headgate_claims 1.0",
         'headgate_events_total{event="claim",noun="chunk"} 2.0',
         'headgate_events_total{event="fail",noun="chunk"} 1.0',
         'headgate_events_total{event="grant",noun="lock"} 2.0',
@@ -127,3 +127,15 @@ def test_an_operation_that_is_not_there_is_told_so(admin: httpx2.Client) -> None
     assert admin.get("/v1/nothing").json()["type"] == "urn:headgate:not-found"
     answer = admin.put("/v1/locks")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"1" * 5000, b"1e999", b"Infinity", b"NaN", b'"\\ud800"', b'"\xed\xa0\x80"', b"[" * 400 + b"]" * 400],
+    ids=["too many digits", "too large", "infinity", "no number", "half a character", "its bytes", "too deep"],
+)
+def test_what_cannot_be_kept_or_answered_is_refused(admin: httpx2.Client, value: bytes) -> None:
+    begun = b'{"profile": "p", "submitter": "s", "payload_url": "https://x.org", "metadata": {"n": '
+    answer = admin.post("/v1/batches", content=begun + value + b"}}", headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert admin.get("/v1/batches").status_code == 200
