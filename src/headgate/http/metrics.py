@@ -114,7 +114,7 @@ class Metrics:
         yield from _of_locks(gate)
         yield from _of_queue(gate)
         if getattr(gate.store, "ledger", None) is not None:
-            yield _gauge("headgate_claims", [((), len(gate.ledger.status(status=RUNNING, limit=100_000)))])
+            yield _gauge("headgate_claims", [((), _claims(gate))])
             yield _gauge("headgate_chunks_failed", [((), len(gate.ledger.failures(1000)))])
 
     def _make(self, known: Known) -> Any:
@@ -157,6 +157,12 @@ def _of_locks(gate: Gate) -> Iterator[Metric]:
     yield _gauge("headgate_locks_waited", [((), len(waiters))])
     oldest = min((each.since for each in waiters), default=None)
     yield _gauge("headgate_locks_oldest_waiter_seconds", [((), _age(oldest))])
+
+
+def _claims(gate: Gate) -> int:
+    """A claim has a row for each dataset that its job reads or makes."""
+    rows = gate.ledger.status(status=RUNNING, limit=100_000)
+    return len({(row.job, row.dataid) for row in rows if row.alive})
 
 
 def _of_queue(gate: Gate) -> Iterator[Metric]:
