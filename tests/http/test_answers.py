@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -15,8 +15,10 @@ from headgate.core import errors
 from headgate.core.claims import Verdict
 from headgate.core.errors import HeadgateError
 from headgate.core.locks import Blocker, Mode, Request, Want
+from headgate.http.direct import Direct
 from headgate.http.errors import problem_of, status_of
 from headgate.http.metrics import KNOWN
+from headgate.http.server import Server
 from tests.http.conftest import Bounded, Tokens
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -139,3 +141,20 @@ def test_what_cannot_be_kept_or_answered_is_refused(admin: httpx2.Client, value:
     answer = admin.post("/v1/batches", content=begun + value + b"}}", headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
     assert admin.get("/v1/batches").status_code == 200
+
+
+def test_what_breaks_is_found_in_the_log_by_the_id_that_the_caller_is_told(
+    admin: httpx2.Client, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks() -> None:
+        raise RuntimeError("a mistake of ours")
+
+    app = cast("Any", server)._server.config.app
+    app.router.routes.append(Direct("GET", "/v1/breaks", breaks))
+    with caplog.at_level("INFO", "headgate"):
+        answer = admin.get("/v1/breaks")
+    assert (answer.status_code, answer.json()["type"]) == (500, "urn:headgate:internal-error")
+    told = {each.message: cast("Any", each).keys for each in caplog.records if hasattr(each, "keys")}
+    assert told["http.broken"]["request"] == answer.headers["x-request-id"]
+    assert "raise RuntimeError" in told["http.broken"]["trace"]
+    assert told["http.request"]["status"] == 500

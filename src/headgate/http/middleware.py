@@ -64,6 +64,11 @@ class Around:
 
         try:
             await self._bounded(scope, receive, send_on)
+        except Exception as error:  # Here, not by the framework: its answer would have no id, and no line in the log.
+            broken = problem_of(error, request_id)
+            if status:
+                raise
+            await broken(scope, receive, send_on)
         finally:
             self._tell(scope, request_id, status, steady() - began)
 
