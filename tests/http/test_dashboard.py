@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import headgate
 from headgate import Gate
 from headgate.core.ledger import Kind, Row
 from headgate.core.machine import By
@@ -148,6 +149,29 @@ def test_every_act_of_a_person_on_a_chunk_is_a_row_of_the_table() -> None:
         assert offered == {event for event in CHUNK.allowed(state) if event in by_person} - {"set_status"} - (
             {"hold"} if state == "HOLD" else set()
         ), status
+
+
+@pytest.mark.parametrize("act", ["resubmit", "resubmit-downstream"])
+def test_a_living_worker_is_robbed_only_by_who_may_force(server: Any, gate: Gate, act: str) -> None:
+    for name in (f"{act}-a", f"{act}-b"):
+        gate.ledger.define_dataset(name)
+    gate.ledger.define_job(f"{act}-make", outputs=[f"{act}-a"])
+    gate.ledger.define_job(f"{act}-read", inputs=[f"{act}-a"], outputs=[f"{act}-b"])
+    claim = gate.ledger.claim(f"{act}-make", "1")
+    path = f"/pipeline/jobs/{act}-make/chunks/1/{act}"
+    with signed_in(server, gate, "read", "operate") as operator, signed_in(server, gate, "admin") as admin:
+        key, forcers = KEY.search(operator.get("/locks").text), KEY.search(admin.get(path).text)
+        assert key
+        assert forcers
+        sent = {"reason": "stuck", "form_key": key[1], "name": "1"}
+        assert (operator.get(path).status_code, operator.post(path, data=sent).status_code) == (403, 403)
+        gate.ledger.heartbeat(claim)
+        sent["form_key"] = forcers[1]
+        assert admin.post(path, data={**sent, "name": ""}).status_code == 422
+        gate.ledger.heartbeat(claim)
+        assert admin.post(path, data=sent).status_code == 303
+    with pytest.raises(headgate.ClaimLost):
+        gate.ledger.success(claim)
 
 
 def test_a_file_for_spreadsheets_holds_no_formula() -> None:
