@@ -216,6 +216,20 @@ def test_a_list_of_chunks_is_had_whole_as_a_file(server: Any, gate: Gate) -> Non
     assert [(each["Data id"], each["Status"], each["Message"]) for each in failed] == [(made[-1], "ERROR", "'=broken")]
 
 
+def test_a_list_of_chunks_leaves_out_no_job_where_a_page_ends(server: Any, gate: Gate) -> None:
+    gate.ledger.define_dataset("shared")
+    jobs = ["reader-1", "reader-2", "reader-3"]
+    gate.ledger.publish("shared", [f"{number:02}" for number in range(grid.LISTED // 2)])
+    for job in jobs:
+        gate.ledger.define_job(job, inputs=["shared"])
+        while claim := gate.ledger.find_next(job):
+            gate.ledger.success(claim)
+    with signed_in(server, gate, "read") as client:
+        text = client.get("/pipeline/chunks.csv?dataset=shared&status=DONE").text
+    found = [(each["Data id"], each["Job"]) for each in csv.DictReader(io.StringIO(text))]
+    assert sorted(found) == [(f"{number:02}", job) for number in range(grid.LISTED // 2) for job in jobs]
+
+
 def test_more_than_one_act_releases_is_released_by_the_next(
     server: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
