@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import socket
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPResponse
 
 import httpx2
 import pytest
@@ -12,7 +16,8 @@ from headgate import Gate
 from headgate.http.server import Server
 from headgate.http.service import THREADS
 from tests.faults.conftest import FULL
-from tests.http.conftest import Tokens
+from tests.http.conftest import Bounded, Tokens
+from tests.private_server import wait_until
 
 MANY = 1000 if FULL else 200
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -73,6 +78,88 @@ def test_a_caller_that_hangs_up_leaves_the_queue(gate: Gate, server: Server, wit
         time.sleep(0.02)
     gate.locks.release(lock)
     assert not gate.locks.list(resource="left:1")
+
+
+@contextmanager
+def asking(server: Server, token: str, path: str, body: Mapping[str, object], key: str = "") -> Iterator[socket.socket]:
+    """Somebody who has sent a request, and hangs up at the end of the block."""
+    host, port = server.url.removeprefix("http://").split(":")
+    sent = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+    head += (f"Idempotency-Key: {key}\r\n" if key else "") + f"Content-Length: {len(sent)}\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+        connection.sendall(head.encode() + sent)
+        yield connection
+
+
+def waiting(server: Server, count: int) -> None:
+    wait_until(lambda: server.service.turns.waiting == count, f"{count} to wait")
+
+
+def test_who_hangs_up_while_it_is_granted_gives_it_back(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    lane, loop = service.server.service.lane, service.server.service._loop
+    assert loop
+    token, go_on = service.gate.tokens.new("hasty", ["lock:acquire"]).token, threading.Event()
+    blocked = asyncio.run_coroutine_threadsafe(lane.run(go_on.wait), loop)
+    wait_until(lambda: blocked.running() or lane._waiting.empty(), "the lane to be busy")
+    with asking(service.server, token, "/v1/locks", {"client": "w", "resource": "free:1", "wait": 60}):
+        wait_until(lambda: not lane._waiting.empty(), "the request to stand in line")
+    with service.client() as other:
+        for _ in range(5):  # Meanwhile the service hears that it has hung up.
+            assert other.get("/healthz").status_code == 200
+    go_on.set()
+    blocked.result(PATIENCE)
+    wait_until(lambda: [each.event for each in service.gate.history("free:1")] == ["release", "grant"], "it to be back")
+    assert not service.gate.locks.list(resource="free:1")
+
+
+def test_who_asks_again_keeps_its_place_when_its_first_connection_ends(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    held = service.gate.locks.acquire("holder", "r", "exclusive")
+    token, path = service.gate.tokens.new("waiters", ["lock:acquire"]).token, "/v1/locks"
+    first, later = ({"client": name, "resource": "r", "wait": PATIENCE} for name in ("first", "later"))
+    with asking(service.server, token, path, first, "k") as cut_off:
+        waiting(service.server, 1)
+        with asking(service.server, token, path, later), asking(service.server, token, path, first, "k") as again:
+            waiting(service.server, 3)
+            assert [each.client for each in service.gate.locks.waiters("r")] == ["first", "later"]
+            cut_off.close()
+            waiting(service.server, 2)
+            assert [each.client for each in service.gate.locks.waiters("r")] == ["first", "later"]
+            assert len(service.server.service.turns.tickets) == 2
+            service.gate.locks.release(held)
+            assert b" 201 " in again.recv(65536)
+            assert [each.client for each in service.gate.locks.list("r")] == ["first"]
+
+
+def test_who_wants_less_does_not_stand_before_who_takes_anything(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    token, path = service.gate.tokens.new("consumers", ["queue:work"]).token, "/v1/batches/next?state=pending"
+    picky = {"wait": 60 * PATIENCE, "after": "bid9999999999"}
+    with asking(service.server, token, path, picky), service.client() as admin:
+        waiting(service.server, 1)
+        with asking(service.server, token, path, {"wait": PATIENCE}) as other:
+            waiting(service.server, 2)
+            sent = {"profile": "p", "submitter": "s", "payload_url": "https://example.org/x"}
+            made = admin.post("/v1/batches", json=sent).json()["id"]
+            answer = HTTPResponse(other)
+            answer.begin()
+            assert json.loads(answer.read())["id"] == made
+
+
+def test_who_has_lost_its_answer_does_not_stand_behind_who_waits(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    service.gate.ledger.define_dataset("raw")
+    service.gate.ledger.define_job("read", inputs=["raw"])
+    service.gate.ledger.publish("raw", "1")
+    token, path = service.gate.tokens.new("workers", ["chunk:claim:read"]).token, "/v1/jobs/read/next"
+    with service.client() as admin:
+        claim = admin.post(path, json={}, headers={"Idempotency-Key": "k"}).json()
+        with asking(service.server, token, path, {"wait": PATIENCE}):
+            waiting(service.server, 1)
+            again = admin.post(path, json={"wait": PATIENCE / 2}, headers={"Idempotency-Key": "k"})
+    assert (again.status_code, again.json()["token"]) == (200, claim["token"])
 
 
 def test_a_worker_that_waits_gets_what_is_published(gate: Gate, with_scopes: Tokens, admin: httpx2.Client) -> None:

@@ -98,7 +98,9 @@ async def next_batch(
         queue = service.gate.queue
         return queue.acquire_batch(state, worker=worker, lease=asked.lease, after=asked.after, request_id=key)
 
-    found = await asked_to_wait(request, asked.wait, service.turns.wait(("batch", state), look, steady() + asked.wait))
+    place = ("batch", state, asked.after or "")
+    turn = service.turns.wait(place, look, steady() + asked.wait, again=key is not None)
+    found = await asked_to_wait(request, asked.wait, turn)
     return nothing() if found is None else answer(found)
 
 
@@ -151,7 +153,9 @@ async def next_job(
         queue = service.gate.queue
         return queue.acquire_job(state, worker=worker, lease=asked.lease, after=after, request_id=key)
 
-    found = await asked_to_wait(request, asked.wait, service.turns.wait(("job", state), look, steady() + asked.wait))
+    place = ("job", state, str(after or ""))
+    turn = service.turns.wait(place, look, steady() + asked.wait, again=key is not None)
+    found = await asked_to_wait(request, asked.wait, turn)
     return nothing() if found is None else answer(found)
 
 
