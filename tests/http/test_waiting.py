@@ -3,11 +3,14 @@
 import asyncio
 import json
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from http.client import HTTPResponse
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -199,3 +202,19 @@ def test_a_repeat_by_its_key_is_not_done_twice(gate: Gate, admin: httpx2.Client)
     other = {**sent, "reason": "another"}
     refused = admin.post("/v1/jobs/keep/chunks/1/force", json=other, headers={"Idempotency-Key": "k1"})
     assert refused.status_code == 422
+
+
+def test_a_repeat_that_comes_while_it_is_being_done_waits_for_the_answer(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    body, keyed = {"name": "once", "scopes": ["read"]}, {"Idempotency-Key": "k"}
+    with service.client() as client, closing(sqlite3.connect(service.gate.settings["url"][10:])) as busy:
+        client.get("/v1/about")  # Its token is known from now on, without a word to the store.
+        busy.execute("begin immediate")
+        with ThreadPoolExecutor(2) as pool:
+            sent = [pool.submit(client.post, "/v1/tokens", json=body, headers=keyed) for _ in range(2)]
+            under_way = cast("Any", service.server)._server.server_state.tasks
+            wait_until(lambda: len(under_way) == 2, "both to be asked")
+            busy.rollback()
+            first, second = (each.result() for each in sent)
+    assert (first.status_code, first.content) == (201, second.content)
+    assert [each.name for each in service.gate.tokens.list()].count("once") == 1
