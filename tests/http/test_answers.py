@@ -2,7 +2,10 @@
 
 import inspect
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -10,6 +13,7 @@ import httpx2
 import pytest
 
 from headgate import Gate
+from headgate.client.connection import Connection
 from headgate.client.errors import raise_problem
 from headgate.core import errors
 from headgate.core.claims import Verdict
@@ -20,6 +24,7 @@ from headgate.http.errors import problem_of, status_of
 from headgate.http.metrics import KNOWN
 from headgate.http.server import Server
 from tests.http.conftest import Bounded, Tokens
+from tests.private_server import wait_until
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 #: What an error is made of, by the name of its argument.
@@ -151,10 +156,51 @@ def test_what_breaks_is_found_in_the_log_by_the_id_that_the_caller_is_told(
 
     app = cast("Any", server)._server.config.app
     app.router.routes.append(Direct("GET", "/v1/breaks", breaks))
+
+    def told(request_id: str) -> dict[str, Any]:
+        events = [(each.message, cast("Any", each).keys) for each in caplog.records if each.name == "headgate"]
+        return {name: keys for name, keys in events if keys.get("request") == request_id}
+
     with caplog.at_level("INFO", "headgate"):
         answer = admin.get("/v1/breaks")
+        own = answer.headers["x-request-id"]
+        wait_until(lambda: "http.request" in told(own), "it to be told")
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:headgate:internal-error")
-    told = {each.message: cast("Any", each).keys for each in caplog.records if hasattr(each, "keys")}
-    assert told["http.broken"]["request"] == answer.headers["x-request-id"]
-    assert "raise RuntimeError" in told["http.broken"]["trace"]
-    assert told["http.request"]["status"] == 500
+    assert "raise RuntimeError" in told(own)["http.broken"]["trace"]
+    assert told(own)["http.request"]["status"] == 500
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "kind"),
+    [
+        (502, b"<html>", errors.StoreUnavailable),
+        (503, b'{"type": "about:blank"}', errors.StoreUnavailable),
+        (409, b'{"type": "urn:headgate:lock-refused", "detail": "of another version"}', errors.StoreUnavailable),
+        (500, b"[]", errors.StoreUnavailable),
+        (413, b'{"type": "urn:headgate:too-large", "detail": "the body is too large"}', errors.BadValue),
+        (403, b'{"type": "https://a.proxy/no", "detail": "not from there"}', errors.NotAllowed),
+    ],
+)
+def test_what_a_proxy_or_another_version_answers_is_an_error_of_ours(
+    status: int, content: bytes, kind: type[HeadgateError]
+) -> None:
+    with pytest.raises(kind):
+        raise_problem("http://x", httpx2.Response(status, content=content), None)
+
+
+def test_a_page_in_place_of_an_answer_is_told_as_such(server: Server, gate: Gate) -> None:
+    connection = Connection(server.url + "/sign-in?next=", gate.tokens.new("a test", ["read"]).token)
+    with closing(connection), pytest.raises(errors.StoreUnavailable, match="no JSON"):
+        connection.get("about")
+
+
+def test_a_connection_is_opened_by_many_threads_at_once(server: Server, gate: Gate) -> None:
+    connection = Connection(server.url, gate.tokens.new("a test", ["read"]).token)
+    begin = threading.Barrier(8)
+
+    def ask(_number: int) -> str:
+        begin.wait()
+        return str(connection.get("about")["token"])
+
+    with closing(connection), ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, range(8))) == {"a test"}
