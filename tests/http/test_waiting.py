@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.client import HTTPResponse
+from pathlib import Path
 from typing import Any, cast
 
 import httpx2
 import pytest
 
+import headgate
 from headgate import Gate
+from headgate.http.following import newer, newest
 from headgate.http.server import Server
-from headgate.http.service import THREADS
+from headgate.http.service import THREADS, Service
+from headgate.service.activity import PORTION
 from tests.faults.conftest import FULL
 from tests.http.conftest import Bounded, Tokens
 from tests.private_server import wait_until
@@ -189,6 +193,49 @@ def test_events_are_told_and_taken_up_where_they_broke_off(gate: Gate, with_scop
         assert "event:1" in next(line for line in lines if line.startswith("data: "))
     with client.stream("GET", "/v1/events", headers={"Last-Event-ID": mark.removeprefix("id: ")}) as stream:
         assert "event:1" in next(line for line in stream.iter_lines() if line.startswith("data: "))
+
+
+def test_nothing_is_lost_where_a_later_entry_is_written_first(gate: Gate) -> None:
+    """Where many write at once, numbers are taken in another order than they are there."""
+    gate.locks.acquire("c", "gap:1", "shared")
+    begun = newest(gate)
+    last, now = begun.ids[0], int(time.time() * 1e6)
+    copied = """insert into hg_history select ?, ?, noun, event, rkey, client, lock_id, token, state_before,
+                state_after, reason from hg_history where id = ?"""
+
+    def write(number: int, at: int = now) -> None:
+        with closing(sqlite3.connect(gate.settings["url"][10:])) as store, store:
+            store.execute(copied, (number, at, last))
+
+    def told() -> list[int]:
+        return [entry.id for _, entry in newer(gate, begun)]
+
+    write(last + 1)
+    write(last + 3, now - 500_000)
+    assert told() == [last + 1]
+    write(last + 2)
+    assert told() == [last + 1, last + 2, last + 3]
+    write(last + 5, now - 60_000_000)  # Nobody writes the one before it any more.
+    assert told() == [last + 1, last + 2, last + 3, last + 5]
+    assert newer(gate, begun)[-1][0].ids[0] == last + 5
+
+
+def test_where_two_stores_are_joined_each_tells_what_happened_in_it(tmp_path: Path) -> None:
+    there = f"sqlite:///{tmp_path}/there.sqlite"
+    with headgate.connect(f"sqlite:///{tmp_path}/here.sqlite", coordination_url=there) as joined:
+        server = Server(Service(joined), "127.0.0.1:0")
+        server.start()
+        headers = {"Authorization": f"Bearer {joined.tokens.new('a test', ['read']).token}"}
+        begun = newest(joined)
+        with httpx2.Client(base_url=server.url, headers=headers, trust_env=False) as client:
+            assert client.get("/metrics").status_code == 200
+            for number in range(PORTION + 1):
+                joined.locks.acquire("c", f"r:{number}", "shared")
+            joined.locks.acquire("c", "data:raw/1", "shared")
+            assert [client.get(path).status_code for path in ("/metrics", "/", "/history")] == [200] * 3
+            found = [entry.resource for _, entry in newer(joined, begun)]
+            assert (len(found), found[-1]) == (PORTION + 2, "data:raw/1")
+        server.stop()
 
 
 def test_a_repeat_by_its_key_is_not_done_twice(gate: Gate, admin: httpx2.Client) -> None:
