@@ -15,9 +15,11 @@ from typing import Any, cast
 
 import httpx2
 import pytest
+from starlette.concurrency import run_in_threadpool
 
 import headgate
 from headgate import Gate
+from headgate.http import service as service_file
 from headgate.http.following import newer, newest
 from headgate.http.server import Server
 from headgate.http.service import THREADS, Service
@@ -138,6 +140,33 @@ def test_who_asks_again_keeps_its_place_when_its_first_connection_ends(bounded: 
             service.gate.locks.release(held)
             assert b" 201 " in again.recv(65536)
             assert [each.client for each in service.gate.locks.list("r")] == ["first"]
+
+
+def test_places_are_kept_while_all_threads_are_busy(
+    bounded: Callable[..., Bounded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_file, "SIGN_OF_LIFE_SECONDS", 0.05)
+    service = bounded()
+    service.gate.locks.acquire("holder", "r", "exclusive")
+    token, loop, go_on = service.gate.tokens.new("w", ["admin"]).token, service.server.service._loop, threading.Event()
+    assert loop
+    wanted = {"client": "w", "resource": "r", "wait": PATIENCE}
+
+    def last_alive() -> int:
+        """Of the one who does not look itself, since it is not the first."""
+        with closing(sqlite3.connect(service.gate.settings["url"][10:])) as store:
+            return int(store.execute("select alive_until from hg_ticket order by number desc").fetchone()[0])
+
+    with asking(service.server, token, "/v1/locks", wanted), asking(service.server, token, "/v1/locks", wanted):
+        waiting(service.server, 2)
+        busy = [asyncio.run_coroutine_threadsafe(run_in_threadpool(go_on.wait), loop) for _ in range(THREADS + 1)]
+        try:
+            wait_until(lambda: sum("AnyIO" in each.name for each in threading.enumerate()) >= THREADS, "all to be busy")
+            before = last_alive()
+            wait_until(lambda: last_alive() > before, "a sign of life")
+        finally:
+            go_on.set()
+        assert all(each.result(PATIENCE) for each in busy)
 
 
 def test_who_wants_less_does_not_stand_before_who_takes_anything(bounded: Callable[..., Bounded]) -> None:
