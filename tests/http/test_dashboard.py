@@ -196,6 +196,23 @@ def test_lists_are_had_whole_as_files_and_as_json(server: Any, gate: Gate) -> No
     assert [each["reason"] for each in found] == ["=1+1"]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "/locks.csv?mode=no",
+        "/history.csv?event=no",
+        "/pipeline/chunks.csv?status=%00",
+        "/ingest/jobs.csv?state=no",
+        "/ingest/batches.csv?state=no",
+        "/ingest/objects.csv?owner=%00",
+    ],
+)
+def test_a_file_that_cannot_be_had_is_not_begun(server: Any, gate: Gate, asked: str) -> None:
+    gate.ledger.define_dataset("listed")
+    with signed_in(server, gate, "read") as client:
+        assert client.get(asked).status_code == 422
+
+
 def test_a_list_of_chunks_is_had_whole_as_a_file(server: Any, gate: Gate) -> None:
     gate.ledger.define_dataset("listed")
     gate.ledger.define_job("lister", inputs=["listed"], outputs=[])
