@@ -204,3 +204,16 @@ def test_a_connection_is_opened_by_many_threads_at_once(server: Server, gate: Ga
 
     with closing(connection), ThreadPoolExecutor(8) as pool:
         assert set(pool.map(ask, range(8))) == {"a test"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/objects?owner=%00", "/v1/jobs/a%00b/custody", "/v1/messages/%00", "/v1/datasets/%00"]
+)
+def test_no_store_is_asked_for_a_name_that_none_can_keep(admin: httpx2.Client, path: str) -> None:
+    assert admin.get(path).status_code == 422
+
+
+def test_a_process_with_a_long_name_is_known_by_as_much_as_fits(gate: Gate, admin: httpx2.Client) -> None:
+    named = {"Headgate-Client": "x" * 300}
+    assert admin.post("/v1/locks", json={"client": "c", "resource": "long"}, headers=named).status_code == 201
+    assert [lock.owner for lock in gate.locks.list("long")] == ["x" * 255]

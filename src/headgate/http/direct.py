@@ -148,6 +148,9 @@ class Named:
             if self.default is inspect.Parameter.empty:
                 problems.append(_missing(self.place, self.alias))
             return self.default
+        if any("\0" in each for each in ([found] if isinstance(found, str) else found)):
+            problems.append({"type": "nul", "loc": (self.place, self.alias), "msg": "has a NUL, which no name has"})
+            return None
         return _valid(self.kind, found, (self.place, self.alias), problems)
 
 
