@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
@@ -257,25 +257,24 @@ class Gate:
         )
         return self._store.history(chosen)
 
-    def histories(self) -> tuple[Ask, Ask, Ask]:
-        """How to read the histories of locks, ledger and queue, each newest first."""
+    def histories(self) -> tuple[Ask, ...]:
+        """How to read the histories of locks (where two stores are joined, of each), ledger and queue, newest first."""
+        from headgate.service.activity import asking as ask
         from headgate.stores.queue_port import QueueHistoryFilter
 
-        ledger = self._ledger
-        return (
-            lambda before, limit: self._store.history(HistoryFilter(before=before, limit=limit)),
-            lambda before, limit: (
-                () if ledger is None else ledger.history(LedgerHistoryFilter(before=before, limit=limit))
-            ),
-            lambda before, limit: self.queue.history(QueueHistoryFilter(before=before, limit=limit)),
-        )
+        ledger = (lambda _which: ()) if self._ledger is None else self._ledger.history
+        locks = (ask(each, HistoryFilter) for each in self._lock_histories())
+        return (*locks, ask(ledger, LedgerHistoryFilter), ask(self.queue.history, QueueHistoryFilter))
 
     def whole_history(self, which: Wanted, *, after: str | None = None, limit: int = 100) -> Told:
         """What happened to locks, to chunks and in the queue together, newest first; page on with `next`."""
         from headgate.service.histories import read
 
         ledger = None if self._ledger is None else self._ledger.history
-        return read((self._store.history, ledger, self.queue.history), which, after, limit)
+        return read((self._lock_histories(), ledger, self.queue.history), which, after, limit)
+
+    def _lock_histories(self) -> list[Callable[[HistoryFilter], Sequence[Entry]]]:
+        return [each.history for each in getattr(self._store, "joined", (self._store,))]
 
     @cached_property
     def activity(self) -> Activity:

@@ -2,22 +2,29 @@
 
 import inspect
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
 
 from headgate import Gate
+from headgate.client.connection import Connection
 from headgate.client.errors import raise_problem
 from headgate.core import errors
 from headgate.core.claims import Verdict
 from headgate.core.errors import HeadgateError
 from headgate.core.locks import Blocker, Mode, Request, Want
+from headgate.http.direct import Direct
 from headgate.http.errors import problem_of, status_of
 from headgate.http.metrics import KNOWN
+from headgate.http.server import Server
 from tests.http.conftest import Bounded, Tokens
+from tests.waiting import until
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 #: What an error is made of, by the name of its argument.
@@ -104,7 +111,7 @@ def test_prometheus_is_told_of_locks_claims_failures_ages_and_times(told: list[s
     for line in (
         'headgate_locks_held{mode="exclusive"}',
         "headgate_locks_waited 0.0",
-        "headgate_claims ",
+        "headgate_claims 1.0",
         'headgate_events_total{event="claim",noun="chunk"} 2.0',
         'headgate_events_total{event="fail",noun="chunk"} 1.0',
         'headgate_events_total{event="grant",noun="lock"} 2.0',
@@ -158,3 +165,86 @@ def test_a_body_that_is_not_said_to_be_json_is_not_read(admin: httpx2.Client) ->
     assert answer.status_code == 422
     assert "Content-Type: application/json" in answer.json()["detail"]
     assert admin.get("/v1/locks?resource=b").json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"1" * 5000, b"1e999", b"Infinity", b"NaN", b'"\\ud800"', b'"\xed\xa0\x80"', b"[" * 400 + b"]" * 400],
+    ids=["too many digits", "too large", "infinity", "no number", "half a character", "its bytes", "too deep"],
+)
+def test_what_cannot_be_kept_or_answered_is_refused(admin: httpx2.Client, value: bytes) -> None:
+    begun = b'{"profile": "p", "submitter": "s", "payload_url": "https://x.org", "metadata": {"n": '
+    answer = admin.post("/v1/batches", content=begun + value + b"}}", headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert admin.get("/v1/batches").status_code == 200
+
+
+def test_what_breaks_is_found_in_the_log_by_the_id_that_the_caller_is_told(
+    admin: httpx2.Client, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks() -> None:
+        raise RuntimeError("a mistake of ours")
+
+    app = cast("Any", server)._server.config.app
+    app.router.routes.append(Direct("GET", "/v1/breaks", breaks))
+
+    def told(request_id: str) -> dict[str, Any]:
+        events = [(each.message, cast("Any", each).keys) for each in caplog.records if each.name == "headgate"]
+        return {name: keys for name, keys in events if keys.get("request") == request_id}
+
+    with caplog.at_level("INFO", "headgate"):
+        answer = admin.get("/v1/breaks")
+        own = answer.headers["x-request-id"]
+        until(lambda: "http.request" in told(own), "it to be told")
+    assert (answer.status_code, answer.json()["type"]) == (500, "urn:headgate:internal-error")
+    assert "raise RuntimeError" in told(own)["http.broken"]["trace"]
+    assert told(own)["http.request"]["status"] == 500
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "kind"),
+    [
+        (502, b"<html>", errors.StoreUnavailable),
+        (503, b'{"type": "about:blank"}', errors.StoreUnavailable),
+        (409, b'{"type": "urn:headgate:lock-refused", "detail": "of another version"}', errors.StoreUnavailable),
+        (500, b"[]", errors.StoreUnavailable),
+        (413, b'{"type": "urn:headgate:too-large", "detail": "the body is too large"}', errors.BadValue),
+        (403, b'{"type": "https://a.proxy/no", "detail": "not from there"}', errors.NotAllowed),
+    ],
+)
+def test_what_a_proxy_or_another_version_answers_is_an_error_of_ours(
+    status: int, content: bytes, kind: type[HeadgateError]
+) -> None:
+    with pytest.raises(kind):
+        raise_problem("http://x", httpx2.Response(status, content=content), None)
+
+
+def test_a_page_in_place_of_an_answer_is_told_as_such(server: Server, gate: Gate) -> None:
+    connection = Connection(server.url + "/sign-in?next=", gate.tokens.new("a test", ["read"]).token)
+    with closing(connection), pytest.raises(errors.StoreUnavailable, match="no JSON"):
+        connection.get("about")
+
+
+def test_a_connection_is_opened_by_many_threads_at_once(server: Server, gate: Gate) -> None:
+    connection = Connection(server.url, gate.tokens.new("a test", ["read"]).token)
+    begin = threading.Barrier(8)
+
+    def ask(_number: int) -> str:
+        begin.wait()
+        return str(connection.get("about")["token"])
+
+    with closing(connection), ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, range(8))) == {"a test"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/objects?owner=%00", "/v1/jobs/a%00b/custody", "/v1/messages/%00", "/v1/datasets/%00"]
+)
+def test_no_store_is_asked_for_a_name_that_none_can_keep(admin: httpx2.Client, path: str) -> None:
+    assert admin.get(path).status_code == 422
+
+
+def test_a_process_with_a_long_name_is_known_by_as_much_as_fits(gate: Gate, admin: httpx2.Client) -> None:
+    named = {"Headgate-Client": "x" * 300}
+    assert admin.post("/v1/locks", json={"client": "c", "resource": "long"}, headers=named).status_code == 201
+    assert [lock.owner for lock in gate.locks.list("long")] == ["x" * 255]

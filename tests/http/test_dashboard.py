@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import headgate
 from headgate import Gate
 from headgate.core.ledger import Kind, Row
 from headgate.core.machine import By
@@ -158,6 +159,29 @@ def test_every_act_of_a_person_on_a_chunk_is_a_row_of_the_table() -> None:
         ), status
 
 
+@pytest.mark.parametrize("act", ["resubmit", "resubmit-downstream"])
+def test_a_living_worker_is_robbed_only_by_who_may_force(server: Any, gate: Gate, act: str) -> None:
+    for name in (f"{act}-a", f"{act}-b"):
+        gate.ledger.define_dataset(name)
+    gate.ledger.define_job(f"{act}-make", outputs=[f"{act}-a"])
+    gate.ledger.define_job(f"{act}-read", inputs=[f"{act}-a"], outputs=[f"{act}-b"])
+    claim = gate.ledger.claim(f"{act}-make", "1")
+    path = f"/pipeline/jobs/{act}-make/chunks/1/{act}"
+    with signed_in(server, gate, "read", "operate") as operator, signed_in(server, gate, "admin") as admin:
+        key, forcers = KEY.search(operator.get("/locks").text), KEY.search(admin.get(path).text)
+        assert key
+        assert forcers
+        sent = {"reason": "stuck", "form_key": key[1], "name": "1"}
+        assert (operator.get(path).status_code, operator.post(path, data=sent).status_code) == (403, 403)
+        gate.ledger.heartbeat(claim)
+        sent["form_key"] = forcers[1]
+        assert admin.post(path, data={**sent, "name": ""}).status_code == 422
+        gate.ledger.heartbeat(claim)
+        assert admin.post(path, data=sent).status_code == 303
+    with pytest.raises(headgate.ClaimLost):
+        gate.ledger.success(claim)
+
+
 def test_a_file_for_spreadsheets_holds_no_formula() -> None:
     columns = {"name": Column("Name", lambda row: row[0]), "count": Column("Count", lambda row: row[1])}
     rows = [("=HYPERLINK(1)", -5), ("@x", 1), ("plain, with comma", None)]
@@ -180,6 +204,23 @@ def test_lists_are_had_whole_as_files_and_as_json(server: Any, gate: Gate) -> No
     assert [each["reason"] for each in found] == ["=1+1"]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "/locks.csv?mode=no",
+        "/history.csv?event=no",
+        "/pipeline/chunks.csv?status=%00",
+        "/ingest/jobs.csv?state=no",
+        "/ingest/batches.csv?state=no",
+        "/ingest/objects.csv?owner=%00",
+    ],
+)
+def test_a_file_that_cannot_be_had_is_not_begun(server: Any, gate: Gate, asked: str) -> None:
+    gate.ledger.define_dataset("listed")
+    with signed_in(server, gate, "read") as client:
+        assert client.get(asked).status_code == 422
+
+
 def test_a_list_of_chunks_is_had_whole_as_a_file(server: Any, gate: Gate) -> None:
     gate.ledger.define_dataset("listed")
     gate.ledger.define_job("lister", inputs=["listed"], outputs=[])
@@ -198,6 +239,20 @@ def test_a_list_of_chunks_is_had_whole_as_a_file(server: Any, gate: Gate) -> Non
         )
     assert [each["Data id"] for each in whole] == made
     assert [(each["Data id"], each["Status"], each["Message"]) for each in failed] == [(made[-1], "ERROR", "'=broken")]
+
+
+def test_a_list_of_chunks_leaves_out_no_job_where_a_page_ends(server: Any, gate: Gate) -> None:
+    gate.ledger.define_dataset("shared")
+    jobs = ["reader-1", "reader-2", "reader-3"]
+    gate.ledger.publish("shared", [f"{number:02}" for number in range(grid.LISTED // 2)])
+    for job in jobs:
+        gate.ledger.define_job(job, inputs=["shared"])
+        while claim := gate.ledger.find_next(job):
+            gate.ledger.success(claim)
+    with signed_in(server, gate, "read") as client:
+        text = client.get("/pipeline/chunks.csv?dataset=shared&status=DONE").text
+    found = [(each["Data id"], each["Job"]) for each in csv.DictReader(io.StringIO(text))]
+    assert sorted(found) == [(f"{number:02}", job) for number in range(grid.LISTED // 2) for job in jobs]
 
 
 def test_more_than_one_act_releases_is_released_by_the_next(

@@ -245,7 +245,16 @@ def test_a_file_that_is_cut_off_leaves_nothing_behind(bounded: Start, tmp_path: 
     until(lambda: files(tmp_path) == [], "it to be gone")
 
 
-@pytest.mark.parametrize("name", ["../x", "..", ".", "a/b", "/etc/passwd", "a\x00b", "x" * 300])
+def test_a_work_folder_that_cannot_be_written_is_told_so(bounded: Start, tmp_path: Path) -> None:
+    service = bounded()
+    (tmp_path / "work").mkdir(exist_ok=True)
+    (tmp_path / "work" / "uploads").write_text("in the way")
+    with service.client() as client:
+        answer = client.post("/v1/uploads", params={"name": "x"}, content=b"x")
+    assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+
+
+@pytest.mark.parametrize("name", ["../x", "..", ".", "a/b", "/etc/passwd", "a\x00b", "x" * 300, "é" * 200])
 def test_a_files_name_leads_nowhere_else(bounded: Start, tmp_path: Path, name: str) -> None:
     service = bounded()
     with service.client() as client:

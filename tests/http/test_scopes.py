@@ -129,8 +129,16 @@ def test_locks_are_reached_by_the_beginning_of_their_resource(gate: Gate, with_s
     assert client.get(f"/v1/locks/{other.id}").status_code == 404
     assert client.delete(f"/v1/locks/{other.id}", params={"token": other.token}).status_code == 409
     assert gate.locks.check(other).id == other.id
-    listed = client.get("/v1/locks").json()["items"]
-    assert [lock["resource"] for lock in listed] == ["s3://ours/1"]
+    others = [gate.locks.acquire("they", f"s3://theirs/{number}", "exclusive") for number in range(2, 9)]
+    client.post("/v1/locks", json={"client": "me", "resource": "s3://ours/2"})
+    listed: list[Any] = []
+    after = None
+    while after is not None or not listed:
+        page = client.get("/v1/locks", params={"limit": 1, **({"after": after} if after else {})}).json()
+        listed, after = [*listed, *page["items"]], page["next"]
+    assert sorted(lock["resource"] for lock in listed) == ["s3://ours/1", "s3://ours/2"]
+    for lock in others:
+        gate.locks.release(lock)
 
 
 def test_an_operator_gives_a_reason_and_is_named_with_the_token(gate: Gate, with_scopes: Tokens) -> None:

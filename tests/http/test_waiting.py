@@ -2,17 +2,31 @@
 
 import asyncio
 import json
+import socket
+import sqlite3
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any, cast
 
 import httpx2
 import pytest
+from starlette.concurrency import run_in_threadpool
 
+import headgate
 from headgate import Gate
+from headgate.http import service as service_file
+from headgate.http.following import newer, newest
 from headgate.http.server import Server
-from headgate.http.service import THREADS
+from headgate.http.service import THREADS, Service
+from headgate.service.activity import PORTION
 from tests.faults.conftest import FULL
-from tests.http.conftest import Tokens
+from tests.http.conftest import Bounded, Tokens
+from tests.waiting import until
 
 MANY = 1000 if FULL else 200
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -75,6 +89,115 @@ def test_a_caller_that_hangs_up_leaves_the_queue(gate: Gate, server: Server, wit
     assert not gate.locks.list(resource="left:1")
 
 
+@contextmanager
+def asking(server: Server, token: str, path: str, body: Mapping[str, object], key: str = "") -> Iterator[socket.socket]:
+    """Somebody who has sent a request, and hangs up at the end of the block."""
+    host, port = server.url.removeprefix("http://").split(":")
+    sent = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+    head += (f"Idempotency-Key: {key}\r\n" if key else "") + f"Content-Length: {len(sent)}\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+        connection.sendall(head.encode() + sent)
+        yield connection
+
+
+def waiting(server: Server, count: int) -> None:
+    until(lambda: server.service.turns.waiting == count, f"{count} to wait")
+
+
+def test_who_hangs_up_while_it_is_granted_gives_it_back(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    lane, loop = service.server.service.lane, service.server.service._loop
+    assert loop
+    token, go_on = service.gate.tokens.new("hasty", ["lock:acquire"]).token, threading.Event()
+    blocked = asyncio.run_coroutine_threadsafe(lane.run(go_on.wait), loop)
+    until(lambda: blocked.running() or lane._waiting.empty(), "the lane to be busy")
+    with asking(service.server, token, "/v1/locks", {"client": "w", "resource": "free:1", "wait": 60}):
+        until(lambda: not lane._waiting.empty(), "the request to stand in line")
+    with service.client() as other:
+        for _ in range(5):  # Meanwhile the service hears that it has hung up.
+            assert other.get("/healthz").status_code == 200
+    go_on.set()
+    blocked.result(PATIENCE)
+    until(lambda: [each.event for each in service.gate.history("free:1")] == ["release", "grant"], "it to be back")
+    assert not service.gate.locks.list(resource="free:1")
+
+
+def test_who_asks_again_keeps_its_place_when_its_first_connection_ends(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    held = service.gate.locks.acquire("holder", "r", "exclusive")
+    token, path = service.gate.tokens.new("waiters", ["lock:acquire"]).token, "/v1/locks"
+    first, later = ({"client": name, "resource": "r", "wait": PATIENCE} for name in ("first", "later"))
+    with asking(service.server, token, path, first, "k") as cut_off:
+        waiting(service.server, 1)
+        with asking(service.server, token, path, later), asking(service.server, token, path, first, "k") as again:
+            waiting(service.server, 3)
+            assert [each.client for each in service.gate.locks.waiters("r")] == ["first", "later"]
+            cut_off.close()
+            waiting(service.server, 2)
+            assert [each.client for each in service.gate.locks.waiters("r")] == ["first", "later"]
+            assert len(service.server.service.turns.tickets) == 2
+            service.gate.locks.release(held)
+            assert b" 201 " in again.recv(65536)
+            assert [each.client for each in service.gate.locks.list("r")] == ["first"]
+
+
+def test_places_are_kept_while_all_threads_are_busy(
+    bounded: Callable[..., Bounded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_file, "SIGN_OF_LIFE_SECONDS", 0.05)
+    service = bounded()
+    service.gate.locks.acquire("holder", "r", "exclusive")
+    token, loop, go_on = service.gate.tokens.new("w", ["admin"]).token, service.server.service._loop, threading.Event()
+    assert loop
+    wanted = {"client": "w", "resource": "r", "wait": PATIENCE}
+
+    def last_alive() -> int:
+        """Of the one who does not look itself, since it is not the first."""
+        with closing(sqlite3.connect(service.gate.settings["url"][10:])) as store:
+            return int(store.execute("select alive_until from hg_ticket order by number desc").fetchone()[0])
+
+    with asking(service.server, token, "/v1/locks", wanted), asking(service.server, token, "/v1/locks", wanted):
+        waiting(service.server, 2)
+        busy = [asyncio.run_coroutine_threadsafe(run_in_threadpool(go_on.wait), loop) for _ in range(THREADS + 1)]
+        try:
+            until(lambda: sum("AnyIO" in each.name for each in threading.enumerate()) >= THREADS, "all to be busy")
+            before = last_alive()
+            until(lambda: last_alive() > before, "a sign of life")
+        finally:
+            go_on.set()
+        assert all(each.result(PATIENCE) for each in busy)
+
+
+def test_who_wants_less_does_not_stand_before_who_takes_anything(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    token, path = service.gate.tokens.new("consumers", ["queue:work"]).token, "/v1/batches/next?state=pending"
+    picky = {"wait": 60 * PATIENCE, "after": "bid9999999999"}
+    with asking(service.server, token, path, picky), service.client() as admin:
+        waiting(service.server, 1)
+        with asking(service.server, token, path, {"wait": PATIENCE}) as other:
+            waiting(service.server, 2)
+            sent = {"profile": "p", "submitter": "s", "payload_url": "https://example.org/x"}
+            made = admin.post("/v1/batches", json=sent).json()["id"]
+            answer = HTTPResponse(other)
+            answer.begin()
+            assert json.loads(answer.read())["id"] == made
+
+
+def test_who_has_lost_its_answer_does_not_stand_behind_who_waits(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    service.gate.ledger.define_dataset("raw")
+    service.gate.ledger.define_job("read", inputs=["raw"])
+    service.gate.ledger.publish("raw", "1")
+    token, path = service.gate.tokens.new("workers", ["chunk:claim:read"]).token, "/v1/jobs/read/next"
+    with service.client() as admin:
+        claim = admin.post(path, json={}, headers={"Idempotency-Key": "k"}).json()
+        with asking(service.server, token, path, {"wait": PATIENCE}):
+            waiting(service.server, 1)
+            again = admin.post(path, json={"wait": PATIENCE / 2}, headers={"Idempotency-Key": "k"})
+    assert (again.status_code, again.json()["token"]) == (200, claim["token"])
+
+
 def test_a_worker_that_waits_gets_what_is_published(gate: Gate, with_scopes: Tokens, admin: httpx2.Client) -> None:
     for name in ("in", "out"):
         gate.ledger.define_dataset(name)
@@ -101,6 +224,49 @@ def test_events_are_told_and_taken_up_where_they_broke_off(gate: Gate, with_scop
         assert "event:1" in next(line for line in stream.iter_lines() if line.startswith("data: "))
 
 
+def test_nothing_is_lost_where_a_later_entry_is_written_first(gate: Gate) -> None:
+    """Where many write at once, numbers are taken in another order than they are there."""
+    gate.locks.acquire("c", "gap:1", "shared")
+    begun = newest(gate)
+    last, now = begun.ids[0], int(time.time() * 1e6)
+    copied = """insert into hg_history select ?, ?, noun, event, rkey, client, lock_id, token, state_before,
+                state_after, reason from hg_history where id = ?"""
+
+    def write(number: int, at: int = now) -> None:
+        with closing(sqlite3.connect(gate.settings["url"][10:])) as store, store:
+            store.execute(copied, (number, at, last))
+
+    def told() -> list[int]:
+        return [entry.id for _, entry in newer(gate, begun)]
+
+    write(last + 1)
+    write(last + 3, now - 500_000)
+    assert told() == [last + 1]
+    write(last + 2)
+    assert told() == [last + 1, last + 2, last + 3]
+    write(last + 5, now - 60_000_000)  # Nobody writes the one before it any more.
+    assert told() == [last + 1, last + 2, last + 3, last + 5]
+    assert newer(gate, begun)[-1][0].ids[0] == last + 5
+
+
+def test_where_two_stores_are_joined_each_tells_what_happened_in_it(tmp_path: Path) -> None:
+    there = f"sqlite:///{tmp_path}/there.sqlite"
+    with headgate.connect(f"sqlite:///{tmp_path}/here.sqlite", coordination_url=there) as joined:
+        server = Server(Service(joined), "127.0.0.1:0")
+        server.start()
+        headers = {"Authorization": f"Bearer {joined.tokens.new('a test', ['read']).token}"}
+        begun = newest(joined)
+        with httpx2.Client(base_url=server.url, headers=headers, trust_env=False) as client:
+            assert client.get("/metrics").status_code == 200
+            for number in range(PORTION + 1):
+                joined.locks.acquire("c", f"r:{number}", "shared")
+            joined.locks.acquire("c", "data:raw/1", "shared")
+            assert [client.get(path).status_code for path in ("/metrics", "/", "/history")] == [200] * 3
+            found = [entry.resource for _, entry in newer(joined, begun)]
+            assert (len(found), found[-1]) == (PORTION + 2, "data:raw/1")
+        server.stop()
+
+
 def test_a_repeat_by_its_key_is_not_done_twice(gate: Gate, admin: httpx2.Client) -> None:
     gate.ledger.define_dataset("kept")
     gate.ledger.define_job("keep", outputs=["kept"])
@@ -112,3 +278,19 @@ def test_a_repeat_by_its_key_is_not_done_twice(gate: Gate, admin: httpx2.Client)
     other = {**sent, "reason": "another"}
     refused = admin.post("/v1/jobs/keep/chunks/1/force", json=other, headers={"Idempotency-Key": "k1"})
     assert refused.status_code == 422
+
+
+def test_a_repeat_that_comes_while_it_is_being_done_waits_for_the_answer(bounded: Callable[..., Bounded]) -> None:
+    service = bounded()
+    body, keyed = {"name": "once", "scopes": ["read"]}, {"Idempotency-Key": "k"}
+    with service.client() as client, closing(sqlite3.connect(service.gate.settings["url"][10:])) as busy:
+        client.get("/v1/about")  # Its token is known from now on, without a word to the store.
+        busy.execute("begin immediate")
+        with ThreadPoolExecutor(2) as pool:
+            sent = [pool.submit(client.post, "/v1/tokens", json=body, headers=keyed) for _ in range(2)]
+            under_way = cast("Any", service.server)._server.server_state.tasks
+            until(lambda: len(under_way) == 2, "both to be asked")
+            busy.rollback()
+            first, second = (each.result() for each in sent)
+    assert (first.status_code, first.content) == (201, second.content)
+    assert [each.name for each in service.gate.tokens.list()].count("once") == 1

@@ -6,7 +6,8 @@ import pytest
 
 import headgate
 from headgate.core.errors import ServiceUnavailable
-from headgate.wiring import Gate, daemon_rounds
+from headgate.daemon_wiring import daemon_rounds
+from headgate.wiring import Gate
 from tests.ingest.site import Site, ended, only_job, running
 
 

@@ -29,8 +29,8 @@ class Connection:
         self.name = mask(url.rstrip("/"))
         self._base = url.rstrip("/") + "/v1"
         self._token = api_token
-        self._pid = 0
-        self._client: Any = None
+        #: By process.
+        self._clients: dict[int, Any] = {}
 
     def get(self, *path: str, **query: Any) -> Any:
         """What is there."""
@@ -61,8 +61,8 @@ class Connection:
 
     def close(self) -> None:
         """Let go of connections."""
-        if self._client is not None and self._pid == os.getpid():
-            self._client.close()
+        if client := self._clients.get(os.getpid()):
+            client.close()
 
     def _ask(
         self, method: str, path: tuple[str, ...], *, body: Any = None, content: BinaryIO | None = None,
@@ -87,9 +87,13 @@ class Connection:
             raise StoreUnavailable(self.name, str(error) or type(error).__name__, key) from error
         if answer.status_code == 204:
             return None
-        if answer.is_success:
+        if not answer.is_success:
+            raise_problem(self.name, answer, key)
+        try:
             return answer.json()
-        return raise_problem(self.name, answer, key)
+        except ValueError:  # A proxy's page.
+            why = f"it answers {answer.status_code} and no JSON; is it a Headgate service?"
+            raise StoreUnavailable(self.name, why, key) from None
 
     def _open(self) -> tuple[Any, Any]:
         """The client of this process: a forked child makes its own."""
@@ -97,16 +101,22 @@ class Connection:
             import httpx2
         except ImportError:
             raise MissingExtra("service", "talking to a service needs httpx2") from None
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            limits = httpx2.Limits(max_connections=100, max_keepalive_connections=20)
-            # No proxy and no password of the environment: the token goes to the service alone.
-            self._client = httpx2.Client(
-                headers={"Authorization": f"Bearer {self._token}"} if self._token else {}, limits=limits,
-                verify=_certificates() if self._base.startswith("https:") else False,
-                trust_env=False, follow_redirects=False,
-            )  # fmt: skip
-        return self._client, httpx2
+        client = self._clients.get(os.getpid())
+        if client is None:
+            made = self._make(httpx2)
+            client = self._clients.setdefault(os.getpid(), made)
+            if client is not made:  # Another thread was first.
+                made.close()
+        return client, httpx2
+
+    def _make(self, httpx2: Any) -> Any:
+        # No proxy and no password of the environment: the token goes to the service alone.
+        return httpx2.Client(
+            headers={"Authorization": f"Bearer {self._token}"} if self._token else {},
+            limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20),
+            verify=_certificates() if self._base.startswith("https:") else False,
+            trust_env=False, follow_redirects=False,
+        )  # fmt: skip
 
 
 @cache

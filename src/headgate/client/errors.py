@@ -44,13 +44,14 @@ def raise_problem(service: str, answer: Any, key: str | None) -> NoReturn:
     """The error that an answer tells of; its text is the service's own."""
     try:
         document = answer.json()
-        name = _class_name(str(document["type"]))
-    except (ValueError, KeyError, TypeError):
-        raise StoreUnavailable(service, f"it answers {answer.status_code} and no problem", key) from None
-    raise _error(service, name, document, answer.status_code, key)
+        error = _error(service, document, answer.status_code, key)
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration):  # A proxy's, or of another version.
+        raise StoreUnavailable(service, f"it answers {answer.status_code} and no problem of ours", key) from None
+    raise error
 
 
-def _error(service: str, name: str, document: dict[str, Any], status: int, key: str | None) -> HeadgateError:
+def _error(service: str, document: dict[str, Any], status: int, key: str | None) -> HeadgateError:
+    name = _class_name(document["type"])
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, HeadgateError):
         shape = SHAPES.get(name, {})
@@ -58,7 +59,7 @@ def _error(service: str, name: str, document: dict[str, Any], status: int, key: 
         error = kind(*given) if shape else kind(document["detail"])
         error.args = (document["detail"],)
         return error
-    if status == 422:
+    if status in (400, 413, 422):
         return BadValue("request", "", document["detail"])
     if status in (401, 403):
         return NotAllowed(document["detail"])

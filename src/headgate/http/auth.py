@@ -93,7 +93,7 @@ async def _by_token(request: Request, text: str) -> Caller:
         except NotAllowed:
             service.pace.take(wrong, address)
             raise
-    process = request.headers.get(CLIENT_HEADER, "")
+    process = request.headers.get(CLIENT_HEADER, "")[:NAME_LENGTH]
     return Caller(token, process if process.isprintable() and "/" not in process else "")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property
@@ -26,6 +27,8 @@ from headgate.http.auth import admit, is_caller, provided
 
 #: How a body's type may be named.
 JSON_TYPES = ("application/json", "+json")
+#: Levels of lists and objects within each other that a body may have.
+DEEPEST = 50
 Problems = list[dict[str, Any]]
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -146,6 +149,9 @@ class Named:
             if self.default is inspect.Parameter.empty:
                 problems.append(_missing(self.place, self.alias))
             return self.default
+        if any("\0" in each for each in ([found] if isinstance(found, str) else found)):
+            problems.append({"type": "nul", "loc": (self.place, self.alias), "msg": "has a NUL, which no name has"})
+            return None
         return _valid(self.kind, found, (self.place, self.alias), problems)
 
 
@@ -212,10 +218,34 @@ async def _read_body(request: Request, kind: TypeAdapter[Any], problems: Problem
         problems.append({"type": "content_type", "loc": ("body",), "msg": why, "input": None})
         return None
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:  # Wrong, not of an encoding that JSON has, or without a bottom.
+        found = parse_json(text)
+    except (ValueError, RecursionError) as error:  # Wrong, without a bottom, or what nobody could keep or answer.
         raise HTTPException(400, f"the body is no JSON: {error}") from error
     return _valid(kind, found, ("body",), problems)
+
+
+def parse_json(text: bytes) -> Any:
+    """A document that can be kept and answered again: in UTF-8, its numbers finite, no halves of characters, not too
+    deep.
+    """
+    found = json.loads(text.decode(), parse_float=_finite, parse_constant=_finite)
+    if b"\\u" in text:  # The only way to write half a character.
+        json.dumps(found, ensure_ascii=False).encode()
+    if text.count(b"[") + text.count(b"{") > DEEPEST and _is_deeper(found, DEEPEST):
+        raise ValueError("lists in lists without end")
+    return found
+
+
+def _is_deeper(found: Any, levels: int) -> bool:
+    parts = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+    return levels < 0 or any(_is_deeper(each, levels - 1) for each in parts)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number")
+    return value
 
 
 def _valid(kind: TypeAdapter[Any], value: Any, place: tuple[str, ...], problems: Problems) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -103,9 +104,9 @@ def add_handlers(app: Starlette, page: Callable[[Request, Exception], Response])
             return await run_in_threadpool(page, request, error)
         if isinstance(error, HTTPException) and error.status_code in (404, 405):
             return _of_address(request.method, request.scope["path"], methods_of(app.routes, request.scope["path"]))
-        return problem_of(error)
+        return problem_of(error, request.scope["headgate.request"])
 
-    for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, TooLarge, TooSlow, Exception):
+    for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, TooLarge, TooSlow):
         app.add_exception_handler(kind, told)
 
 
@@ -125,8 +126,8 @@ def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:
     return sorted({method for methods in chosen for method in methods})
 
 
-def problem_of(error: Exception) -> Response:
-    """The problem that an error is."""
+def problem_of(error: Exception, request_id: str = "") -> Response:
+    """The problem that an error is. One that nobody meant is told in the log, by the request's id."""
     if isinstance(error, HeadgateError):
         return _of_ours(error)
     if isinstance(error, RequestValidationError):
@@ -137,7 +138,8 @@ def problem_of(error: Exception) -> Response:
         return problem(413 if isinstance(error, TooLarge) else 408, str(error))
     if isinstance(error, HTTPException):
         return problem(error.status_code, str(error.detail), headers=error.headers)
-    event("http.broken", logging.ERROR, why=repr(error), kind=type(error).__name__)
+    trace = "".join(traceback.format_exception(error))
+    event("http.broken", logging.ERROR, request=request_id, why=repr(error), kind=type(error).__name__, trace=trace)
     return problem(500, "the service broke on this; its log tells more, under the request's id")
 
 

@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from headgate.core.errors import BadValue, Unavailable
 from headgate.core.history import Entry
 from headgate.service.activity import entries_after
 from headgate.wiring import Gate
 
+#: A gap in a history's ids is waited for so long: where many write at once, a later one may be there first.
+GAP = timedelta(seconds=2)
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far the three histories have been told: of locks, ledger and queue."""
+    """How far each of the histories has been told."""
 
-    locks: int
-    ledger: int
-    queue: int
+    ids: tuple[int, ...]
 
     def __str__(self) -> str:
-        return f"{self.locks}.{self.ledger}.{self.queue}"
+        return ".".join(map(str, self.ids))
 
 
-def parse_mark(text: str) -> Mark:
+def parse_mark(gate: Gate, text: str) -> Mark:
     """A mark, as the id of an event has it."""
     parts = text.split(".")
-    if len(parts) != 3 or not all(part.isdecimal() and len(part) < 19 for part in parts):
+    if len(parts) != len(gate.histories()) or not all(part.isdecimal() and len(part) < 19 for part in parts):
         raise BadValue("Last-Event-ID", text, "is not the id of an event of this stream")
-    return Mark(*(int(part) for part in parts))
+    return Mark(tuple(map(int, parts)))
 
 
 def newest(gate: Gate) -> Mark:
     """Where the histories end now."""
     found = [next(iter(ask(None, 1)), None) for ask in gate.histories()]
-    return Mark(*(0 if entry is None else entry.id for entry in found))
+    return Mark(tuple(0 if entry is None else entry.id for entry in found))
 
 
 def newer(gate: Gate, mark: Mark) -> list[tuple[Mark, Entry]]:
-    """What happened since, oldest first, each with how far that is."""
-    marks = [mark.locks, mark.ledger, mark.queue]
-    found = [(place, entry) for place, ask in enumerate(gate.histories()) for entry in entries_after(ask, marks[place])]
+    """What happened since, oldest first, each with how far that is. A history is told in the order of its ids."""
+    found = [
+        [(place, entry) for entry in settled(entries_after(ask, mark.ids[place]), mark.ids[place])]
+        for place, ask in enumerate(gate.histories())
+    ]
+    marks = list(mark.ids)
     told = []
-    for place, entry in sorted(found, key=lambda each: (each[1].at, each[0], each[1].id)):
+    for place, entry in heapq.merge(*found, key=lambda each: each[1].at):
         marks[place] = entry.id
-        told.append((Mark(*marks), entry))
+        told.append((Mark(tuple(marks)), entry))
     return told
+
+
+def settled(entries: Sequence[Entry], last: int) -> Sequence[Entry]:
+    """Those behind which nothing will come: whoever took a number that is not there may not have written it yet."""
+    now = datetime.now(UTC)
+    for place, entry in enumerate(entries):
+        if entry.id != last + 1 and abs(now - entry.at) < GAP:
+            return entries[:place]
+        last = entry.id
+    return entries
 
 
 class Follower:

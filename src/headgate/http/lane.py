@@ -35,6 +35,18 @@ class Lane:
         self._waiting.put((call, arguments, future))
         return await future
 
+    async def run_to_its_end(self, call: Callable[..., T], *arguments: Any) -> T:
+        """As `run`; but who is cancelled meanwhile goes on only when the call is over, and can undo what it did."""
+        doing = asyncio.ensure_future(self.run(call, *arguments))
+        try:
+            return await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            await asyncio.wait({doing})
+            raise
+        finally:
+            if doing.done() and not doing.cancelled():
+                doing.exception()  # It is known: nobody has to be warned of it.
+
     def close(self) -> None:
         """What is waiting is done first."""
         if self._loop is not None:

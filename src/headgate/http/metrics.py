@@ -16,7 +16,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from headgate import telemetry
 from headgate.core.history import Entry
-from headgate.core.ledger import RUNNING
 from headgate.core.queue import work_states
 from headgate.http.following import Follower
 from headgate.wiring import Gate
@@ -114,7 +113,7 @@ class Metrics:
         yield from _of_locks(gate)
         yield from _of_queue(gate)
         if getattr(gate.store, "ledger", None) is not None:
-            yield _gauge("headgate_claims", [((), len(gate.ledger.status(status=RUNNING, limit=100_000)))])
+            yield _gauge("headgate_claims", [((), sum(row.alive for row in gate.ledger.running()))])
             yield _gauge("headgate_chunks_failed", [((), len(gate.ledger.failures(1000)))])
 
     def _make(self, known: Known) -> Any:

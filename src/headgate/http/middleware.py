@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import json
@@ -30,8 +31,8 @@ REQUEST_ID = re.compile(r"[\x21-\x7e]{1,100}")
 NATIVE = re.compile(r"/v1/(locks|waiters|batches|batches/next|ingest-jobs/next|jobs/[^/]+/next|jobs/.+/claim)")
 #: Routes where it must be plain what was asked, also to who checked the body before it came here.
 STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|.*/(break|force|forget|status|delete))")
-#: Answers that are kept for repeats.
-MOST_KEPT = 10_000
+#: Answers that are kept for repeats, and their bytes.
+MOST_KEPT, MOST_BYTES = 10_000, 100_000_000
 
 
 class Around:
@@ -64,6 +65,11 @@ class Around:
 
         try:
             await self._bounded(scope, receive, send_on)
+        except Exception as error:  # Here, not by the framework: its answer would have no id, and no line in the log.
+            broken = problem_of(error, request_id)
+            if status:
+                raise
+            await broken(scope, receive, send_on)
         finally:
             self._tell(scope, request_id, status, steady() - began)
 
@@ -101,11 +107,18 @@ class Around:
 
 @dataclass
 class Kept:
-    """An answer that was given."""
+    """An answer that is given, or was."""
 
     #: Of the body that it answers.
     digest: bytes
     messages: list[Message] = field(default_factory=list)
+    #: Set when it is whole.
+    whole: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return sum(len(message.get("body", b"")) for message in self.messages)
 
 
 class Repeats:
@@ -116,7 +129,10 @@ class Repeats:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._kept: OrderedDict[tuple[str, str, str], Kept] = OrderedDict()
+        #: What is being done, and what was answered, with its bytes.
+        self._doing: dict[tuple[str, ...], Kept] = {}
+        self._kept: OrderedDict[tuple[str, ...], Kept] = OrderedDict()
+        self._size = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """One request, or its answer once more."""
@@ -127,8 +143,11 @@ class Repeats:
         if scope["method"] != "POST" or not key or NATIVE.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
-        place = (_header(scope, b"authorization"), f"{scope['path']}?{scope['query_string'].decode()}", key)
+        who = _header(scope, b"authorization"), _header(scope, b"cookie")
+        place = (*who, f"{scope['path']}?{scope['query_string'].decode()}", key)
         digest = hashlib.sha256(body).digest()
+        while doing := self._doing.get(place):
+            await doing.whole.wait()
         kept = self._kept.get(place)
         if kept is None:
             await self._keep(place, Kept(digest), scope, receive, send)
@@ -138,16 +157,22 @@ class Repeats:
             for message in kept.messages:
                 await send(message)
 
-    async def _keep(self, place: tuple[str, str, str], kept: Kept, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _keep(self, place: tuple[str, ...], kept: Kept, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_and_keep(message: Message) -> None:
             kept.messages.append(message)
             await send(message)
 
-        await self._app(scope, receive, send_and_keep)
-        if kept.messages and 200 <= kept.messages[0]["status"] < 300:
+        self._doing[place] = kept
+        try:
+            await self._app(scope, receive, send_and_keep)
+        finally:
+            del self._doing[place]
+            kept.whole.set()
+        if 200 <= kept.messages[0]["status"] < 300:
             self._kept[place] = kept
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+            self._size += kept.size
+        while len(self._kept) > MOST_KEPT or self._size > MOST_BYTES:
+            self._size -= self._kept.popitem(last=False)[1].size
 
 
 def refuse_doubles(body: bytes) -> None:

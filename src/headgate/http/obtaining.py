@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
-from headgate.core.errors import BadValue, StoreUnavailable
+from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
 from headgate.core.locks import Request, resource_key
 from headgate.core.names import check_name, check_note, check_request_id
 from headgate.http.auth import Caller
 from headgate.http.schemas import LockAsked
 from headgate.http.service import Service
+from headgate.http.waiting import Asked
 from headgate.service.checks import check_lease, check_span
 from headgate.service.clock import steady
 from headgate.service.identity import new_request_id
@@ -45,30 +47,74 @@ def group_of(ticket: Ticket) -> tuple[str, ...]:
 
 
 async def obtain(service: Service, request: Request, deadline: float) -> Grant:
-    """All that is wanted, by the deadline (on steady()); LockRefused otherwise, and nothing is taken."""
-    locks, run = service.gate.locks, service.lane.run
+    """All that is wanted, by the deadline (on steady()); LockRefused otherwise, and nothing is taken.
+
+    A caller that hangs up leaves the queue, and gives back what it was granted just then.
+    """
     if deadline <= steady():
-        return await run(locks.grant, request)
-    found = await run(service.gate.store.queue_up, request)
-    if not isinstance(found, Ticket):
-        return await run(locks.guarded, request, found)
-    return await run(locks.guarded, request, await _wait(service, found, deadline))
-
-
-async def _wait(service: Service, ticket: Ticket, deadline: float) -> Grant:
-    """Until the turn has come; a caller that hangs up leaves the queue."""
-    store = service.gate.store
-
-    def look() -> Grant | None:
+        return await service.lane.run(service.gate.locks.grant, request)
+    place = _Place(service.gate, request)
+    with service.turns.asking(request.id) as asked:
         try:
-            return store.take_turn(ticket)
+            grant = await _wait(service, place, asked, deadline)
+        except asyncio.CancelledError:
+            async with asked.moving:
+                if asked.count == 1 and not asked.answered:
+                    await service.lane.run_to_its_end(place.undo)
+            raise
+        asked.answered = True
+        return grant
+
+
+async def _wait(service: Service, place: _Place, asked: Asked, deadline: float) -> Grant:
+    run = service.lane.run_to_its_end
+    async with asked.moving:
+        found = await run(place.join)
+    if isinstance(found, Ticket):
+        async with service.turns.keeping(found):
+            grant = await service.turns.wait(group_of(found), place.look, deadline, found.number)
+        found = await run(place.give_up) if grant is None else grant
+    return await run(service.gate.locks.guarded, place.request, found)
+
+
+class _Place:
+    """A request for locks, and what it has got so far. Its methods are called by threads, one after the other."""
+
+    def __init__(self, gate: Gate, request: Request) -> None:
+        self.request = request
+        self._gate = gate
+        self._got: Grant | Ticket | None = None
+
+    def join(self) -> Grant | Ticket:
+        """Held at once, or a place in the queue."""
+        self._got = self._gate.store.queue_up(self.request)
+        return self._got
+
+    def look(self) -> Grant | None:
+        """Whether it is the turn."""
+        try:
+            grant = self._gate.store.take_turn(self._ticket)
         except StoreUnavailable:  # It may be back before the time to wait is over.
             return None
+        self._got = grant or self._got
+        return grant
 
-    try:
-        async with service.turns.keeping(ticket):
-            grant = await service.turns.wait(group_of(ticket), look, deadline, ticket.number)
-        return await service.lane.run(store.give_up, ticket) if grant is None else grant
-    except asyncio.CancelledError:
-        await asyncio.shield(service.lane.run(store.withdraw, ticket))
-        raise
+    def give_up(self) -> Grant:
+        """The time is over."""
+        self._got = grant = self._gate.store.give_up(self._ticket)
+        return grant
+
+    def undo(self) -> None:
+        """As if it had not been asked. What a store that is away cannot do now lapses by itself."""
+        with suppress(StoreUnavailable):
+            if isinstance(self._got, Ticket):
+                self._gate.store.withdraw(self._got)
+        for lock in self._got if isinstance(self._got, tuple) else ():
+            with suppress(HeadgateError):  # A guard that was busy has given it back already.
+                self._gate.locks.release(lock)
+
+    @property
+    def _ticket(self) -> Ticket:
+        if not isinstance(self._got, Ticket):
+            raise TypeError("it waits no more")
+        return self._got

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError
@@ -85,9 +85,7 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While the app runs."""
-        import anyio.to_thread
-
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         self.ending = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         await run_in_threadpool(self._bridge_outage)
@@ -124,10 +122,11 @@ class Service:
 
     async def _keep_places(self) -> None:
         """Tell the store that this service lives, and those who wait here: one statement for all of them."""
+        own = CapacityLimiter(1)
         while True:
             await asyncio.sleep(SIGN_OF_LIFE_SECONDS)
-            try:
-                await run_in_threadpool(self._tell_alive)
+            try:  # By a thread of its own: no place lapses because others take long.
+                await to_thread.run_sync(self._tell_alive, limiter=own)
             except HeadgateError as error:  # It may be back before the places lapse.
                 event("http.places_not_kept", why=str(error))
 

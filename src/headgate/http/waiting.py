@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -71,6 +71,17 @@ class Group:
             self.first.called.set()
 
 
+@dataclass
+class Asked:
+    """Those who ask here for the same locks by the same id: a caller that has lost its answer, and asks again."""
+
+    count: int = 0
+    #: One of them was told that it holds them.
+    answered: bool = False
+    #: Held while a place is taken, and while it is left.
+    moving: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class Turns:
     """All who wait at this service."""
 
@@ -80,7 +91,9 @@ class Turns:
         #: How many wait.
         self.waiting = 0
         self._groups: dict[tuple[str, ...], Group] = {}
-        self._tickets: dict[int, Ticket] = {}
+        #: By who keeps them: the same place may be asked for twice, and two stores may give the same number.
+        self._tickets: dict[object, Ticket] = {}
+        self._asked: dict[str, Asked] = {}
 
     @property
     def tickets(self) -> list[Ticket]:
@@ -101,21 +114,43 @@ class Turns:
     @asynccontextmanager
     async def keeping(self, ticket: Ticket) -> AsyncIterator[None]:
         """Keep a place alive meanwhile."""
-        self._tickets[ticket.number] = ticket
+        keeper = object()
+        self._tickets[keeper] = ticket
         try:
             yield
         finally:
-            self._tickets.pop(ticket.number, None)
+            del self._tickets[keeper]
+
+    @contextmanager
+    def asking(self, request_id: str) -> Iterator[Asked]:
+        """Ask for locks by an id; with whoever asks by the same one meanwhile."""
+        asked = self._asked.setdefault(request_id, Asked())
+        asked.count += 1
+        try:
+            yield asked
+        finally:
+            asked.count -= 1
+            if not asked.count:
+                del self._asked[request_id]
 
     async def wait(
-        self, key: tuple[str, ...], look: Callable[[], T | None], deadline: float, order: int | None = None
+        self,
+        key: tuple[str, ...],
+        look: Callable[[], T | None],
+        deadline: float,
+        order: int | None = None,
+        *,
+        again: bool = False,
     ) -> T | None:
         """What a look finds, at the latest by the deadline (on steady()); None: nothing was found.
 
         `order`: the place in the store's own queue, so that whoever is first there looks, not who came here first.
+        `again`: it may have been given something already, and its answer was lost: it does not stand behind others.
         """
-        if deadline <= steady():
-            return await self._lane.run(look)
+        if again or deadline <= steady():
+            found = await self._lane.run_to_its_end(look) if order is not None else await self._lane.run(look)
+            if found is not None or deadline <= steady():
+                return found
         group = self._groups.setdefault(key, Group())
         place = group.enter(order)
         self.waiting += 1
@@ -138,7 +173,7 @@ class Turns:
                 continue
             began = steady() if began is None else began
             group.bell.clear()
-            found = await self._lane.run(look)
+            found = await self._lane.run_to_its_end(look)
             left = deadline - steady()
             if found is not None or left <= 0:
                 return found

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from headgate.core.history import Entry
 from headgate.service.clock import steady
@@ -28,6 +29,11 @@ COUNTED: dict[tuple[str, str], str] = {
 }
 #: Not asked again within this.
 FRESH_SECONDS = 1.0
+
+
+def asking(history: Callable[[Any], Sequence[Entry]], kind: Callable[..., Any]) -> Ask:
+    """How to read a history that is asked by filters of that kind."""
+    return lambda before, limit: history(kind(before=before, limit=limit))
 
 
 def entries_after(ask: Ask, last: int, since: datetime | None = None) -> list[Entry]:

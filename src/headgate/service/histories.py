@@ -1,6 +1,6 @@
-"""Everything that happened, to locks, to chunks and in the queue: three histories read as one, newest first.
+"""Everything that happened, to locks, to chunks and in the queue: their histories read as one, newest first.
 
-Each keeps ids of its own, so a place in the whole is three ids. Nothing is read that is not shown, but for entries
+Each keeps ids of its own, so a place in the whole is an id of each. Nothing is read that is not shown, but for entries
 that a filter leaves out, and of those only so many in one go.
 """
 
@@ -33,6 +33,8 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "hold": HOLD_EVENTS,
 }
 Ask = Callable[[Any], Sequence[Entry]]
+#: Of locks (one, or of two stores that are joined), ledger and queue.
+Asks = tuple[Sequence[Ask], Ask | None, Ask]
 Filter = HistoryFilter | LedgerHistoryFilter | QueueHistoryFilter
 #: Where the next page begins in a history: before that id; None: at its newest.
 Mark = int | None
@@ -105,7 +107,7 @@ class _Read:
     cut: Entry | None = None
 
 
-def read(asks: tuple[Ask, Ask | None, Ask], which: Wanted, after: str | None = None, limit: int = 100) -> Told:
+def read(asks: Asks, which: Wanted, after: str | None = None, limit: int = 100) -> Told:
     """A page of the histories of locks, ledger and queue."""
     _check(which)
     books = _books(asks, which)
@@ -157,7 +159,7 @@ def _fits(entry: Entry, which: Wanted) -> bool:
     return which.until is None or entry.at <= which.until
 
 
-def _books(asks: tuple[Ask, Ask | None, Ask], which: Wanted) -> list[Book]:
+def _books(asks: Asks, which: Wanted) -> list[Book]:
     locks, ledger, queue = asks
     chunk = parse_chunk_resource(which.resource) if which.resource else None
     common: dict[str, Any] = {"event": which.event, "client": which.client}
@@ -169,7 +171,7 @@ def _books(asks: tuple[Ask, Ask | None, Ask], which: Wanted) -> list[Book]:
     no_chunks = which.item is not None or (which.resource is not None and chunk is None)
     no_queue = of_chunks or which.resource is not None
     return [
-        Book(locks, HistoryFilter(), None if no_locks or not _may(which, "lock") else lock_book),
+        *(Book(each, HistoryFilter(), None if no_locks or not _may(which, "lock") else lock_book) for each in locks),
         Book(ledger or (lambda _which: ()), LedgerHistoryFilter(),
              None if no_chunks or ledger is None or not _may(which, "chunk", "job") else ledger_book),
         Book(queue, QueueHistoryFilter(),

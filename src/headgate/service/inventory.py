@@ -17,7 +17,7 @@ from headgate.core.inventory import (
     Recording,
     StoredObject,
 )
-from headgate.core.names import check_name, check_reason, check_resource
+from headgate.core.names import check_name, check_note, check_reason, check_resource
 from headgate.core.queue import check_item_id
 from headgate.service.checks import check_limit
 from headgate.service.identity import actor
@@ -85,9 +85,9 @@ class Inventory:
         limit: int | None = None,
     ) -> Sequence[StoredObject]:
         """Objects, by ARK; page on with `after` the last one."""
-        return self._store.objects(
-            ObjectFilter(owner, collection, local, ark, after, None if limit is None else check_limit(limit))
-        )
+        given = {"owner": owner, "collection": collection, "local": local, "ark": ark, "after": after}
+        named = {name: check_note(name, value) for name, value in given.items() if value is not None}
+        return self._store.objects(ObjectFilter(**named, limit=None if limit is None else check_limit(limit)))
 
     def versions(self, ark: str) -> Sequence[ObjectVersion]:
         """Every version of an object, oldest first. UnknownName when there is none."""
@@ -135,7 +135,7 @@ class Inventory:
 
     def message(self, message_id: str) -> Message | None:
         """A message by its id."""
-        return self._store.message(message_id)
+        return self._store.message(check_name("message", message_id))
 
     def messages(self, item: str) -> Sequence[Message]:
         """Every message that tells of a batch or ingest job."""

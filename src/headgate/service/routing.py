@@ -28,7 +28,8 @@ class RoutedLocks:
         self.side_by_side = coordination.side_by_side
         self._ledger_side = ledger_side
         self._coordination = coordination
-        self._stores = (ledger_side, coordination)
+        #: Each of the two, with ids of its own in its history.
+        self.joined = (ledger_side, coordination)
         #: The ledger beside which the locks on its chunks are kept.
         self.ledger = getattr(ledger_side, "ledger", None)
         #: Who may ask the service for what.
@@ -67,7 +68,7 @@ class RoutedLocks:
         return self._for_request(ticket.request).take_turn(ticket)
 
     def keep_places(self, tickets: Sequence[Ticket]) -> None:
-        for store in self._stores:
+        for store in self.joined:
             own = [ticket for ticket in tickets if self._for_request(ticket.request) is store]
             if own:
                 store.keep_places(own)
@@ -103,25 +104,25 @@ class RoutedLocks:
         return self._for_id(lock_id).get(lock_id)
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
-        found = heapq.merge(*(store.list(which) for store in self._stores), key=lambda lock: lock.id)
+        found = heapq.merge(*(store.list(which) for store in self.joined), key=lambda lock: lock.id)
         return list(islice(found, which.limit))
 
     def summary(self) -> Sequence[tuple[str, Mode, int]]:
-        return sorted(row for store in self._stores for row in store.summary())
+        return sorted(row for store in self.joined for row in store.summary())
 
     def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
-        found = [waiter for store in self._stores for waiter in store.waiters(resource)]
+        found = [waiter for store in self.joined for waiter in store.waiters(resource)]
         return sorted(found, key=lambda waiter: waiter.since)
 
     def expire(self, limit: int = 1000) -> int:
-        return sum(store.expire(limit) for store in self._stores)
+        return sum(store.expire(limit) for store in self.joined)
 
     def history(self, which: HistoryFilter) -> Sequence[Entry]:
         if which.resource is not None:
             return self._for_resource(which.resource).history(which)
         if which.before is not None:
             raise BadValue("before", which.before, "needs a resource where two stores are joined; page by `since`")
-        found = [entry for store in self._stores for entry in store.history(which)]
+        found = [entry for store in self.joined for entry in store.history(which)]
         return sorted(found, key=lambda entry: entry.at, reverse=True)[: which.limit]
 
     def register_client(self, client: str) -> datetime:
@@ -139,17 +140,17 @@ class RoutedLocks:
         self._for_resource(resource).register_resource(resource)
 
     def resources(self) -> Sequence[str]:
-        return sorted(resource for store in self._stores for resource in store.resources())
+        return sorted(resource for store in self.joined for resource in store.resources())
 
     def forget_resource(self, resource: str) -> None:
         self._for_resource(resource).forget_resource(resource)
 
     def ping(self) -> None:
-        for store in self._stores:
+        for store in self.joined:
             store.ping()
 
     def close(self) -> None:
-        for store in self._stores:
+        for store in self.joined:
             store.close()
 
     def _for_resource(self, resource: str) -> LockStore:

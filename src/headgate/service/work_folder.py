@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import shutil
 import time
@@ -20,6 +21,8 @@ from headgate.telemetry import event
 MARK = ".store"
 #: What is handed in as a file is kept here until its batch is gone.
 UPLOADS = "uploads"
+#: A file system takes no longer names.
+NAME_BYTES = 255
 #: A job's folder is needed until the job is in this state, or gone.
 CLEANED = "cleaned"
 
@@ -36,6 +39,8 @@ def place_upload(folder: Path, name: str) -> Path:
     check_name("file name", name)
     if name in (".", ".."):
         raise BadValue("file name", name, "is a folder's")
+    if len(os.fsencode(name)) > NAME_BYTES:
+        raise BadValue("file name", name, f"has more than {NAME_BYTES} bytes")
     place = folder / UPLOADS / secrets.token_hex(16)
     place.mkdir(parents=True)
     return place / name

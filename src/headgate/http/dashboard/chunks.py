@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
 from headgate.core.errors import NotAllowed, TransitionRefused, UnknownName
-from headgate.core.ledger import EXTERNAL, Change, Kind, Row
+from headgate.core.ledger import EXTERNAL, RUNNING, Change, Kind, Row
 from headgate.core.machine import Also, By
 from headgate.core.states import CHUNK
 from headgate.http.auth import Caller, Reader, TheGate, TheService, needs
@@ -252,6 +252,9 @@ def _resubmitted(gate: Gate, story: Story, *, downstream: bool) -> Sequence[str]
     )
     made = _by_job(changes)
     told = [f"{some(sum(made.values()), 'chunk')} will be made again: {_listed(made)}."]
+    others = {(each.job, each.dataid) for each in changes if each.before == RUNNING} - {(story.job, story.dataid)}
+    if others:
+        told.append(f"{some(len(others), 'other chunk')} that run now are taken from their workers.")
     told.append("Failures and attempts are counted anew, and it goes before all others.")
     if not downstream and story.readers:
         told.append("What was made from it stays as it is.")
@@ -323,7 +326,8 @@ ACTS: Mapping[str, Act] = {
     "resubmit-downstream": Act(
         "resubmit", "operate", "Resubmit with all that was made from it", "Leave it",
         lambda gate, story: _resubmitted(gate, story, downstream=True),
-        lambda gate, story, who, reason: _resubmit(gate, story, who, reason, downstream=True), downstream=True,
+        lambda gate, story, who, reason: _resubmit(gate, story, who, reason, downstream=True), robs=True,
+        downstream=True,
     ),
     "hold": Act(
         "hold", "operate", "Hold", "Leave it",

@@ -103,7 +103,7 @@ def done(request: Request, path: str, text: str) -> Response:
 
 def problem_page(request: Request, error: Exception) -> Response:
     """What is wrong, as a page; who is not signed in is asked to, and then comes back."""
-    problem = errors.problem_of(error)
+    problem = errors.problem_of(error, request.scope.get("headgate.request", ""))
     if problem.status_code == 401:
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         here = f"?next={quote(wanted, safe='')}" if request.method == "GET" and wanted != "/" else ""

@@ -174,7 +174,12 @@ def listed(
         after = behind if name == begun else None
         rows += _rows_of(gate, name, jobs, chosen, after, LISTED + 1 - len(rows))
         if len(rows) > LISTED:
-            return rows[:LISTED], f"{rows[LISTED - 1].dataset}/{rows[LISTED - 1].dataid}"
+            cut = (
+                rows[LISTED].dataset,
+                rows[LISTED].dataid,
+            )  # Several jobs may have a row there: the next page has all.
+            rows = [row for row in rows[:LISTED] if (row.dataset, row.dataid) != cut] or rows[:LISTED]
+            return rows, f"{rows[-1].dataset}/{rows[-1].dataid}"
     return rows, None
 
 
@@ -184,7 +189,7 @@ def _rows_of(
     """Of one dataset: whose status is kept there. By job where what is wanted is rare: the index begins with it."""
     status = chosen.get("status")
     whose: list[tuple[str | None, Kind]] = [(None, Kind.OUTPUT)]
-    if status not in (None, READY, DONE) or "job" in chosen:
+    if status not in (None, READY) or "job" in chosen:
         whose = [(job.name, job.counted) for job in jobs if dataset in (job.outputs or job.inputs)]
         whose = [(EXTERNAL, Kind.OUTPUT), *whose]
     found: list[Row] = []

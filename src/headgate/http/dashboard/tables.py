@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import urlencode
 
@@ -115,7 +115,11 @@ def ordered(rows: Sequence[Any], columns: Mapping[str, Column], order: str) -> S
 def as_csv(name: str, columns: Mapping[str, Column], rows: Iterable[Any]) -> Response:
     """The rows as a file, sent as they come. What a spreadsheet would take for a formula is made text."""
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-    return StreamingResponse(csv_text(columns, rows), media_type="text/csv; charset=utf-8", headers=headers)
+    left = iter(rows)
+    first = list(islice(left, PORTION))  # Before it is begun: what is wrong with the question is told as such.
+    return StreamingResponse(
+        csv_text(columns, chain(first, left)), media_type="text/csv; charset=utf-8", headers=headers
+    )
 
 
 def csv_text(columns: Mapping[str, Column], rows: Iterable[Any]) -> Iterator[str]:

@@ -33,7 +33,8 @@ async def find_next(
             job, key="", worker=asked.worker or who.by(), lease=asked.lease, request_id=key
         )
 
-    found = await asked_to_wait(request, asked.wait, service.turns.wait(("job", job), look, steady() + asked.wait))
+    turn = service.turns.wait(("job", job), look, steady() + asked.wait, again=key is not None)
+    found = await asked_to_wait(request, asked.wait, turn)
     return nothing() if found is None else answer(claim_document(found, who))
 
 

@@ -37,7 +37,7 @@ async def events(
     """Everything that happens from now on, one history entry an event. With `Last-Event-ID`: from there on."""
     if service.streams >= service.limits.streams:
         raise TooMany(f"{service.limits.streams} streams are open already", 10)
-    mark = await run_in_threadpool(newest, service.gate) if last is None else parse_mark(last)
+    mark = await run_in_threadpool(newest, service.gate) if last is None else parse_mark(service.gate, last)
     return StreamingResponse(_stream(service, mark), media_type="text/event-stream")
 
 

@@ -63,8 +63,10 @@ async def upload(
         try:
             size = await _receive(request, place, int(service.gate.settings.number("upload_limit")))
         except BaseException:
-            shutil.rmtree(place.parent, ignore_errors=True)
+            await run_in_threadpool(shutil.rmtree, place.parent, ignore_errors=True)
             raise
+    except OSError as error:
+        raise ServiceUnavailable("work folder", error.strerror or str(error)) from error
     finally:
         service.uploads -= 1
     return answer({"payload_url": place.as_uri(), "bytes": size}, 201)
@@ -85,18 +87,18 @@ async def verify(request: Request, service: TheService, who: Operator, asked: Ve
 async def _receive(request: Request, place: Path, most: int) -> int:
     """Write the body to a file, as it comes. Gives its size."""
     size = 0
-    with place.open("xb") as file:
-        try:
-            async for block in request.stream():
-                size += len(block)
-                if size > most:
-                    raise TooLarge(most)
-                await run_in_threadpool(file.write, block)
-            await run_in_threadpool(_keep, file)
-        except ClientDisconnect:
-            raise Gone from None
-        except OSError as error:
-            raise ServiceUnavailable("work folder", error.strerror or str(error)) from error
+    file = await run_in_threadpool(place.open, "xb")
+    try:
+        async for block in request.stream():
+            size += len(block)
+            if size > most:
+                raise TooLarge(most)
+            await run_in_threadpool(file.write, block)
+        await run_in_threadpool(_keep, file)
+    except ClientDisconnect:
+        raise Gone from None
+    finally:
+        await run_in_threadpool(file.close)
     return size
 
 

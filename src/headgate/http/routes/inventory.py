@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
-from headgate.core.inventory import Intake, InventoryFile, Kind, Message, ObjectFilter, ObjectVersion, StoredObject
+from headgate.core.inventory import Intake, InventoryFile, Kind, Message, ObjectVersion, StoredObject
 from headgate.core.queue import check_item_id
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, TheGate, needs
@@ -38,7 +38,9 @@ def objects(
     limit: Limit = 100,
 ) -> Response:
     """Stored objects."""
-    found = gate.inventory.store.objects(ObjectFilter(owner, collection, local, ark, after, limit + 1))
+    found = gate.inventory.objects(
+        owner=owner, collection=collection, local=local, ark=ark, after=after, limit=limit + 1
+    )
     return page(found, limit, lambda each: each.ark)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -64,14 +64,13 @@ def list_locks(
     limit: Limit = 100,
 ) -> Response:
     """Who holds what. Chunks that are worked on are among it."""
-    if claims:
-        found: Sequence[Lock] = gate.ledger.store.running()
-        found = [lock for lock in found if after is None or lock.id > after][: limit + 1]
-    else:
-        found = gate.locks.list(resource, client, mode, after=after, limit=limit + 1)
-    if not who.reach.has("read"):
-        found = [lock for lock in found if who.reach.covers("lock:acquire", lock.resource)]
-    return page(found, limit, lambda lock: lock.id, shown_lock)
+
+    def ask(behind: str | None) -> Sequence[Lock]:
+        if claims:
+            return [lock for lock in gate.ledger.store.running() if behind is None or lock.id > behind][: limit + 1]
+        return gate.locks.list(resource, client, mode, after=behind, limit=limit + 1)
+
+    return page(_all_seen(who, ask, after, limit), limit, lambda lock: lock.id, shown_lock)
 
 
 @router.get("/locks/{lock_id}", responses=documented(200, Lock, "As it is."))
@@ -199,6 +198,20 @@ def _seen(gate: Gate, who: Caller, lock_id: str) -> Lock:
     lock = gate.locks.get(lock_id)
     who.must_see("lock", "lock:acquire", lock.resource, lock_id)
     return lock
+
+
+def _all_seen(
+    who: Caller, ask: Callable[[str | None], Sequence[Lock]], after: str | None, limit: int
+) -> Sequence[Lock]:
+    """A page of what the caller may see, and one more: it goes on where others' locks leave room in it."""
+    found: list[Lock] = []
+    while len(found) <= limit:
+        portion = ask(after)
+        found += [each for each in portion if who.reach.has("read") or who.reach.covers("lock:acquire", each.resource)]
+        if len(portion) <= limit:
+            break
+        after = portion[-1].id
+    return found[: limit + 1]
 
 
 def _own(gate: Gate, who: Caller, lock_id: str, token: int) -> None:

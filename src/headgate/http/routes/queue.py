@@ -91,7 +91,8 @@ async def next_batch(
         queue = service.gate.queue
         return queue.acquire_batch(state, worker=worker, lease=asked.lease, after=asked.after, request_id=key)
 
-    return await _found(request, service, ("batch", state), look, asked.wait)
+    place = ("batch", state, asked.after or "")
+    return await _found(request, service, place, look, asked.wait, again=key is not None)
 
 
 @router.get("/batches/{bid}", responses=documented(200, Batch, "As it is."))
@@ -143,7 +144,8 @@ async def next_job(
         queue = service.gate.queue
         return queue.acquire_job(state, worker=worker, lease=asked.lease, after=after, request_id=key)
 
-    return await _found(request, service, ("job", state), look, asked.wait)
+    place = ("job", state, str(after or ""))
+    return await _found(request, service, place, look, asked.wait, again=key is not None)
 
 
 @router.get("/ingest-jobs/{jid}", responses=documented(200, IngestJob, "As it is."))
@@ -285,10 +287,12 @@ def add_item_routes(noun: str, short: str, kind: Any) -> None:
 
 
 async def _found(
-    request: Request, service: Service, key: tuple[str, ...], look: Callable[[], Item | None], wait: float
-) -> Response:
-    """What a look gives, at once or within so many seconds."""
-    found = await asked_to_wait(request, wait, service.turns.wait(key, look, steady() + wait))
+    request: Request, service: Service, place: tuple[str, ...], look: Callable[[], Item | None], wait: float, *,
+    again: bool,
+) -> Response:  # fmt: skip
+    """What a look gives, at once or within so many seconds. `again`: it may have been given already."""
+    turn = service.turns.wait(place, look, steady() + wait, again=again)
+    found = await asked_to_wait(request, wait, turn)
     return nothing() if found is None else answer(found)
 
 
