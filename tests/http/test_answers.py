@@ -225,6 +225,14 @@ def test_a_page_in_place_of_an_answer_is_told_as_such(server: Server, gate: Gate
         connection.get("about")
 
 
+def test_a_connection_that_was_closed_here_is_told_as_such(server: Server, gate: Gate) -> None:
+    connection = Connection(server.url, gate.tokens.new("a test", ["read"]).token)
+    with closing(connection):
+        connection.get("about")
+    with pytest.raises(errors.StoreUnavailable, match="this end has closed"):
+        connection.get("about")
+
+
 def test_a_connection_is_opened_by_many_threads_at_once(server: Server, gate: Gate) -> None:
     connection = Connection(server.url, gate.tokens.new("a test", ["read"]).token)
     begin = threading.Barrier(8)

@@ -85,6 +85,10 @@ class Connection:
                 answer = client.request(method, url, **request)
         except httpx.HTTPError as error:
             raise StoreUnavailable(self.name, str(error) or type(error).__name__, key) from error
+        except RuntimeError as error:
+            if not client.is_closed:
+                raise
+            raise StoreUnavailable(self.name, "this end has closed the connection", key) from error
         if answer.status_code == 204:
             return None
         if not answer.is_success:
