@@ -45,6 +45,7 @@ LOOKS: list[Look] = [(1280, "light"), (1280, "dark"), (375, "dark"), (375, "ligh
 FEWER_LOOKS: list[Look] = [(1280, "light"), (320, "dark")]
 
 
+@pytest.mark.timeout(300)  # It looks at sixty pictures of pages.
 @pytest.mark.parametrize("state", STATES)
 def test_every_page_is_accessible_in_every_state(sites: Sites, visit: Visit, state: str) -> None:
     page = visit(sites(state), "/sign-in", expected=BROKEN)
