@@ -14,6 +14,7 @@ from headgate.core.errors import BadValue, HeadgateError, LockLost, StoreUnavail
 from headgate.core.locks import Lock, Mode
 from headgate.service.checks import check_lease, check_seconds
 from headgate.service.identity import describe_process, new_request_id, owner
+from headgate.service.later import Later, later
 from headgate.service.locks import check_wants
 from headgate.service.queue_checks import check_identifiers, check_metadata
 from headgate.service.renewal import Hold
@@ -232,3 +233,27 @@ def test_what_a_submission_cannot_say_is_refused(value: object) -> None:
 def test_identifiers_of_another_form_are_refused(value: object) -> None:
     with pytest.raises(BadValue):
         check_identifiers(value)
+
+
+# ------------------------------------------------------------------ later
+
+
+def test_what_is_done_later_is_done_by_its_time() -> None:
+    done: list[str] = []
+    all_done = threading.Event()
+    acts = Later()
+    acts.do(0.2, all_done.set)
+    for seconds, name in ((0.1, "third"), (0.0, "first"), (0.05, "second")):
+        acts.do(seconds, lambda name=name: done.append(name))  # type: ignore[misc]
+    assert all_done.wait(PATIENCE)
+    assert done == ["first", "second", "third"]
+
+
+def test_after_a_fork_what_is_done_later_is_done_all_the_same() -> None:
+    later.do(0.0, lambda: None)
+    child = os.fork()
+    if not child:
+        later.do(0.0, lambda: os._exit(7))
+        time.sleep(PATIENCE)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

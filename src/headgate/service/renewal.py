@@ -1,7 +1,8 @@
 """Keeping a leased lock or claim alive, and saying so at once when it is not.
 
 The holder's own deadline runs on its monotonic clock from the moment that the last good renewal was *sent*,
-so it is never later than the store's. Two threads: one renews (it may hang in a dead network), one watches.
+so it is never later than the store's. Two threads: one renews (it may hang in a dead network), one watches. Both
+begin when the first renewal is due.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from headgate.core.errors import ClaimLost, HeadgateError, ItemLost, LockLost, L
 from headgate.core.ledger import Claim
 from headgate.core.locks import Lock, Mode
 from headgate.service.clock import steady
+from headgate.service.later import later
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
@@ -66,10 +68,20 @@ class KeptAlive(ABC):
         return self._until
 
     def start(self) -> None:
-        """Begin to renew and to watch."""
+        """Begin to renew and to watch, once it is time to: what ends before that needs no threads."""
         if self._lease is not None:
-            threading.Thread(target=self._renew_on, name="headgate-renewal", args=(self._lease,), daemon=True).start()
+            left = (self.deadline or math.inf) - self._margin - steady()
+            later.do(min(_pause(self._lease), left), self._start_threads)
+
+    def _start_threads(self) -> None:
+        if self._lease is None or self._done.is_set():
+            return
+        try:
             threading.Thread(target=self._watch_deadline, name="headgate-deadline", daemon=True).start()
+            threading.Thread(target=self._renew_on, name="headgate-renewal", args=(self._lease,), daemon=True).start()
+        except RuntimeError as error:  # There are too many now. A second watcher, if it comes to that, says the same.
+            self._tell("renewal_failed", str(error))
+            later.do(RETRY_SECONDS, self._start_threads)
 
     def stop(self) -> None:
         """End renewing. Nothing is renewed after this returns."""
@@ -94,9 +106,8 @@ class KeptAlive(ABC):
         """Log that something happened."""
 
     def _renew_on(self, lease: float) -> None:
-        pause = _pause(lease)
-        while not self._done.wait(pause):
-            pause = self._renew_once(lease)
+        while not self._done.wait(self._renew_once(lease)):
+            pass
 
     def _renew_once(self, lease: float) -> float:
         """Renew. Gives the pause until the next try."""
