@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from email.utils import formatdate
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -226,6 +228,16 @@ def test_a_body_is_cut_off_at_the_limit_whether_or_not_its_length_is_said(origin
             fetcher.read(said, 10**9)
         with pytest.raises(BadPayload, match="cut off"):
             fetcher.read(origin.url("/endless"), 10**9)
+
+
+@pytest.mark.parametrize(("seconds", "names"), [(3600, True), (59, False), (-3600, False)])
+def test_a_time_of_change_names_a_file_once_it_is_past(
+    fetcher: Fetcher, origin: Origin, seconds: float, *, names: bool
+) -> None:
+    """Within one second a file may change twice: parts of two files would be taken for one."""
+    changed = formatdate(time.time() - seconds, usegmt=True)
+    url = origin.add("/a", b"", acts.status(200, Last_Modified=changed))
+    assert fetcher.head(url).validator == (changed if names else "")
 
 
 def test_what_is_compressed_unasked_is_refused_and_not_unpacked(fetcher: Fetcher, origin: Origin) -> None:

@@ -162,7 +162,7 @@ def test_a_batch_shows_how_far_its_jobs_are(command: Commands, there: Site) -> N
     there.profile()
     steps = ("batch-pending", "job-pending", "job-estimating", "job-provisioning", "job-downloading")
     with there.gate() as gate, running(gate, only=steps):
-        batch = gate.queue.submit("demo", "ann", there.object_manifest("/1.checkm", {"a.txt": b"1234"}))
+        batch = gate.queue.submit("demo", "ann", there.object_manifest("/1.checkm", {"a.txt": b"12", "b.json": b"34"}))
         until(lambda: gate.queue.counts()["ingest job"].get("processing") == 1, "it is downloaded")
     (job,) = good(command("ingest", "batch", batch.id, "--json")).json["under_way"]
     assert (job["state"], job["bytes"], job["of"]) == ("processing", 4, 4)

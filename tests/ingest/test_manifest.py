@@ -305,6 +305,12 @@ def test_what_describes_an_object_is_cut_and_a_local_id_is_not() -> None:
     assert "has 3,000 characters; 2,048 are allowed" in problems_of(with_rows("http://h/" + "x" * 2991), *BATCHES)[0][1]
 
 
+def test_every_mistake_of_one_row_is_told() -> None:
+    with pytest.raises(BadManifest) as caught:
+        manifest.parse(with_rows(f"http://h/a |  |  | many |  | x.zip | no ark | {'l' * 300}").encode(), BATCHES)
+    assert [what.split(" ")[0] for _, what in caught.value.problems] == ["size", "ARK", "local"]
+
+
 def test_mistakes_without_end_are_cut_off() -> None:
     found = problems_of("x\n" * 5000)
     assert len(found) == 1001

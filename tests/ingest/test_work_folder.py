@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import headgate
-from headgate.core.errors import ServiceUnavailable
+from headgate.core.errors import BadValue, ServiceUnavailable
 from headgate.daemon_wiring import daemon_rounds
+from headgate.service.work_folder import stage_upload
 from headgate.wiring import Gate
 from tests.ingest.site import Site, ended, only_job, running
 
@@ -59,3 +60,12 @@ def test_a_disk_that_cannot_be_read_ends_a_round_and_no_daemon(there: Site) -> N
     (there.folder / "work/.store").mkdir(parents=True)
     with patient(there, 0) as gate, pytest.raises(ServiceUnavailable, match="work folder"):
         sweep(gate)
+
+
+def test_a_file_that_cannot_be_handed_in_whole_leaves_nothing(there: Site) -> None:
+    (there.folder / "endless").symlink_to("/dev/full")
+    with there.gate() as gate, pytest.raises(BadValue, match="is no file"):
+        gate.hand_in(there.folder / "endless")
+    with pytest.raises(OSError, match="Is a directory"):
+        stage_upload(there.folder / "work", there.folder)
+    assert list((there.folder / "work/uploads").iterdir()) == []

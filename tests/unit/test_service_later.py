@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 
 import pytest
 
@@ -42,6 +44,16 @@ def test_the_thread_ends_when_nothing_is_left_and_begins_again(monkeypatch: pyte
         for each in set(of_name("headgate-later")) - before:
             each.join(10)
             assert not each.is_alive()
+
+
+def test_a_forked_child_does_later_what_it_is_asked_to() -> None:
+    module.later(steady(), lambda: None)  # The parent's thread runs, and does not come along.
+    child = os.fork()
+    if not child:
+        module.later(steady(), lambda: os._exit(7))
+        time.sleep(30)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_a_short_hold_needs_no_thread_of_its_own() -> None:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 #: Networks of an institution's own; never those by which a machine is asked about itself (169.254.0.0/16).
 PRIVATE_NETWORKS = ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7")
-#: Profiles of batches that are kept in memory.
+#: Batches of which something is kept in memory.
 _KEPT = 1000
 
 
@@ -72,6 +73,8 @@ class Context:
         self.options = options
         #: Who was promised room in the working folder.
         self.reservations = Reservations(lambda: queue.jobs("downloading"), options.space_threshold)
+        #: By which a batch is told from another store's of the same id; it never changes.
+        self.origin_of: Callable[[str], str] = lru_cache(_KEPT)(lambda batch: queue.batch(batch).submission.origin)
         self._made: dict[Hashable, Any] = {}
         self._making = threading.RLock()
         self._profiles: OrderedDict[str, Profile | None] = OrderedDict()

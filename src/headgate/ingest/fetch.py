@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Self
 from urllib.parse import SplitResult, unquote
@@ -35,6 +36,8 @@ _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _LONGEST_RETRY_AFTER = 3600.0
 #: Largest answer of a protocol over HTTP.
 _ANSWER_BYTES = 1 << 20
+#: A file that was changed so long before it was sent is named by that time.
+_SETTLED_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +358,15 @@ def _length(answer: httpx2.Response) -> int | None:
 def _validator(answer: httpx2.Response) -> str:
     tag = answer.headers.get("ETag", "")
     # A weak tag may stand for other bytes, and If-Range does not take it.
-    return tag if tag.startswith('"') else answer.headers.get("Last-Modified", "")
+    if tag.startswith('"'):
+        return tag
+    changed = answer.headers.get("Last-Modified", "")
+    # Neither does it take a time so near that the file may change again within it (RFC 9110, 8.8.2.2).
+    try:
+        age = parsedate_to_datetime(answer.headers["Date"]) - parsedate_to_datetime(changed)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return ""
+    return changed if age.total_seconds() >= _SETTLED_SECONDS else ""
 
 
 def _retry_after(answer: httpx2.Response) -> float | None:

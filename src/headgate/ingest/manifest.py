@@ -153,6 +153,9 @@ def check_url(value: str) -> str:
 
 # ---------------------------------------------------------------- reading
 
+#: From the cells of a row, its layout and its URL to values of its entry.
+_Reader = Callable[[Mapping[str, str], Layout, str], dict[str, Any]]
+
 
 def _layout(profile: str | None, expected: Sequence[Layout], problems: checkm.Problems) -> Layout:
     if profile is None:
@@ -175,7 +178,7 @@ def _entry(row: checkm.Row, layout: Layout, problems: checkm.Problems) -> Entry:
     if len(row.cells) == 1 and len(row.cells[0].split()) > 1:
         problems.add(row.line, "there is no bar in it; columns are separated by ' | '")
         return Entry(**values)
-    for read in (_read_url, _read_name, _read_digest, _read_rest):
+    for read in _READERS:
         try:
             values |= read(cells, layout, values["url"])
         except BadValue as error:
@@ -204,10 +207,6 @@ def _read_digest(cells: Mapping[str, str], _layout: Layout, _url: str) -> dict[s
         return {}
     algorithm = check_algorithm(algorithm)
     return {"algorithm": algorithm, "digest": check_digest(algorithm, value)}
-
-
-def _read_rest(cells: Mapping[str, str], _layout: Layout, _url: str) -> dict[str, Any]:
-    return {field: read(cells.get(column, "")) for column, (field, read) in _REST.items()}
 
 
 def _size(text: str) -> int | None:
@@ -259,6 +258,15 @@ _REST: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "title": ("title", _short),
     "date": ("date", _short),
 }
+
+
+def _reader(column: str) -> _Reader:
+    field, read = _REST[column]
+    return lambda cells, _layout, _url: {field: read(cells.get(column, ""))}
+
+
+#: Each by itself, so that every mistake of a row is told.
+_READERS: tuple[_Reader, ...] = (_read_url, _read_name, _read_digest, *map(_reader, _REST))
 
 
 def _why_no_url(text: str) -> str:

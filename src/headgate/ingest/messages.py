@@ -27,7 +27,7 @@ _ONE_TRY = Retries(tries=1)
 
 def callback_id(context: Context, job: IngestJob, what: str = "completed") -> str:
     """Stable, and no other store's: two stores count their jobs alike."""
-    return f"{job.id}-{what}-{context.queue.batch(job.batch).submission.origin}"
+    return f"{job.id}-{what}-{context.origin_of(job.batch)}"
 
 
 def callback_message(context: Context, job: IngestJob, profile: Profile, recording: Recording) -> Message:

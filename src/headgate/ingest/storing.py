@@ -38,7 +38,7 @@ def object_resource(ark: str) -> str:
 
 def operation_of(context: Context, job: IngestJob) -> str:
     """By which a storage knows a job's work again; another store that was given the same root has other ones."""
-    return f"{job.id}-{context.queue.batch(job.batch).submission.origin}"
+    return f"{job.id}-{context.origin_of(job.batch)}"
 
 
 @contextmanager

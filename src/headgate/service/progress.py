@@ -47,11 +47,18 @@ def progress_of(job: IngestJob) -> Progress:
 
 
 def _bytes_of(job: IngestJob) -> int:
-    total = 0
-    for name in ("producer", "parts", "container"):
-        for folder, _, files in os.walk(Path(str(job.configuration.get("working_dir", ""))) / name):
-            total += sum(_size_of(os.path.join(folder, file)) for file in files if not file.endswith(".json"))  # noqa: PTH118 - many
-    return total
+    work = Path(str(job.configuration.get("working_dir", "")))
+    # What was unpacked is not there a second time, and beside what is under way there are notes of ours.
+    return max(_bytes_in(work / "producer"), _bytes_in(work / "container")) + _bytes_in(work / "parts", ".part")
+
+
+def _bytes_in(place: Path, ending: str = "") -> int:
+    return sum(
+        _size_of(os.path.join(folder, file))  # noqa: PTH118 - many
+        for folder, _, files in os.walk(place)
+        for file in files
+        if file.endswith(ending)
+    )
 
 
 def _size_of(path: str) -> int:

@@ -75,13 +75,14 @@ class KeptAlive(ABC):
 
     def _begin(self) -> None:
         """The first renewal is due, or the end near."""
-        if self._done.is_set():
+        if self._done.is_set() or self.gone:
             return
         try:
             threading.Thread(target=self._watch_deadline, name="headgate-deadline", daemon=True).start()
             threading.Thread(target=self._renew_on, name="headgate-renewal", args=(self._lease,), daemon=True).start()
-        except RuntimeError as error:  # No more threads: whoever works must hear of it.
-            self._declare_lost(f"it cannot be renewed: {error}")
+        except RuntimeError as error:  # Too many threads. If it comes to two watchers, they say the same.
+            self._tell("renewal_failed", str(error))
+            later(steady() + RETRY_SECONDS, self._begin)
 
     def stop(self) -> None:
         """End renewing. Nothing is renewed after this returns."""

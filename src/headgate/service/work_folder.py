@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from headgate.core.errors import BadValue, ServiceUnavailable, UnknownName
@@ -30,8 +31,26 @@ CLEANED = "cleaned"
 def stage_upload(folder: Path, source: Path) -> str:
     """Copy a file that is handed in to where every daemon finds it. Gives its URL, which nobody can guess."""
     place = place_upload(folder, source.name)
-    shutil.copyfile(source, place)
+    try:
+        shutil.copyfile(source, place)
+        with place.open("rb") as file:
+            keep_upload(file)
+    except BaseException:
+        shutil.rmtree(place.parent, ignore_errors=True)
+        raise
     return place.as_uri()
+
+
+def keep_upload(file: BinaryIO) -> None:
+    """A file that was handed in lasts from here on, and so do the folders in which it is."""
+    file.flush()
+    os.fsync(file.fileno())
+    for folder in list(Path(file.name).parents)[:3]:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def place_upload(folder: Path, name: str) -> Path:

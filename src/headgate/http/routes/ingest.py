@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import anyio.to_thread
 from fastapi import Query, Request, Response
@@ -86,6 +85,8 @@ async def verify(request: Request, service: TheService, who: Operator, asked: Ve
 
 async def _receive(request: Request, place: Path, most: int) -> int:
     """Write the body to a file, as it comes. Gives its size."""
+    from headgate.service.work_folder import keep_upload
+
     size = 0
     file = await run_in_threadpool(place.open, "xb")
     try:
@@ -94,22 +95,14 @@ async def _receive(request: Request, place: Path, most: int) -> int:
             if size > most:
                 raise TooLarge(most)
             await run_in_threadpool(file.write, block)
-        await run_in_threadpool(_keep, file)
+        await run_in_threadpool(keep_upload, file)
     except ClientDisconnect:
         raise Gone from None
+    except OSError as error:
+        raise ServiceUnavailable("work folder", error.strerror or str(error)) from error
     finally:
         await run_in_threadpool(file.close)
     return size
-
-
-def _keep(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-    folder = os.open(Path(file.name).parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 async def _verify(service: Service, client: str, asked: Verification) -> dict[str, Any]:
