@@ -32,6 +32,23 @@ def head(path: str, *lines: str) -> bytes:
     return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()
 
 
+def known(service: Bounded) -> str:
+    """The header of somebody with a good token."""
+    return f"Authorization: Bearer {service.gate.tokens.new('a test', ['admin']).token}"
+
+
+def test_who_is_not_known_fills_no_memory(bounded: Start) -> None:
+    service = bounded()
+    for path, more, status in (
+        ("/v1/messages", "X: none", b" 401 "),
+        ("/v1/messages", f"Authorization: Bearer hg_{'a' * 12}_{'a' * 43}", b" 401 "),
+        ("/sign-in", "X: none", b" 413 "),
+    ):
+        with service.socket() as connection:  # Not a byte of it has come.
+            connection.sendall(head(path, more, "Content-Length: 900000"))
+            assert status in answer_to(connection).splitlines()[0]
+
+
 def test_a_token_that_asks_too_often_is_told_when_to_come_again(bounded: Start) -> None:
     service = bounded(rate_limit_local="0.001")
     with service.client("read") as hasty, service.client("read") as other:
@@ -72,7 +89,7 @@ def test_a_body_that_is_too_large_is_refused(bounded: Start, length_is_told: boo
 def test_all_bodies_together_are_bounded(bounded: Start) -> None:
     service = bounded(Limits(bodies=60_000, body_seconds=30))
     with service.socket() as waiting, service.client() as client:
-        waiting.sendall(head("/v1/batches", "Content-Length: 90000") + b" " * 50_000)
+        waiting.sendall(head("/v1/batches", known(service), "Content-Length: 90000") + b" " * 50_000)
         wait_until(lambda: client.post("/v1/locks", content=b" " * 20_000).status_code == 429, "no room to be left")
     wait_until(lambda: client_is_heard(service), "the room to be free again")
 
@@ -109,16 +126,15 @@ def test_a_second_request_that_does_not_get_on_is_cut_off_too(bounded: Start) ->
 @pytest.mark.parametrize("path", ["/v1/locks", "/v1/uploads?name=x"])
 def test_a_body_that_does_not_come_is_not_waited_for(bounded: Start, path: str) -> None:
     service = bounded(Limits(body_seconds=SHORT))
-    token = service.gate.tokens.new("a test", ["admin"]).token
     with service.socket() as connection:
-        connection.sendall(head(path, f"Authorization: Bearer {token}", "Content-Length: 100", "Connection: close"))
+        connection.sendall(head(path, known(service), "Content-Length: 100", "Connection: close"))
         assert answer_to(connection).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_body_that_drips_is_not_waited_for(bounded: Start) -> None:
     service = bounded(Limits(body_seconds=SHORT, body_rate=100_000))
     with service.socket() as connection:
-        connection.sendall(head("/v1/locks", "Content-Length: 100000"))
+        connection.sendall(head("/v1/locks", known(service), "Content-Length: 100000"))
         stop = threading.Event()
 
         def drip() -> None:
@@ -237,9 +253,8 @@ def test_a_file_that_is_too_large_leaves_nothing_behind(bounded: Start, tmp_path
 
 def test_a_file_that_is_cut_off_leaves_nothing_behind(bounded: Start, tmp_path: Path) -> None:
     service = bounded()
-    token = service.gate.tokens.new("a test", ["admin"]).token
     with service.socket() as connection:
-        told = head("/v1/uploads?name=half", f"Authorization: Bearer {token}", "Content-Length: 100000")
+        told = head("/v1/uploads?name=half", known(service), "Content-Length: 100000")
         connection.sendall(told + b"x" * 50_000)
         wait_until(lambda: files(tmp_path) == ["half"], "it to begin")
     wait_until(lambda: files(tmp_path) == [], "it to be gone")

@@ -29,10 +29,10 @@ class Bodies:
     @asynccontextmanager
     async def read(self, scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
         """The whole body, for as long as it is needed."""
-        if not _has_body(scope):
+        if not has_body(scope):
             yield b""
             return
-        most = self._limits.large_body if LARGE.fullmatch(scope["path"]) else self._limits.body
+        most = self._most(scope["path"])
         if _length(scope) > most:
             raise TooLarge(most)
         parts: list[bytes] = []
@@ -54,6 +54,11 @@ class Bodies:
             yield b"".join(parts)
         finally:
             self._held -= size
+
+    def _most(self, path: str) -> int:
+        if not path.startswith("/v1/"):
+            return min(self._limits.form, self._limits.body)
+        return self._limits.large_body if LARGE.fullmatch(path) else self._limits.body
 
     def paced(self, receive: Receive) -> Receive:
         """Receives a body; TooSlow when nothing comes for a while, or too little."""
@@ -78,7 +83,7 @@ class Bodies:
         return receive_on
 
 
-def _has_body(scope: Scope) -> bool:
+def has_body(scope: Scope) -> bool:
     """Without these a request has none, as HTTP/1.1 has it."""
     return any(
         key == b"transfer-encoding" or (key == b"content-length" and value != b"0") for key, value in scope["headers"]

@@ -13,11 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, NotAllowed
 from headgate.core.names import REQUEST_ID_LENGTH
-from headgate.http.bodies import Bodies
+from headgate.http.auth import must_be_known
+from headgate.http.bodies import Bodies, has_body
 from headgate.http.errors import TooLarge, TooMany, TooSlow, problem, problem_of
 from headgate.http.service import Service
 from headgate.http.waiting import Gone
@@ -80,11 +82,13 @@ class Around:
             await self._app(scope, paced, send)
             return
         try:
+            if has_body(scope) and scope["path"].startswith("/v1/"):
+                await must_be_known(Request(scope))
             async with self._bodies.read(scope, paced) as body:
                 if STRICT.fullmatch(scope["path"]) and body:
                     refuse_doubles(body)
                 await self._repeats(scope, _with_body(body, receive), send, body)
-        except (BadValue, Gone, TooLarge, TooMany, TooSlow) as error:
+        except (BadValue, Gone, NotAllowed, TooLarge, TooMany, TooSlow) as error:
             await self._refuse(error, scope, receive, send)
 
     async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
