@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,17 @@ def test_one_stream_too_many_is_told_so(bounded: Start) -> None:
         lines = stream.iter_lines()  # Kept: with it, the stream would end.
         next(lines)
         assert client.get("/v1/events").status_code == 429
+
+
+def test_of_many_streams_at_once_only_so_many_are_begun(bounded: Start) -> None:
+    service = bounded(Limits(streams=3))
+    with ExitStack() as crowd:
+        opened = [crowd.enter_context(service.socket()) for _ in range(20)]
+        for each in opened:
+            each.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\n\r\n".encode())
+        statuses = [each.recv(12).split()[1] for each in opened]
+    assert (statuses.count(b"200"), statuses.count(b"429")) == (3, 17)
+    wait_until(lambda: not service.server.service.streams, "all to be over")
 
 
 # ---------------------------------------------------------------- files that are handed in
