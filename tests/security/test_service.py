@@ -25,6 +25,7 @@ from headgate.telemetry import JsonLines, logger
 from tests.faults.proxy import Proxy
 from tests.http.conftest import Tokens, server, with_scopes
 from tests.http.test_scopes import ROUTES, Route
+from tests.private_server import wait_until
 from tests.security.conftest import CANARY, OTHER
 
 __all__ = ["server", "with_scopes"]
@@ -159,7 +160,7 @@ def test_no_other_origin_is_let_in_and_nothing_is_guessed(with_scopes: Tokens) -
     assert admin.options("/v1/locks", headers={"Origin": "https://evil.example"}).status_code == 405
 
 
-@pytest.mark.parametrize("path", ["/v1/tokens", "/v1/custody", "/v1/jobs/j/chunks/1/force"])
+@pytest.mark.parametrize("path", ["/v1/tokens", "/v1/custody", "/v1/jobs/j/chunks/1/force", "/v1/inventory/removals"])
 def test_a_key_that_is_there_twice_is_refused_where_it_matters(with_scopes: Tokens, path: str) -> None:
     answer = with_scopes("admin").post(
         path, content=b'{"name": "a", "reason": "x", "scopes": ["read"], "scopes": ["admin"]}'
@@ -198,6 +199,7 @@ def test_the_log_has_no_token_no_key_and_no_body_and_one_line_a_request(gate: Ga
         )  # fmt: skip
         client.get("/v1/history", params={"resource": CANARY}, headers={"Authorization": f"Bearer hg_{CANARY}"})
         client.get('/v1/locks/x%0A{"level":"error","event":"forged"}')
+        wait_until(lambda: any("forged" in line for line in lines), "the last line, which is written behind the answer")
     finally:
         logger.removeHandler(keeper)
         logger.setLevel(level)
