@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -36,6 +37,15 @@ def head(path: str, *lines: str) -> bytes:
 def known(service: Bounded) -> str:
     """The header of somebody with a good token."""
     return f"Authorization: Bearer {service.gate.tokens.new('a test', ['admin']).token}"
+
+
+def test_who_sends_many_names_holds_nobody_up(bounded: Start) -> None:
+    service = bounded()
+    body = {f"k{number}": 1 for number in range(60_000)}
+    with service.client() as client, service.client() as other, ThreadPoolExecutor(1) as sender:
+        sent = sender.submit(client.post, "/v1/tokens", json=body)
+        assert other.get("/healthz").status_code == 200
+        assert sent.result(30).status_code == 422
 
 
 def test_who_is_not_known_fills_no_memory(bounded: Start) -> None:

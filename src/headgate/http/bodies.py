@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
+from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope
 
 from headgate.http.errors import TooLarge, TooMany, TooSlow
@@ -16,6 +18,9 @@ from headgate.service.clock import steady
 
 #: Routes whose bodies list many things.
 LARGE = re.compile(r"/v1/(batches/[^/]+/jobs|inventory/(recordings|intakes)|messages|datasets/[^/]+/publish|custody)")
+#: Bytes of a body that takes a while to be looked through.
+LONG = 50_000
+T = TypeVar("T")
 
 
 class Bodies:
@@ -81,6 +86,11 @@ class Bodies:
             return message
 
         return receive_on
+
+
+async def by_length(body: bytes, call: Callable[..., T], *arguments: Any) -> T:
+    """What a call makes of a body; of a long one by a thread, so that nobody else waits for it."""
+    return await run_in_threadpool(call, *arguments) if len(body) > LONG else call(*arguments)
 
 
 def has_body(scope: Scope) -> bool:
