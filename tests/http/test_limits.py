@@ -45,7 +45,8 @@ def test_who_sends_many_names_holds_nobody_up(bounded: Start) -> None:
     with service.client() as client, service.client() as other, ThreadPoolExecutor(1) as sender:
         sent = sender.submit(client.post, "/v1/tokens", json=body)
         assert other.get("/healthz").status_code == 200
-        assert sent.result(30).status_code == 422
+        answer = sent.result(30)
+    assert (answer.status_code, len(answer.content) < 10_000) == (422, True)
 
 
 def test_who_is_not_known_fills_no_memory(bounded: Start) -> None:
