@@ -3,6 +3,8 @@
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,33 @@ def answer_to(connection: socket.socket) -> bytes:
 
 def head(path: str, *lines: str) -> bytes:
     return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()
+
+
+def known(service: Bounded) -> str:
+    """The header of somebody with a good token."""
+    return f"Authorization: Bearer {service.gate.tokens.new('a test', ['admin']).token}"
+
+
+def test_who_sends_many_names_holds_nobody_up(bounded: Start) -> None:
+    service = bounded()
+    body = {f"k{number}": 1 for number in range(60_000)}
+    with service.client() as client, service.client() as other, ThreadPoolExecutor(1) as sender:
+        sent = sender.submit(client.post, "/v1/tokens", json=body)
+        assert other.get("/healthz").status_code == 200
+        answer = sent.result(30)
+    assert (answer.status_code, len(answer.content) < 10_000) == (422, True)
+
+
+def test_who_is_not_known_fills_no_memory(bounded: Start) -> None:
+    service = bounded()
+    for path, more, status in (
+        ("/v1/messages", "X: none", b" 401 "),
+        ("/v1/messages", f"Authorization: Bearer hg_{'a' * 12}_{'a' * 43}", b" 401 "),
+        ("/sign-in", "X: none", b" 413 "),
+    ):
+        with service.socket() as connection:  # Not a byte of it has come.
+            connection.sendall(head(path, more, "Content-Length: 900000"))
+            assert status in answer_to(connection).splitlines()[0]
 
 
 def test_a_token_that_asks_too_often_is_told_when_to_come_again(bounded: Start) -> None:
@@ -72,7 +101,7 @@ def test_a_body_that_is_too_large_is_refused(bounded: Start, length_is_told: boo
 def test_all_bodies_together_are_bounded(bounded: Start) -> None:
     service = bounded(Limits(bodies=60_000, body_seconds=30))
     with service.socket() as waiting, service.client() as client:
-        waiting.sendall(head("/v1/batches", "Content-Length: 90000") + b" " * 50_000)
+        waiting.sendall(head("/v1/batches", known(service), "Content-Length: 90000") + b" " * 50_000)
         until(lambda: client.post("/v1/locks", content=b" " * 20_000).status_code == 429, "no room to be left")
     until(lambda: client_is_heard(service), "the room to be free again")
 
@@ -109,16 +138,15 @@ def test_a_second_request_that_does_not_get_on_is_cut_off_too(bounded: Start) ->
 @pytest.mark.parametrize("path", ["/v1/locks", "/v1/uploads?name=x"])
 def test_a_body_that_does_not_come_is_not_waited_for(bounded: Start, path: str) -> None:
     service = bounded(Limits(body_seconds=SHORT))
-    token = service.gate.tokens.new("a test", ["admin"]).token
     with service.socket() as connection:
-        connection.sendall(head(path, f"Authorization: Bearer {token}", "Content-Length: 100", "Connection: close"))
+        connection.sendall(head(path, known(service), "Content-Length: 100", "Connection: close"))
         assert answer_to(connection).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_body_that_drips_is_not_waited_for(bounded: Start) -> None:
     service = bounded(Limits(body_seconds=SHORT, body_rate=100_000))
     with service.socket() as connection:
-        connection.sendall(head("/v1/locks", "Content-Length: 100000"))
+        connection.sendall(head("/v1/locks", known(service), "Content-Length: 100000"))
         stop = threading.Event()
 
         def drip() -> None:
@@ -211,6 +239,17 @@ def test_one_stream_too_many_is_told_so(bounded: Start) -> None:
         assert client.get("/v1/events").status_code == 429
 
 
+def test_of_many_streams_at_once_only_so_many_are_begun(bounded: Start) -> None:
+    service = bounded(Limits(streams=3))
+    with ExitStack() as crowd:
+        opened = [crowd.enter_context(service.socket()) for _ in range(20)]
+        for each in opened:
+            each.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\n\r\n".encode())
+        statuses = [each.recv(12).split()[1] for each in opened]
+    assert (statuses.count(b"200"), statuses.count(b"429")) == (3, 17)
+    until(lambda: not service.server.service.streams, "all to be over")
+
+
 # ---------------------------------------------------------------- files that are handed in
 
 
@@ -237,9 +276,8 @@ def test_a_file_that_is_too_large_leaves_nothing_behind(bounded: Start, tmp_path
 
 def test_a_file_that_is_cut_off_leaves_nothing_behind(bounded: Start, tmp_path: Path) -> None:
     service = bounded()
-    token = service.gate.tokens.new("a test", ["admin"]).token
     with service.socket() as connection:
-        told = head("/v1/uploads?name=half", f"Authorization: Bearer {token}", "Content-Length: 100000")
+        told = head("/v1/uploads?name=half", known(service), "Content-Length: 100000")
         connection.sendall(told + b"x" * 50_000)
         until(lambda: files(tmp_path) == ["half"], "it to begin")
     until(lambda: files(tmp_path) == [], "it to be gone")

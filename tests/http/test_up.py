@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import headgate
+from headgate.http.server import Server
+from headgate.http.service import Service
+
 COMMAND = [sys.executable, "-m", "headgate"]
 
 
@@ -73,3 +77,13 @@ def test_beyond_this_machine_it_needs_tls_and_tokens(tmp_path: Path, words: list
     )
     assert found.returncode == 75
     assert "other machines" in found.stderr
+
+
+def test_why_it_does_not_start_is_told_as_it_is(tmp_path: Path) -> None:
+    with headgate.connect(f"sqlite:///{tmp_path}/store.sqlite") as gate:
+        for file in tmp_path.glob("store.sqlite*"):
+            file.write_bytes(b"no database" * 1000)
+        server = Server(Service(gate), "127.0.0.1:0")
+        with pytest.raises(headgate.HeadgateError, match="is not a database"):
+            server.start()
+        server.stop()

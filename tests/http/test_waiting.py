@@ -224,6 +224,14 @@ def test_events_are_told_and_taken_up_where_they_broke_off(gate: Gate, with_scop
         assert "event:1" in next(line for line in stream.iter_lines() if line.startswith("data: "))
 
 
+def test_a_stream_ends_with_its_token(gate: Gate, with_scopes: Tokens) -> None:
+    with with_scopes("read").stream("GET", "/v1/events") as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        gate.tokens.revoke(gate.tokens.list()[-1].id)
+        assert not any("never told" in line for line in lines)  # They end.
+
+
 def test_nothing_is_lost_where_a_later_entry_is_written_first(gate: Gate) -> None:
     """Where many write at once, numbers are taken in another order than they are there."""
     gate.locks.acquire("c", "gap:1", "shared")

@@ -160,7 +160,7 @@ def test_no_other_origin_is_let_in_and_nothing_is_guessed(with_scopes: Tokens) -
     assert admin.options("/v1/locks", headers={"Origin": "https://evil.example"}).status_code == 405
 
 
-@pytest.mark.parametrize("path", ["/v1/tokens", "/v1/custody", "/v1/jobs/j/chunks/1/force"])
+@pytest.mark.parametrize("path", ["/v1/tokens", "/v1/custody", "/v1/jobs/j/chunks/1/force", "/v1/inventory/removals"])
 def test_a_key_that_is_there_twice_is_refused_where_it_matters(with_scopes: Tokens, path: str) -> None:
     answer = with_scopes("admin").post(
         path, content=b'{"name": "a", "reason": "x", "scopes": ["read"], "scopes": ["admin"]}'

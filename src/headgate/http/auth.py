@@ -17,6 +17,7 @@ from headgate.core.names import NAME_LENGTH, check_name
 from headgate.core.scopes import SCOPES, ApiToken, Reach
 from headgate.http import sessions
 from headgate.http.service import Service
+from headgate.service.tokens import Session
 from headgate.wiring import Gate
 
 #: Who asks, in the words of the asking process.
@@ -68,16 +69,32 @@ async def authenticate(
     return await admit(request, scopes.scopes)
 
 
+async def must_be_known(request: Request) -> None:
+    """NotAllowed without a good token or session: asked before a body is read, so that strangers fill no memory."""
+    if text := _bearer(request):
+        request.scope["headgate.caller"] = await _by_token(request, text)
+    else:
+        await _session(request)
+
+
 async def admit(request: Request, words: Sequence[str]) -> Caller:
     """The caller, if its token has one of the route's scopes."""
-    kind, _, text = request.headers.get("authorization", "").partition(" ")
-    who = await _by_token(request, text.strip()) if kind.lower() == "bearer" else await _by_session(request)
+    who: Caller | None = request.scope.get("headgate.caller")
+    if who is None:
+        text = _bearer(request)
+        who = await _by_token(request, text) if text else await _by_session(request)
     service_of(request).pace.take(who.token.id, _address(request))
     request.scope["headgate.token"] = who.token.id
     if not any(who.reach.has(word) for word in words):
         wanted = " or ".join(words)
         raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", words[0])
     return who
+
+
+def _bearer(request: Request) -> str:
+    """The token in the header; empty: there is none."""
+    kind, _, text = request.headers.get("authorization", "").partition(" ")
+    return text.strip() if kind.lower() == "bearer" else ""
 
 
 async def _by_token(request: Request, text: str) -> Caller:
@@ -97,11 +114,15 @@ async def _by_token(request: Request, text: str) -> Caller:
     return Caller(token, process if process.isprintable() and "/" not in process else "")
 
 
-async def _by_session(request: Request) -> Caller:
+async def _session(request: Request) -> Session:
     signed = sessions.signed_of(request)
     if not signed:
         raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
-    session = await run_in_threadpool(service_of(request).gate.tokens.session, signed)
+    return await run_in_threadpool(service_of(request).gate.tokens.session, signed)
+
+
+async def _by_session(request: Request) -> Caller:
+    session = await _session(request)
     if request.method not in ("GET", "HEAD"):
         await sessions.check_own_form(request, session)
     return Caller(session.token, "", session.form_key)

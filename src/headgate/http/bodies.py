@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
+from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope
 
 from headgate.http.errors import TooLarge, TooMany, TooSlow
@@ -16,6 +18,9 @@ from headgate.service.clock import steady
 
 #: Routes whose bodies list many things.
 LARGE = re.compile(r"/v1/(batches/[^/]+/jobs|inventory/(recordings|intakes)|messages|datasets/[^/]+/publish|custody)")
+#: Bytes of a body that takes a while to be looked through.
+LONG = 50_000
+T = TypeVar("T")
 
 
 class Bodies:
@@ -29,10 +34,10 @@ class Bodies:
     @asynccontextmanager
     async def read(self, scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
         """The whole body, for as long as it is needed."""
-        if not _has_body(scope):
+        if not has_body(scope):
             yield b""
             return
-        most = self._limits.large_body if LARGE.fullmatch(scope["path"]) else self._limits.body
+        most = self._most(scope["path"])
         if _length(scope) > most:
             raise TooLarge(most)
         parts: list[bytes] = []
@@ -54,6 +59,11 @@ class Bodies:
             yield b"".join(parts)
         finally:
             self._held -= size
+
+    def _most(self, path: str) -> int:
+        if not path.startswith("/v1/"):
+            return min(self._limits.form, self._limits.body)
+        return self._limits.large_body if LARGE.fullmatch(path) else self._limits.body
 
     def paced(self, receive: Receive) -> Receive:
         """Receives a body; TooSlow when nothing comes for a while, or too little."""
@@ -78,7 +88,12 @@ class Bodies:
         return receive_on
 
 
-def _has_body(scope: Scope) -> bool:
+async def by_length(body: bytes, call: Callable[..., T], *arguments: Any) -> T:
+    """What a call makes of a body; of a long one by a thread, so that nobody else waits for it."""
+    return await run_in_threadpool(call, *arguments) if len(body) > LONG else call(*arguments)
+
+
+def has_body(scope: Scope) -> bool:
     """Without these a request has none, as HTTP/1.1 has it."""
     return any(
         key == b"transfer-encoding" or (key == b"content-length" and value != b"0") for key, value in scope["headers"]

@@ -24,6 +24,7 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from headgate.http.auth import admit, is_caller, provided
+from headgate.http.bodies import by_length
 
 #: How a body's type may be named.
 JSON_TYPES = ("application/json", "+json")
@@ -198,7 +199,8 @@ class Plan:
             self._read_named("header", request.headers, values, problems)
         if self._body:
             name, kind = self._body
-            values[name] = await _read_body(request, kind, problems)
+            text = await request.body()
+            values[name] = await by_length(text, _read_body, request, text, kind, problems)
         if problems:
             raise RequestValidationError(problems)
         return values
@@ -208,8 +210,7 @@ class Plan:
             values[each.name] = each.read(given, problems)
 
 
-async def _read_body(request: Request, kind: TypeAdapter[Any], problems: Problems) -> Any:
-    text = await request.body()
+def _read_body(request: Request, text: bytes, kind: TypeAdapter[Any], problems: Problems) -> Any:
     if not text:
         problems.append(_missing("body"))
         return None

@@ -48,6 +48,8 @@ STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
 )
 #: Seconds after which it may be tried again: what is refused, and what does not answer.
 REFUSED_SECONDS, AWAY_SECONDS, LONGEST_SECONDS = 1, 2, 60
+#: Mistakes in a request that are told.
+MOST_TOLD = 20
 WORDS: Mapping[int, str] = {
     400: "bad-request", 401: "not-allowed", 403: "not-allowed", 404: "not-found", 405: "wrong-method",
     408: "too-slow", 413: "too-large", 422: "bad-value", 429: "too-many", 500: "internal-error", 503: "unavailable",
@@ -180,9 +182,10 @@ def _headers(error: HeadgateError, status: int) -> dict[str, str]:
 
 def _of_validation(error: RequestValidationError) -> Problem:
     """What is wrong, and where; what was sent is not repeated: it may be a secret."""
-    found = [{"where": ".".join(str(part) for part in each["loc"]), "why": str(each["msg"])} for each in error.errors()]
-    detail = "; ".join(f"{each['where']}: {each['why']}" for each in found)
-    return problem(422, detail, errors=found)
+    every = error.errors()
+    found = [{"where": ".".join(map(str, each["loc"])), "why": str(each["msg"])} for each in every[:MOST_TOLD]]
+    more = [f"and {len(every) - MOST_TOLD:,} more"] if len(every) > MOST_TOLD else []
+    return problem(422, "; ".join([*(f"{each['where']}: {each['why']}" for each in found), *more]), errors=found)
 
 
 def kebab_case(name: str) -> str:

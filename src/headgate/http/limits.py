@@ -28,7 +28,8 @@ class Limits:
     streams: int = 200
     #: Files that come in side by side.
     uploads: int = 16
-    #: Bytes of a body, of one that lists many things, and of all bodies that are held in memory.
+    #: Bytes of a form, of a body, of one that lists many things, and of all bodies that are held in memory.
+    form: int = 50_000
     body: int = 1_000_000
     large_body: int = 50_000_000
     bodies: int = 200_000_000

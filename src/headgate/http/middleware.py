@@ -13,11 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, NotAllowed
 from headgate.core.names import REQUEST_ID_LENGTH
-from headgate.http.bodies import Bodies
+from headgate.http.auth import must_be_known
+from headgate.http.bodies import Bodies, by_length, has_body
 from headgate.http.errors import TooLarge, TooMany, TooSlow, problem, problem_of
 from headgate.http.service import Service
 from headgate.http.waiting import Gone
@@ -30,7 +32,7 @@ REQUEST_ID = re.compile(r"[\x21-\x7e]{1,100}")
 #: Routes where the store itself recognises a repeat by its key, for as long as what it gave is held.
 NATIVE = re.compile(r"/v1/(locks|waiters|batches|batches/next|ingest-jobs/next|jobs/[^/]+/next|jobs/.+/claim)")
 #: Routes where it must be plain what was asked, also to who checked the body before it came here.
-STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|.*/(break|force|forget|status|delete))")
+STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|.*/(break|force|forget|status|delete|removals))")
 #: Answers that are kept for repeats, and their bytes.
 MOST_KEPT, MOST_BYTES = 10_000, 100_000_000
 
@@ -80,11 +82,13 @@ class Around:
             await self._app(scope, paced, send)
             return
         try:
+            if has_body(scope) and scope["path"].startswith("/v1/"):
+                await must_be_known(Request(scope))
             async with self._bodies.read(scope, paced) as body:
                 if STRICT.fullmatch(scope["path"]) and body:
-                    refuse_doubles(body)
+                    await by_length(body, refuse_doubles, body)
                 await self._repeats(scope, _with_body(body, receive), send, body)
-        except (BadValue, Gone, TooLarge, TooMany, TooSlow) as error:
+        except (BadValue, Gone, NotAllowed, TooLarge, TooMany, TooSlow) as error:
             await self._refuse(error, scope, receive, send)
 
     async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
@@ -179,10 +183,11 @@ def refuse_doubles(body: bytes) -> None:
     """BadValue for JSON with a key twice: who reads it elsewhere may have seen the other one."""
 
     def pairs(found: list[tuple[str, Any]]) -> None:
-        names = [name for name, _ in found]
-        for name in names:
-            if names.count(name) > 1:
+        seen: set[str] = set()
+        for name, _ in found:
+            if name in seen:
                 raise BadValue("body", name, "is in it twice")
+            seen.add(name)
 
     with suppress(ValueError, RecursionError):  # What is no JSON is refused by who reads it.
         json.loads(body, object_pairs_hook=pairs)

@@ -59,7 +59,7 @@ class Server:
         while not self._server.started and self._thread.is_alive():
             threading.Event().wait(0.005)
         if self._failed:
-            raise self._failed
+            raise self.service.failed or self._failed
 
     def stop(self) -> None:
         """What is under way ends; those who wait are let go."""

@@ -59,6 +59,8 @@ class Service:
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.
         self.ending = asyncio.Event()
+        #: Why it could not start.
+        self.failed: HeadgateError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         #: Streams of events that are open, and files that are being handed in.
         self.streams = self.uploads = 0
@@ -88,7 +90,11 @@ class Service:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         self.ending = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        await run_in_threadpool(self._bridge_outage)
+        try:
+            await run_in_threadpool(self._bridge_outage)
+        except HeadgateError as error:  # The server tells only that it could not start.
+            self.failed = error
+            raise
         tasks = [asyncio.create_task(each) for each in (self._keep_places(), self._keep_activity(), self._follow())]
         try:
             yield

@@ -119,6 +119,12 @@ class Tokens:
             return None
         return self._remembered(self._digest(text))
 
+    def check(self, token_id: str) -> None:
+        """NotAllowed when a token that was proven earlier is good no more."""
+        place = f"id {token_id}"
+        if self._remembered(place) is None:
+            self._looked_up(token_id, None, place)
+
     def sign_in(self, text: str) -> str:
         """A session of the token that this text is, signed: kept nowhere, and over when the token is."""
         token = self.prove(text)

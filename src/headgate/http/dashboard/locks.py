@@ -117,6 +117,8 @@ async def break_lock(request: Request, service: TheService, who: Forcer, lock_id
 def breaking(gate: Gate, found: Lock) -> Question:
     """The question before a lock is broken, with what it does in numbers."""
     waiting = gate.locks.waiters(found.resource)
+    others = [each for each in gate.locks.list(found.resource) if each.id != found.id]
+    stay = f"{some(len(others), 'other lock')} {'stays' if len(others) == 1 else 'stay'}"
     alive = found.lease is not None
     queue = f"{some(len(waiting), 'client')} waiting; {waiting[0].client} is next." if waiting else "Nobody waits."
     return Question(
@@ -125,6 +127,7 @@ def breaking(gate: Gate, found: Lock) -> Question:
             f"Held by {found.client}{f' ({found.owner})' if found.owner else ''} for {_age(found)}, {_sign(found)}.",
             f"Its next write will be refused where tokens are checked: token {found.token} becomes stale.",
             queue,
+            *([f"{stay}: who wants it alone goes on waiting."] if others else ()),
         ],
         final="This cannot be undone.",
         verb="Break the lock",
