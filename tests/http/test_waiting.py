@@ -107,13 +107,13 @@ def waiting(server: Server, count: int) -> None:
 
 def test_who_hangs_up_while_it_is_granted_gives_it_back(bounded: Callable[..., Bounded]) -> None:
     service = bounded()
-    lane, loop = service.server.service.lane, service.server.service._loop
+    crew, loop = service.server.service.crew, service.server.service._loop
     assert loop
     token, go_on = service.gate.tokens.new("hasty", ["lock:acquire"]).token, threading.Event()
-    blocked = asyncio.run_coroutine_threadsafe(lane.run(go_on.wait), loop)
-    until(lambda: blocked.running() or lane._waiting.empty(), "the lane to be busy")
+    blocked = asyncio.run_coroutine_threadsafe(crew.run(go_on.wait), loop)
+    until(lambda: blocked.running() or crew._waiting.empty(), "the crew to be busy")
     with asking(service.server, token, "/v1/locks", {"client": "w", "resource": "free:1", "wait": 60}):
-        until(lambda: not lane._waiting.empty(), "the request to stand in line")
+        until(lambda: not crew._waiting.empty(), "the request to stand in line")
     with service.client() as other:
         for _ in range(5):  # Meanwhile the service hears that it has hung up.
             assert other.get("/healthz").status_code == 200

@@ -52,7 +52,7 @@ async def obtain(service: Service, request: Request, deadline: float) -> Grant:
     A caller that hangs up leaves the queue, and gives back what it was granted just then.
     """
     if deadline <= steady():
-        return await service.lane.run(service.gate.locks.grant, request)
+        return await service.crew.run(service.gate.locks.grant, request)
     place = _Place(service.gate, request)
     with service.turns.asking(request.id) as asked:
         try:
@@ -60,14 +60,14 @@ async def obtain(service: Service, request: Request, deadline: float) -> Grant:
         except asyncio.CancelledError:
             async with asked.moving:
                 if asked.count == 1 and not asked.answered:
-                    await service.lane.run_to_its_end(place.undo)
+                    await service.crew.run_to_its_end(place.undo)
             raise
         asked.answered = True
         return grant
 
 
 async def _wait(service: Service, place: _Place, asked: Asked, deadline: float) -> Grant:
-    run = service.lane.run_to_its_end
+    run = service.crew.run_to_its_end
     async with asked.moving:
         found = await run(place.join)
     if isinstance(found, Ticket):

@@ -11,7 +11,7 @@ from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError
-from headgate.http.lane import Lane
+from headgate.http.crew import Crew
 from headgate.http.limits import Limits, Pace
 from headgate.http.metrics import Metrics
 from headgate.http.sign_ins import SignIns
@@ -53,8 +53,8 @@ class Service:
         self.limits = limits or Limits()
         self.pace = Pace(gate.settings)
         #: Where quick calls to the store are made.
-        self.lane = Lane(gate.store.side_by_side)
-        self.turns = Turns(self.limits.waiting, self.lane)
+        self.crew = Crew(gate.store.side_by_side)
+        self.turns = Turns(self.limits.waiting, self.crew)
         self.sign_ins = SignIns()
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.
@@ -104,7 +104,7 @@ class Service:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-            self.lane.close()
+            self.crew.close()
 
     async def _keep_activity(self) -> None:
         """Know what the last day brought before a page asks for it."""

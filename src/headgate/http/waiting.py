@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from headgate.http.crew import Crew
 from headgate.http.errors import TooMany
-from headgate.http.lane import Lane
 from headgate.service.clock import steady
 from headgate.stores.base import Ticket
 
@@ -85,9 +85,9 @@ class Asked:
 class Turns:
     """All who wait at this service."""
 
-    def __init__(self, most: int, lane: Lane) -> None:
+    def __init__(self, most: int, crew: Crew) -> None:
         self._most = most
-        self._lane = lane
+        self._crew = crew
         #: How many wait.
         self.waiting = 0
         self._groups: dict[tuple[str, ...], Group] = {}
@@ -148,7 +148,7 @@ class Turns:
         `again`: it may have been given something already, and its answer was lost: it does not stand behind others.
         """
         if again or deadline <= steady():
-            found = await self._lane.run_to_its_end(look) if order is not None else await self._lane.run(look)
+            found = await self._crew.run_to_its_end(look) if order is not None else await self._crew.run(look)
             if found is not None or deadline <= steady():
                 return found
         group = self._groups.setdefault(key, Group())
@@ -173,7 +173,7 @@ class Turns:
                 continue
             began = steady() if began is None else began
             group.bell.clear()
-            found = await self._lane.run_to_its_end(look)
+            found = await self._crew.run_to_its_end(look)
             left = deadline - steady()
             if found is not None or left <= 0:
                 return found

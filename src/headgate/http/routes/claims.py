@@ -51,7 +51,7 @@ async def success(service: TheService, who: Claimer, job: str, dataid: str, repo
     """The chunk is done. Saying so twice does no harm; 409, and nothing changes, when it is not yours."""
     _must_claim(who, job)
     done = partial(service.gate.ledger.success, job, dataid, report.token, by=who.by(report.by))
-    await service.lane.run(done)
+    await service.crew.run(done)
     service.ring(("job",), ("lock",))
     return nothing()
 
@@ -61,7 +61,7 @@ async def fail(service: TheService, who: Claimer, job: str, dataid: str, report:
     """The chunk could not be done, and why. 409, and nothing changes, when it is not yours."""
     _must_claim(who, job)
     failed = partial(service.gate.ledger.fail, job, report.message, dataid, report.token, by=who.by(report.by))
-    await service.lane.run(failed)
+    await service.crew.run(failed)
     service.ring(("job",), ("lock",))
     return nothing()
 
@@ -71,7 +71,7 @@ async def heartbeat(service: TheService, who: Claimer, job: str, dataid: str, be
     """The worker lives: the lease begins anew. 409 when it has run out."""
     _must_claim(who, job)
     renewed = partial(service.gate.ledger.heartbeat, job, dataid, beat.token, lease=beat.lease)
-    return answer({"lease": await service.lane.run(renewed)})
+    return answer({"lease": await service.crew.run(renewed)})
 
 
 def _must_claim(who: Caller, job: str) -> None:

@@ -87,7 +87,7 @@ async def release(service: TheService, who: Holder, lock_id: str, token: TokenGi
         _own(service.gate, who, lock_id, token)
         service.gate.locks.release(lock_id, token)
 
-    await service.lane.run(work)
+    await service.crew.run(work)
     service.ring(("lock", lock_id.split("-")[1]))
     return nothing()
 
@@ -100,7 +100,7 @@ async def renew(service: TheService, who: Holder, lock_id: str, given: Renewal) 
         _own(service.gate, who, lock_id, given.token)
         return service.gate.locks.renew(lock_id, given.token, lease=given.lease)
 
-    return answer(await service.lane.run(work))
+    return answer(await service.crew.run(work))
 
 
 @router.post("/locks/{lock_id}/check", responses=documented(200, Lock, "It is yours."))
@@ -178,14 +178,14 @@ async def take_turn(request: Request, service: TheService, who: Holder, ticket: 
 async def give_up(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue. 409 says who is in the way."""
     place = _place(who, ticket, asked, service.gate)
-    return answer({"locks": await service.lane.run(service.gate.store.give_up, place)})
+    return answer({"locks": await service.crew.run(service.gate.store.give_up, place)})
 
 
 @router.post("/waiters/{ticket}/withdraw", status_code=204)
 async def withdraw(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue whatever happened; a grant that was made meanwhile is given back."""
     place = _place(who, ticket, asked, service.gate)
-    await service.lane.run(service.gate.store.withdraw, place)
+    await service.crew.run(service.gate.store.withdraw, place)
     service.turns.ring(*(("lock", each) for each in group_of(place)[1:]))
     return nothing()
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
 
 
-class Lane:
+class Crew:
     """So many threads, for one event loop."""
 
     def __init__(self, threads: int) -> None:
@@ -57,7 +57,7 @@ class Lane:
     def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
         for number in range(self._threads):
-            threading.Thread(target=self._work, args=(self._loop,), name=f"headgate-lane-{number}", daemon=True).start()
+            threading.Thread(target=self._work, args=(self._loop,), name=f"headgate-crew-{number}", daemon=True).start()
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         while (todo := self._waiting.get()) is not None:
