@@ -17,6 +17,9 @@ INSTALL_PROJECT := $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-header --quiet
 
+# Tests start a thousand processes, each of which would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-ledger bench-queue bench-ingest bench-http torture lock clean
@@ -29,7 +32,10 @@ run: $(RUNTIME_STAMP) ## Run Headgate with an example, until Ctrl-C; ARGS=--once
 
 venv: $(DEV_STAMP) ## Make .venv with everything that development needs
 
-test: venv check servers $(OCFL_STAMP) ## Run every check, then every test, on real servers
+# Beside the checks, which keep one core busy: what all test processes import is compiled once, and not by each.
+test: venv servers $(OCFL_STAMP) ## Run every check, then every test, on real servers
+	@$(BIN)/pytest --collect-only --quiet -n 0 >/dev/null 2>&1 & compiling=$$!; \
+	$(MAKE) --no-print-directory check; checked=$$?; wait $$compiling; exit $$checked
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 check: venv ## Check format, lint, types, imports, and that the generated docs are current

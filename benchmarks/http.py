@@ -32,7 +32,9 @@ SECONDS = 1.5
 ECHO_TARGET = 0.4
 #: At most: p99 with waiters, of that without; readiness, of importing the framework.
 WAITING_TARGET, READY_TARGET = 2.0, 3.0
-#: Of the first page, in bytes and seconds.
+#: What is looked at when the store is full.
+FULL_PATHS = ("/", "/pipeline", "/pipeline/grid", "/locks", "/ingest", "/history", "/v1/status", "/metrics")
+#: Of the first page, in bytes and seconds; the others are held to it.
 PAGE_BYTES, PAGE_SECONDS = 150_000, 0.2
 
 
@@ -225,21 +227,21 @@ def _ask(whom: Contestant, method: str, path: str, body: Any = None) -> bytes:
 
 
 def full_store(folder: Path, _generator: Generator) -> str:
-    """The first page, and the status, with a million chunks and a hundred thousand ingest jobs."""
+    """The pages, the status and the metrics, with a million chunks and a hundred thousand ingest jobs."""
     url = f"sqlite:///{folder}/full.db"
     _fill(url)
     rows: list[Sequence[object]] = []
     with service(folder, url) as ours:
-        for path in ("/", "/v1/status", "/metrics"):
+        for path in FULL_PATHS:
             try:
                 _ask(ours, "GET", path)
             except HTTPError as error:
                 rows.append((path, f"answers {error.code}", "", ""))
                 continue
             seconds, size = statistics.median(_timed(ours, path) for _ in range(ROUNDS)), len(_ask(ours, "GET", path))
-            good = path != "/" or (size <= PAGE_BYTES and seconds <= PAGE_SECONDS)
+            good = size <= PAGE_BYTES and seconds <= PAGE_SECONDS
             rows.append((path, size, seconds * 1000, "ok" if good else "MISSED"))
-    title = f"With {CHUNKS:,} chunks and {JOBS:,} ingest jobs (the first page: at most {PAGE_BYTES:,} bytes, 200 ms)"
+    title = f"With {CHUNKS:,} chunks and {JOBS:,} ingest jobs (at most {PAGE_BYTES:,} bytes, 200 ms)"
     return table(title, ("path", "bytes", "ms", ""), rows)
 
 

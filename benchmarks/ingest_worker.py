@@ -17,11 +17,12 @@ from typing import Any
 
 import headgate
 from headgate.core.queue import work_states
+from headgate.daemon_wiring import daemon_rounds, ingest_handlers
 from headgate.daemons.consumers import Consumer, Pace, Post
 from headgate.daemons.names import CONSUMERS
 from headgate.daemons.rounds import run_together
 from headgate.stores.sql.engine import Database
-from headgate.wiring import Gate, daemon_rounds, ingest_handlers
+from headgate.wiring import Gate
 
 CALLS = ("write", "write_through", "read", "single", "single_once")
 

@@ -9,11 +9,10 @@ html_css_files = ["site.css"]
 html_show_copyright = False
 html_show_sphinx = False
 
-extensions = ["myst_parser", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 # Every heading of a page can be linked to.
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]
 nitpicky = True
 pygments_style = "default"

@@ -88,7 +88,7 @@ def fresh_store(kind: str, servers: Servers, folder: Path) -> Iterator[str]:
         return
     url = servers.fresh(kind)
     yield url
-    servers.drop(kind, url)
+    servers.leave(kind, url)
 
 
 def private_server_factory() -> Iterator[Callable[[str], PrivateServer]]:

@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from headgate import settings
 from headgate.cli.tree import root
-from headgate.core import describe, errors
+from headgate.core import describe, diagram, errors
 from headgate.core.machine import Machine
 from headgate.core.scopes import SCOPES
 from headgate.core.states import MACHINES
@@ -38,14 +39,28 @@ def states_page() -> str:
     """Every state table, with its diagram."""
     parts = ["# States\n", NOTICE, "Rules are tables. These are the tables that the code obeys.\n"]
     parts += ["## Who may hold a resource beside whom\n", describe.compatibility_table() + "\n"]
-    noted = json.loads((ROOT / TRANSITIONS).read_text(encoding="utf-8"))
     for machine in MACHINES:
-        taken = noted.get(machine.name)
-        parts += [f"## {machine.name.capitalize()}\n", "```mermaid", describe.machine_diagram(machine, taken), "```\n"]
+        taken = _taken(machine)
+        parts += [f"## {machine.name.capitalize()}\n", f"![The states of a {machine.name}]({_picture(machine)})\n"]
         parts += [] if taken is None else [_coverage(machine, taken) + "\n"]
         parts += [describe.machine_table(machine) + "\n"]
         parts += [f"The history tells of: {', '.join(machine.told)}.\n"]
     return "\n".join(parts)
+
+
+def _picture(machine: Machine) -> str:
+    return f"states-{machine.name.replace(' ', '-')}.svg"
+
+
+def _taken(machine: Machine) -> dict[str, list[str]] | None:
+    """The rows that the contract suite took, each with its stores."""
+    noted: dict[str, dict[str, list[str]]] = json.loads((ROOT / TRANSITIONS).read_text(encoding="utf-8"))
+    return noted.get(machine.name)
+
+
+def states_picture(machine: Machine) -> str:
+    """A state table as a picture."""
+    return diagram.draw(machine, _taken(machine))
 
 
 def _coverage(machine: Machine, taken: dict[str, list[str]]) -> str:
@@ -199,6 +214,7 @@ def api_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/states.md": states_page,
+    **{f"docs/reference/{_picture(each)}": partial(states_picture, each) for each in MACHINES},
     "docs/reference/errors.md": errors_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/profiles.md": profiles_page,

@@ -4,28 +4,14 @@
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-root=$(CDPATH='' cd -- "$here/../.." && pwd)
-headgate=${HEADGATE:-$root/.venv/bin/headgate}
+. "$here/../steps.sh"
 python=$(dirname -- "$headgate")/python
-folder=$(mktemp -d)
 server= daemon=
 trap 'kill $server $daemon 2>/dev/null; wait 2>/dev/null; rm -rf "$folder"' EXIT
-cp -R "$here/collection" "$folder/origin"
-cd "$folder" || exit 1
-export HEADGATE_URL="sqlite:///$folder/headgate.db" HEADGATE_SPACE_THRESHOLD=0
+cp -R "$here/collection" origin
+export HEADGATE_SPACE_THRESHOLD=0
 
-step() {
-    printf '\n%s\n' "== $* =="
-}
-
-# headgate WORDS...: shows the command, runs it, shows what it says.
-headgate() {
-    printf '$ headgate'
-    printf ' %s' "$@"
-    printf '\n'
-    "$headgate" "$@" 2>&1
-}
-
+# What follows needs what was before, so the first failure ends it.
 fail() {
     printf 'NOT AS IT SHOULD BE: %s\n' "$*"
     exit 1
@@ -96,4 +82,4 @@ headgate ingest verify || fail "something is damaged"
 
 step "The ledger knows them too: pipelines go on from here"
 headgate data list --dataset demo || fail "the ledger does not know them"
-printf '\nall well\n'
+end

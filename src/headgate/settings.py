@@ -14,6 +14,8 @@ from headgate.core.errors import BadValue
 FILE_NAME = "headgate.toml"
 #: An option of a URL that is a secret too, up to its value.
 _SECRET_OPTION = re.compile(r"([?&][^=&]*(?:password|secret)[^=&]*=)[^&]*", re.IGNORECASE)
+#: The password of a URL.
+_PASSWORD = re.compile(r"://[^/@:]*:([^/]+)@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,14 @@ class Settings:
     def all(self) -> list[Setting]:
         """Each setting with its origin, in the order of the documentation."""
         return [self._found[known.name] for known in KNOWN]
+
+    def secrets(self) -> list[str]:
+        """What must never be shown: secret settings, and passwords within the others, as written and as meant."""
+        from urllib.parse import unquote
+
+        hidden = [each.value for each in self.all() if each.known.secret and each.value]
+        found = [_PASSWORD.search(each.value) for each in self.all() if not each.known.secret]
+        return [*hidden, *dict.fromkeys(text for each in found if each for text in (each[1], unquote(each[1])))]
 
     def is_flag(self, name: str) -> bool:
         """Whether it was given for this run alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
@@ -11,22 +11,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headgate.core.errors import BadValue
-from headgate.core.history import Entry
-from headgate.core.inventory import SENT_BY_MESSENGER
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
 from headgate.service.checks import check_limit, check_span
 from headgate.service.ledger import DEAD_WORKER, Ledger
-from headgate.service.secrets import Secrets
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
-from headgate.stores.inventory_port import InventoryStore
-from headgate.stores.queue_port import QueueHistoryFilter
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
+    from headgate.core.history import Entry
     from headgate.core.queue import Fault
-    from headgate.daemons.rounds import Rounds
     from headgate.ingest.context import Context
     from headgate.ingest.profile import Profile
     from headgate.ingest.storage import Problem, Progress
@@ -34,10 +29,11 @@ if TYPE_CHECKING:
     from headgate.service.histories import Told, Wanted
     from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
-    from headgate.service.outcomes import Handler
     from headgate.service.overview import Overview
     from headgate.service.queue import Queue
+    from headgate.service.secrets import Secrets
     from headgate.service.tokens import Tokens, TokenStore
+    from headgate.stores.inventory_port import InventoryStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 #: A service that speaks for its store.
@@ -73,6 +69,11 @@ class Gate:
                 "url", self._store.name, "keeps no ledger; name a SQL store in `url`, ZooKeeper in coordination_url"
             )
         return self._ledger
+
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether there is a database that a ledger can be kept in."""
+        return self._ledger is not None
 
     @property
     def store(self) -> LockStore:
@@ -234,6 +235,7 @@ class Gate:
         }
         if item is not None:
             from headgate.core.queue import check_item_id
+            from headgate.stores.queue_port import QueueHistoryFilter
 
             return self.queue.history(QueueHistoryFilter(item=check_item_id(item), **page))
         if job is not None or dataid is not None:
@@ -258,6 +260,7 @@ class Gate:
     def histories(self) -> tuple[Ask, ...]:
         """How to read the histories of locks (where two stores are joined, of each), ledger and queue, newest first."""
         from headgate.service.activity import asking as ask
+        from headgate.stores.queue_port import QueueHistoryFilter
 
         ledger = (lambda _which: ()) if self._ledger is None else self._ledger.history
         locks = (ask(each, HistoryFilter) for each in self._lock_histories())
@@ -310,41 +313,6 @@ def connect(url: str | None = None, *, token: str | None = None, **settings: str
     return Gate(load({"url": url, "api_token": token, **settings}))
 
 
-def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rounds]:
-    """What the daemons of these names, all of them done in rounds, do on that gate."""
-    from headgate.daemons.batch_watcher import batch_watcher
-    from headgate.daemons.cleaner import cleaner
-    from headgate.daemons.messenger import messenger
-    from headgate.daemons.reaper import reaper
-
-    if not interval > 0:
-        raise BadValue("interval", interval, "is not more than 0 seconds")
-    known: dict[str, Callable[[], list[Rounds]]] = {
-        "batch-watcher": lambda: batch_watcher(gate.queue, interval),
-        "reaper": lambda: reaper(gate.locks, gate._ledger, gate.queue, interval),  # noqa: SLF001 - the gate is made here
-        "cleaner": lambda: cleaner(gate.queue, gate.settings.number("retention"), interval, _sweep(gate)),
-        "history": lambda: _history_rounds(gate, interval),
-        # Without an inventory there is no outbox either.
-        "messenger": lambda: messenger(_sender(gate), interval) if gate.keeps_inventory else [],
-    }
-    return [each for name in dict.fromkeys(names) for each in known[name]()]
-
-
-def _history_rounds(gate: Gate, interval: float) -> list[Rounds]:
-    from headgate.daemons.history_mover import history_mover
-    from headgate.daemons.rounds import Rounds
-    from headgate.service.routing import RoutedLocks
-
-    store, settings = gate._store, gate.settings  # noqa: SLF001 - the gate is made here
-    moves = store.history_moves() if isinstance(store, RoutedLocks) else []
-    if moves:
-        age = settings.number("history_age")
-        return [history_mover(source, keeper, age, interval) for source, keeper in moves]
-    in_zookeeper = kind_of(settings["coordination_url"] or settings["url"]) == "zookeeper"
-    why = "`url` names no database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
-    return [Rounds("history", lambda: 0, interval, idle=f"nothing can be moved, since {why}")]
-
-
 def read_profiles(settings: Settings) -> list[Profile]:
     """The ingest profiles: those of the service that is named, else those in the folder. Asks no store."""
     from headgate.ingest.profile import load_profiles
@@ -357,13 +325,6 @@ def read_profiles(settings: Settings) -> list[Profile]:
         return found
     finally:
         store.close()
-
-
-def ingest_handlers(gate: Gate) -> Mapping[str, Handler]:
-    """Ingest's own steps, by the names of the consumers whose work they do."""
-    from headgate.ingest.handlers import handlers
-
-    return handlers(gate.ingest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,31 +402,6 @@ def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:
 
     ledger: LedgerStore | None = getattr(store, "ledger", None)
     return None if ledger is None else Ledger(ledger, Secrets(ledger, settings))
-
-
-def _sender(gate: Gate) -> Callable[[], int]:
-    """Sends what waits in the outbox. What it needs is loaded when there is something to send."""
-
-    def send() -> int:
-        if not gate.inventory.due(SENT_BY_MESSENGER, 1):
-            return 0
-        from headgate.ingest.messages import send_due
-
-        return send_due(gate.ingest)
-
-    return send
-
-
-def _sweep(gate: Gate) -> Callable[[float], int]:
-    """Removes what jobs have left in the work folder, once the queue no longer knows of them."""
-
-    def sweep(age: float) -> int:
-        from headgate.service.work_folder import sweep_folder
-
-        forget = gate.inventory.forget if gate.keeps_inventory else lambda _item: None
-        return sweep_folder(gate.queue, gate.work_folder, gate._store.tag, age, forget)  # noqa: SLF001 - made here
-
-    return sweep
 
 
 def kind_of(url: object) -> str:

@@ -10,7 +10,7 @@ from headgate import Gate
 from headgate.core.queue import IngestJob
 from tests.browser.conftest import Sites, Visit, press
 from tests.browser.site import ARK, Site, move_job
-from tests.cli.commands import until
+from tests.waiting import until
 
 SECONDS = 30_000
 

@@ -5,15 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.cli.forked import Forge
+from tests.cli.forked import Forge, Start, read_at_start
+from tests.waiting import until
 
 PROGRAM = Path(sys.executable).parent / "headgate"
 PATIENCE_SECONDS = 30.0
@@ -36,7 +36,7 @@ class Result:
 
 
 class Headgate:
-    """The command on one store, with a home and a working folder of its own."""
+    """The command on one store (or on that of its working folder), with a home and a working folder of its own."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -46,12 +46,12 @@ class Headgate:
     def environment(self, **more: str) -> dict[str, str]:
         home = str(self.folder)
         code = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
-        told = {"PATH": os.environ["PATH"], "HOME": home, "HEADGATE_URL": self.url, "LANG": "C.UTF-8"}
-        return {**code, **told, **more}
+        store = {"HEADGATE_URL": self.url} if self.url else {}
+        return {**code, **store, "PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8", **more}
 
     def __call__(self, *words: str, stdin: str = "", **environment: str) -> Result:
         told = self.environment(**environment)
-        code, out, err = forge_for(read_at_start(told)).run([str(PROGRAM), *words], stdin.encode(), told, self.folder)
+        code, out, err = forge_for(told).run([str(PROGRAM), *words], stdin.encode(), told, self.folder)
         return Result(code, out.decode(), err.decode())
 
     def start(self, *words: str, **settings: Any) -> subprocess.Popen[bytes]:
@@ -83,22 +83,14 @@ class Headgate:
             process.communicate()
 
 
-def read_at_start(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What an interpreter reads when it starts, and not again."""
-    return tuple(sorted(each for each in environment.items() if each[0].startswith(("PYTHON", "LANG", "LC_"))))
+def forge_for(environment: Mapping[str, str]) -> Forge:
+    """The forge of such commands: one for all that are started alike."""
+    return _forge(read_at_start(environment))
 
 
 @cache
-def forge_for(environment: tuple[tuple[str, str], ...]) -> Forge:
-    return Forge(dict(environment))
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Poll until it is true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
-        time.sleep(POLL_SECONDS)
+def _forge(start: Start) -> Forge:
+    return Forge(dict(start))
 
 
 def process_state(pid: int) -> str:

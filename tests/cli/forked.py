@@ -2,7 +2,8 @@
 
 A fresh interpreter with all of that costs up to half a second. A forked command is a whole process otherwise: its
 words, environment, folder, streams and exit code are its own. What a fresh one imports, and that it starts, is for
-tests/cli/test_start.py, and for all that is started by a test and not run to its end.
+tests/cli/test_start.py, and for all that is started by a test and not run to its end. A shell that has the forge's
+`path` before others finds a `headgate` there that is forked too.
 """
 
 import atexit
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
+
+from tests.cli import messenger
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 60.0
@@ -42,18 +46,29 @@ PRELOADED = (
 )
 
 
+Start = tuple[tuple[str, str], ...]
+
+
 class Forge:
     """The process that commands are forked from, seen from the tests."""
 
     def __init__(self, environment: Mapping[str, str], patience: float = PATIENCE_SECONDS) -> None:
         self._patience = patience
         self._desk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._folder = tempfile.TemporaryDirectory(prefix="headgate-forge-")
+        #: A folder with a `headgate`.
+        self.path = Path(self._folder.name)
+        program = self.path / "headgate"
+        program.write_text(f"#!{sys.executable} -IS\n{Path(messenger.__file__).read_text()}")
+        program.chmod(0o755)
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            door.bind(str(self.path / "desk"))
+            door.listen()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.cli.forked", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.cli.forked", str(theirs.fileno()), str(door.fileno())],
                 cwd=ROOT,
                 env=environment,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), door.fileno()],
                 # Pipes, which nobody uses: Python makes its streams for what it finds at its start.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -64,6 +79,7 @@ class Forge:
     def close(self) -> None:
         self._desk.close()
         self._process.communicate(timeout=PATIENCE_SECONDS)
+        self._folder.cleanup()
 
     def run(
         self, words: Sequence[str], stdin: bytes, environment: Mapping[str, str], folder: Path
@@ -96,26 +112,34 @@ def read_all(descriptor: int) -> bytes:
 
 @dataclass(frozen=True)
 class Command:
-    """A command that runs, and where its exit code goes."""
+    """A command that runs, and where its exit code goes; what comes from there is a signal for it."""
 
     pid: int
     result: int
 
+    def hear(self) -> None:
+        signals = os.read(self.result, 100)
+        # Where nobody waits for it any more there is nothing to be read.
+        os.kill(self.pid, int(signals) if signals else signal.SIGKILL)
+
 
 def main() -> None:
     """Fork a command for each order, and tell how it ended."""
-    desk = socket.socket(fileno=int(sys.argv[1]))
+    desk, door = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
+    known = read_at_start(os.environ)
     preload()
     running: dict[int, Command] = {}
     ordered = True
     while ordered:
-        heard = [desk.fileno(), *running, *(command.result for command in running.values())]
+        heard = [desk.fileno(), door.fileno(), *running, *(command.result for command in running.values())]
         ready = set(select.select(heard, [], [])[0])
         for exited in ready & running.keys():
             tell_end(exited, running.pop(exited))
         for command in running.values():
-            if command.result in ready:  # Nobody waits for it any more.
-                os.kill(command.pid, signal.SIGKILL)
+            if command.result in ready:
+                command.hear()
+        if door.fileno() in ready:
+            let_in(door, known, running)
         ordered = desk.fileno() not in ready or take_order(desk, running)
 
 
@@ -125,14 +149,39 @@ def take_order(desk: socket.socket, running: dict[int, Command]) -> bool:
     if not order:
         return False
     *streams, result = descriptors
+    start(json.loads(order), streams, result, running)
+    return True
+
+
+def let_in(door: socket.socket, known: Start, running: dict[int, Command]) -> None:
+    """Start what a shell typed, unless that wants an interpreter that was started in another way."""
+    caller, _ = door.accept()
+    message, streams, _, _ = socket.recv_fds(caller, 1 << 20, 3)
+    if not message:  # It was killed on the way.
+        caller.close()
+        return
+    order = json.loads(message)
+    if read_at_start(order["environment"]) == known:
+        start(order, streams, caller.detach(), running)
+        return
+    with caller, suppress(BrokenPipeError):
+        caller.send(messenger.NOT_HERE)
+    for descriptor in streams:
+        os.close(descriptor)
+
+
+def start(order: dict[str, Any], streams: Sequence[int], result: int, running: dict[int, Command]) -> None:
     pid = os.fork()
     if pid == 0:
-        desk.close()
-        run_command(json.loads(order), streams)
+        run_command(order, streams)
     for descriptor in streams:
         os.close(descriptor)
     running[os.pidfd_open(pid)] = Command(pid, result)
-    return True
+
+
+def read_at_start(environment: Mapping[str, str]) -> Start:
+    """What an interpreter reads when it starts, and not again."""
+    return tuple(sorted(each for each in environment.items() if each[0].startswith(("PYTHON", "LANG", "LC_"))))
 
 
 def preload() -> None:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from tests.cli.commands import Headgate, gone, read_number, until
+from tests.cli.commands import Headgate, gone, read_number
+from tests.waiting import until
 
 #: Ignores every polite request, starts a child that does too, and writes down when each was last alive.
 STUBBORN = """

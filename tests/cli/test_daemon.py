@@ -10,10 +10,11 @@ from typing import IO, Any
 import pytest
 
 from headgate import Gate, connect
-from tests.cli.commands import Headgate, until
+from tests.cli.commands import Headgate
 from tests.fresh import fresh
 from tests.servers import PrivateServer
 from tests.shared_servers import Servers
+from tests.waiting import until
 
 LEASE = 0.3
 

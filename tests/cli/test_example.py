@@ -1,14 +1,22 @@
 """The examples do what they say."""
 
-import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import PROGRAM
+from tests.cli.commands import Headgate, forge_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def beside_python(program: Path, folder: Path) -> Path:
+    """The program as it is installed: in a folder with an interpreter."""
+    (folder / "python").symlink_to(sys.executable)
+    (folder / "headgate").write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+    (folder / "headgate").chmod(0o755)
+    return folder / "headgate"
 
 
 @pytest.mark.parametrize(
@@ -21,7 +29,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
     ],
 )
 def test_an_example_ends_well(noun: str, shown: list[str], tmp_path: Path) -> None:
-    environment = {**os.environ, "HEADGATE": str(PROGRAM), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    environment = Headgate("", tmp_path).environment(TMPDIR=str(tmp_path))
+    environment["HEADGATE"] = str(beside_python(forge_for(environment).path / "headgate", tmp_path))
     command = ["sh", str(EXAMPLES / noun / "run.sh")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

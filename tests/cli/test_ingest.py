@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from headgate import Gate, connect
-from tests.cli.commands import PROGRAM, Headgate, Result, until
+from tests.cli.commands import PROGRAM, Headgate, Result
 from tests.daemons.queues import bring_to, fill, states
+from tests.waiting import until
 
 SUBMIT = ("ingest", "submit", "http://example.org/x", "--profile", "demo", "--submitter", "me")
 JOB, BATCH = "jid0000000001", "bid0000000001"

@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.commands import PROGRAM, Headgate, gone, read_number, until
+from tests.cli.commands import PROGRAM, Headgate, gone, read_number
+from tests.waiting import until
 
 PIPELINE = """
 [dataset.raw]
@@ -54,6 +56,40 @@ def test_the_exit_code_is_the_commands_own_and_is_reported(
     done = run(pipeline, script=script)
     assert (done.code, done.out) == (code, "")
     assert rows(pipeline) == {"1": status}
+
+
+def message(command: Headgate) -> str:
+    (row,) = command("data", "list", "--dataset", "tidy-up", "--kind", "OUT", "--json").json
+    return str(row["message"])
+
+
+def test_the_last_line_of_stderr_is_kept_where_that_is_asked_for(pipeline: Headgate) -> None:
+    script = r"echo out; echo one >&2; printf 'bad \033[31mrate\n\n' >&2; exit 4"
+    done = run(pipeline, "--keep-stderr", script=script)
+    assert (done.code, done.out, done.err) == (4, "out\n", "one\nbad \x1b[31mrate\n\n")
+    assert message(pipeline) == "exit code 4: bad  [31mrate"
+
+
+def test_what_is_kept_is_short_and_gives_no_secret_away(pipeline: Headgate) -> None:
+    script = 'printf "%s %s %s" "$HEADGATE_MAIL_PASSWORD" second-line "$(seq -s . 400)" >&2; exit 1'
+    secrets = {"HEADGATE_MAIL_PASSWORD": "open sesame", "HEADGATE_MINTER_KEY": "first-line\nsecond-line"}
+    run(pipeline, "--keep-stderr", script=script, **secrets)
+    kept = message(pipeline)
+    assert kept.startswith("exit code 1: *** *** 1.2.3.")
+    assert len(kept) == len("exit code 1: ") + 500
+
+
+def test_without_that_stderr_is_the_callers_own(pipeline: Headgate) -> None:
+    """Not a pipe of ours: what the command leaves behind may write there when we are gone."""
+    script = f"exec {sys.executable} -c 'import os, sys; s = os.fstat(2); print(s.st_dev, s.st_ino); sys.exit(5)'"
+    with (pipeline.folder / "log").open("w") as log:
+        words = [str(PROGRAM), "job", "run", "clean", "--", "sh", "-c", script]
+        done = subprocess.run(
+            words, cwd=pipeline.folder, env=pipeline.environment(), stdout=subprocess.PIPE, stderr=log, check=False
+        )
+        there = os.fstat(log.fileno())
+    assert (done.returncode, done.stdout.split()) == (5, [b"%d" % there.st_dev, b"%d" % there.st_ino])
+    assert message(pipeline) == "exit code 5"
 
 
 def test_nothing_to_do_is_3_and_nothing_is_run(pipeline: Headgate) -> None:

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from tests.cli.commands import Headgate, process_state, until
+from tests.cli.commands import Headgate, process_state
 from tests.cli.stubborn import Stubborn, blocked
+from tests.waiting import until
 
 LEASE = 2.0
 PIPELINE = """

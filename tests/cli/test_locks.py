@@ -3,7 +3,8 @@
 import signal
 from datetime import datetime, timedelta
 
-from tests.cli.commands import Headgate, until
+from tests.cli.commands import Headgate
+from tests.waiting import until
 
 DB = "mysql://db1/core"
 LOCK_KEYS = {

@@ -68,14 +68,6 @@ def test_json_is_spread_out_for_people_and_one_line_for_programs(headgate: Headg
     assert headgate("status", "--json").out.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "0 s"), (45, "45 s"), (119, "119 s"), (180, "3 min"), (7300, "2 h"), (90000, "25 h"), (200000, "2 d")],
-)
-def test_lengths_of_time_for_people(seconds: float, words: str) -> None:
-    assert output.span(seconds) == words
-
-
 def test_a_clock_that_is_ahead_gives_no_negative_age() -> None:
     assert output.ago(datetime.now(UTC) + timedelta(seconds=30)) == "0 s ago"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from headgate import connect
-from tests.cli.commands import PROGRAM, Headgate, until
+from tests.cli.commands import PROGRAM, Headgate
+from tests.waiting import until
 
 PIPELINE = """
 [dataset.raw]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.cli.completion import SHELLS
-from tests.cli.commands import PROGRAM, Headgate
+from tests.cli.commands import PROGRAM, Headgate, forge_for
 from tests.cli.test_output import on_terminal
 
 NOUNS = ["lock", "data", "job", "keys", "token", "daemon", "ingest"]
@@ -17,9 +17,8 @@ HEADING = "  A quick look, in a new folder:\n"
 
 
 def in_shell(folder: Path, script: str, shell: str = "sh", **more: str) -> subprocess.CompletedProcess[str]:
-    path = f"{PROGRAM.parent}:{os.environ['PATH']}"
-    code = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
-    environment = {**code, "PATH": path, "HOME": str(folder), **more}
+    environment = Headgate("", folder).environment(**more)
+    environment["PATH"] = f"{forge_for(environment).path}:{PROGRAM.parent}:{environment['PATH']}"
     return subprocess.run(
         [shell, "-ec", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
     )

@@ -12,7 +12,8 @@ import pytest
 from headgate.cli.lock_run import parse_wants
 from headgate.cli.running import Limits
 from headgate.core.errors import BadValue
-from tests.cli.commands import PROGRAM, Headgate, gone, process_state, read_number, until
+from tests.cli.commands import PROGRAM, Headgate, gone, process_state, read_number
+from tests.waiting import until
 
 DB = "mysql://db1/core"
 BYTES = bytes(range(256)) * 300

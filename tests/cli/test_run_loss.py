@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Headgate, gone, process_state, read_number, until
+from tests.cli.commands import Headgate, gone, process_state, read_number
 from tests.cli.stubborn import Stubborn, blocked
 from tests.servers import PrivateServer
+from tests.waiting import until
 
 DB = "mysql://db1/core"
 LEASE = 2.0

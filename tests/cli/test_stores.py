@@ -2,7 +2,8 @@
 
 import sys
 
-from tests.cli.commands import Headgate, until
+from tests.cli.commands import Headgate
+from tests.waiting import until
 
 DB = "mysql://db1/core"
 

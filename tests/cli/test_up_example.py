@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -10,13 +11,15 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headgate.stores.sql.opening import versions
-from tests.cli.commands import until
+from tests.cli.commands import Headgate, Result
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 ONCE = ("up", "--example", "--once", "--listen", "127.0.0.1:0", "--lease", "3")
@@ -26,17 +29,14 @@ def words(*more: str) -> list[str]:
     return [sys.executable, "-m", "headgate", *more]
 
 
-def run(folder: Path, *more: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        words(*more), cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100,
-        check=False,
-    )  # fmt: skip
+def run(folder: Path, *more: str) -> Result:
+    return Headgate("", folder)(*more)
 
 
 def in_example(folder: Path, *more: str) -> Any:
     done = run(folder / "headgate-example", *more, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert done.code == 0, done.err
+    return done.json
 
 
 @contextmanager
@@ -63,17 +63,32 @@ def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -
         "HEADGATE_URL": "sqlite:////nowhere/x.db",
         "HEADGATE_SERVER": "x",
     }
-    first = run(tmp_path, *ONCE, **other)
+    run_installed = partial(
+        subprocess.run,
+        cwd=tmp_path,
+        env={**os.environ, **other},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    first = run_installed(words(*ONCE))
     assert (first.returncode, first.stdout.splitlines()[-1]) == (0, "all well"), first.stdout + first.stderr
     for told in (
         "its sha256 is",
         "job count: 1 ERROR, 3 READY",
         "shared by example",
         "held: attic",
-        "job explain count",
     ):
         assert told in first.stdout
-    second = run(tmp_path, *ONCE, "--json", **other)
+    why = re.search(r"why: (.* job explain count .*)$", first.stdout, re.MULTILINE)
+    assert why
+    typed = subprocess.run(
+        ["sh", "-c", why[1]], cwd=tmp_path, env={**os.environ, "PYTHONPATH": other["PYTHONPATH"]}, capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "count may not claim" in typed.stdout, typed.stderr
+    second = run_installed(words(*ONCE, "--json"))
     found = json.loads(second.stdout.splitlines()[-1])
     assert (found["well"], len(found["objects"]), len(found["batches"])) == (True, 4, 4)
     assert found["chunks"] == {"count": {"READY": 3, "ERROR": 1}, "longest": {"READY": 3}}
@@ -88,15 +103,15 @@ def test_a_start_that_is_killed_is_taken_up_by_the_next_one(tmp_path: Path) -> N
         until(lambda: any(stored.glob("*/*")), "something is stored")
         process.kill()
     again = run(tmp_path, *ONCE, "--json")
-    found = json.loads(again.stdout.splitlines()[-1])
-    assert (again.returncode, found["problems"], len(found["objects"])) == (0, [], 4)
+    found = json.loads(again.out.splitlines()[-1])
+    assert (again.code, found["problems"], len(found["objects"])) == (0, [], 4)
 
 
 def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_told_so(tmp_path: Path) -> None:
     with living(tmp_path) as process:
         assert [each["client"] for each in in_example(tmp_path, "lock", "list")["locks"]] == ["example"]
         twice = run(tmp_path, *ONCE)
-        assert (twice.returncode, "it runs already" in twice.stderr) == (75, True)
+        assert (twice.code, "it runs already" in twice.err) == (75, True)
         letter = tmp_path / "letter.txt"
         letter.write_text("Sir, the lamp burns again.\n")
         more = ("--profile", "harbour", "--submitter", "me", "--type", "file")
@@ -111,7 +126,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         done = run(tmp_path, "up", "--example", "--listen", f"127.0.0.1:{port}")
-    assert (done.returncode, f"127.0.0.1:{port}" in done.stderr, "in use" in done.stderr) == (2, True, True)
+    assert (done.code, f"127.0.0.1:{port}" in done.err, "in use" in done.err) == (2, True, True)
 
 
 @pytest.mark.parametrize("place", ["a file is there", "nobody may write here"])
@@ -119,9 +134,9 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, place: str) -> None:
     if place == "a file is there":
         (tmp_path / "headgate-example").write_text("")
     done = run(tmp_path if place == "a file is there" else Path("/proc/self"), *ONCE)
-    assert done.returncode == 2
-    assert " cannot be used for the example: " in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 2
+    assert " cannot be used for the example: " in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_store_of_an_older_version(tmp_path: Path) -> None:
@@ -131,8 +146,8 @@ def test_a_store_of_an_older_version(tmp_path: Path) -> None:
     with closing(sqlite3.connect(folder / "headgate.db")) as store, store:
         store.execute("update hg_schema set version_num = ?", (versions()[-2],))
     done = run(tmp_path, *ONCE)
-    assert (done.returncode, f"has schema {versions()[-2]}" in done.stderr) == (2, True)
-    assert "headgate migrate" in done.stderr
+    assert (done.code, f"has schema {versions()[-2]}" in done.err) == (2, True)
+    assert "headgate migrate" in done.err
 
 
 def test_files_of_a_store_that_is_gone(tmp_path: Path) -> None:
@@ -140,10 +155,10 @@ def test_files_of_a_store_that_is_gone(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "example.json").write_text('{"store": "another"}')
     done = run(tmp_path, *ONCE)
-    assert (done.returncode, "holds files of another store" in done.stderr) == (75, True)
+    assert (done.code, "holds files of another store" in done.err) == (75, True)
 
 
 def test_a_store_that_is_named_is_not_the_examples(tmp_path: Path) -> None:
     done = run(tmp_path, *ONCE, "--url", "sqlite:///mine.db")
-    assert (done.returncode, "a store of its own" in done.stderr) == (2, True)
+    assert (done.code, "a store of its own" in done.err) == (2, True)
     assert not list(tmp_path.iterdir())

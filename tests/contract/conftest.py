@@ -8,6 +8,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ from tests.shared_servers import Servers
 
 #: What says which store it is, and stays.
 KEPT_TABLES = {"hg_meta"}
+USED_TABLES = Statement(
+    "Tables with rows.",
+    " union ".join(
+        f"select '{table.name}' from {table.name}"  # noqa: S608 - our own names
+        for table in metadata.sorted_tables
+        if table.name not in KEPT_TABLES
+    ),
+)
 NO_LEAST = Statement("Every master key is taken.", "delete from hg_meta where name = 'min_decrypt_version'")
 NEW_TAG = Statement("Another store, with ids of its own.", "update hg_meta set value = :tag where name = 'tag'")
 
@@ -64,69 +73,87 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+class Prepared:
+    """A database with a schema, as new for each test. Its connection stays open: a server's new one knows nothing."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._database = open_database(url)
+
+    def empty(self) -> None:
+        """No locks, no history, and a tag that no other store has."""
+        self._database.write(_empty)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def _empty(tx: Transaction) -> None:
+    for (name,) in tx.all(USED_TABLES):
+        tx.run(Statement("Empty it.", f"delete from {name}"))  # noqa: S608 - our own names
+    tx.run(NO_LEAST)
+    _give_tag(tx)
+
+
+def _give_tag(tx: Transaction) -> None:
+    tx.run(NEW_TAG, tag=secrets.token_hex(2))
+
+
 @pytest.fixture(scope="session")
 def spokesman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spokesman]:
     """The service of this worker."""
-    spokesman = Spokesman(f"sqlite:///{tmp_path_factory.mktemp('http')}/headgate.sqlite")
+    prepared = Prepared(f"sqlite:///{tmp_path_factory.mktemp('http')}/headgate.sqlite")
+    spokesman = Spokesman(prepared.url, prepared.empty)
     yield spokesman
     spokesman.close()
+    prepared.close()
 
 
 @pytest.fixture(scope="session")
-def prepared(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """A database of each kind with an empty schema, made when it is first asked for."""
-    made: dict[str, str] = {}
+def prepared(servers: Servers) -> Iterator[Callable[[str], Prepared]]:
+    """A database on each kind of server, made when it is first asked for."""
     with ExitStack() as at_the_end:
 
-        def url(kind: str) -> str:
-            if kind not in made:
-                folder = tmp_path_factory.mktemp("prepared")
-                made[kind] = f"sqlite:///{folder}/template.sqlite" if kind == "sqlite" else servers.fresh(kind)
-                open_database(made[kind]).close()
-                if kind != "sqlite":
-                    at_the_end.callback(servers.drop, kind, made[kind])
-            return made[kind]
+        @cache
+        def database(kind: str) -> Prepared:
+            url = servers.fresh(kind)
+            at_the_end.callback(servers.drop, kind, url)
+            made = Prepared(url)
+            at_the_end.callback(made.close)
+            return made
 
-        yield url
+        yield database
 
 
 @pytest.fixture
 def store_url(
-    request: pytest.FixtureRequest, kind: str, prepared: Callable[[str], str], tmp_path: Path
+    request: pytest.FixtureRequest,
+    kind: str,
+    prepared: Callable[[str], Prepared],
+    empty_store: Path,
+    tmp_path: Path,
 ) -> Iterator[str]:
     """An empty store that nobody else uses meanwhile."""
     if kind == HTTP:
         spokesman: Spokesman = request.getfixturevalue("spokesman")
-        request.getfixturevalue("monkeypatch").setenv("HEADGATE_API_TOKEN", spokesman.begin(empty_tables))
+        request.getfixturevalue("monkeypatch").setenv("HEADGATE_API_TOKEN", spokesman.begin())
         yield spokesman.url
         return
     servers: Servers = request.getfixturevalue("servers")
     if kind == "zookeeper":
         url = servers.fresh(kind)
         yield url
-        servers.drop(kind, url)
+        servers.leave(kind, url)
         return
-    url = prepared(kind)
     if kind == "sqlite":
-        shutil.copy(url.removeprefix("sqlite:///"), tmp_path / "headgate.sqlite")
-        url = f"sqlite:///{tmp_path / 'headgate.sqlite'}"
-    empty_tables(url)
-    yield url
-
-
-def empty_tables(url: str) -> None:
-    """No locks, no history, and a tag that no other store has."""
-
-    def work(tx: Transaction) -> None:
-        for table in metadata.sorted_tables:
-            if table.name not in KEPT_TABLES:
-                tx.run(Statement("Empty it.", f"delete from {table.name}"))  # noqa: S608 - our own names
-        tx.run(NO_LEAST)
-        tx.run(NEW_TAG, tag=secrets.token_hex(2))
-
-    database = Database(dialect_for(url))
-    database.write(work)
-    database.close()
+        path = shutil.copy(empty_store, tmp_path / "headgate.sqlite")
+        database = Database(dialect_for(f"sqlite:///{path}"))
+        database.write(_give_tag)
+        database.close()
+        yield database.name
+        return
+    prepared(kind).empty()
+    yield prepared(kind).url
 
 
 @pytest.fixture

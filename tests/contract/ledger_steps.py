@@ -11,7 +11,8 @@ from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.statement import Statement
 from tests.contract.over_http import behind
-from tests.contract.steps import SHORT, wait_until
+from tests.contract.steps import SHORT
+from tests.waiting import until
 
 WHY = "the test wants it so"
 EXPIRE = Statement(
@@ -43,6 +44,12 @@ def one_job(gate: Gate, **policy: Any) -> Ledger:
 def expire(gate: Gate, dataid: str, seconds: float = 0.000_001) -> None:
     """The worker of a chunk died a while ago."""
     database(gate).write(lambda tx: tx.run(EXPIRE, dataid=dataid, ago=round(seconds * 1_000_000)))
+
+
+def clear(gate: Gate) -> None:
+    """Nothing of the chunk is left but the history."""
+    for table in ("hg_chunk", "hg_candidate"):
+        database(gate).write(lambda tx: tx.run(Statement("Empty it.", f"delete from {table}")))  # noqa: B023, S608
 
 
 def hurry(gate: Gate) -> None:
@@ -92,4 +99,4 @@ def summary(changes: Any) -> list[tuple[str, str, str, str]]:
 
 def let_lease_end(ledger: Ledger, job: str, dataid: str) -> None:
     """A claim with a short lease ends by itself, by the store's clock."""
-    wait_until(lambda: any(row.expired for row in ledger.status(job=job, dataid=dataid)), f"{SHORT} s to pass")
+    until(lambda: any(row.expired for row in ledger.status(job=job, dataid=dataid)), f"{SHORT} s to pass")

@@ -11,7 +11,8 @@ from headgate.core.locks import Request
 from headgate.core.states import LOCK
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore, Ticket
 from headgate.wiring import open_lock_store
-from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, request_for, wait_until
+from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, request_for
+from tests.waiting import until
 
 OTHER = "somebody else"
 #: A waiter that is left to die is given up after this long: long enough to be seen waiting before.
@@ -200,7 +201,7 @@ def fire_withdraw(case: Case) -> None:
 def fire_lapse(case: Case) -> None:
     case.doomed.close()
     if is_waiting(case):
-        wait_until(lambda: not is_waiting(case), "the dead waiter to leave the queue")
+        until(lambda: not is_waiting(case), "the dead waiter to leave the queue")
 
 
 def fire_enter(case: Case) -> None:

@@ -25,17 +25,18 @@ BEHIND: dict[str, Gate] = {}
 class Spokesman:
     """One service for many tests, each on an emptied store."""
 
-    def __init__(self, store_url: str) -> None:
+    def __init__(self, store_url: str, empty: Callable[[], None]) -> None:
         self._store_url = store_url
+        self._empty = empty
         self._gate = connect(store_url)
         self._server = Server(Service(self._gate), "127.0.0.1:0")
         self._server.start()
         self.url = self._server.url
 
-    def begin(self, empty: Callable[[str], None]) -> str:
+    def begin(self) -> str:
         """A store as new behind the same address. Gives an API token."""
         self._gate.close()
-        empty(self._store_url)
+        self._empty()
         self._gate = BEHIND[self.url] = connect(self._store_url)
         self._server.service.gate = self._gate
         return self._gate.tokens.new("the contract", ["admin"]).token

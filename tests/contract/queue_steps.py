@@ -11,7 +11,8 @@ from headgate.core.queue import Folder, Hold, Item, Taken, forward_event, is_bat
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.service.queue import Queue
 from headgate.stores.queue_port import QueueHistoryFilter, QueueStore
-from tests.contract.steps import LONG, wait_until
+from tests.contract.steps import LONG
+from tests.waiting import until
 
 T = TypeVar("T")
 
@@ -236,7 +237,7 @@ def retaken(acquire: Callable[[], T | None]) -> T:
         found.extend([] if item is None else [item])
         return bool(found)
 
-    wait_until(look, "what a dead consumer had")
+    until(look, "what a dead consumer had")
     return found[0]
 
 

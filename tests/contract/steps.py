@@ -1,7 +1,6 @@
 """What the cases are made of: asking, dying, waiting, and looking at everything that a store holds."""
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -13,6 +12,7 @@ from headgate.core.history import Entry
 from headgate.core.locks import Request, Waiter, Want
 from headgate.service.identity import new_request_id
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore
+from tests.waiting import until
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def lock_of_the_dead(
 def let_die(doomed: Gate, lock: Lock, witness: Gate) -> None:
     """End the holder's session, renew nothing, and wait until the store says that the lock is gone."""
     doomed.close()
-    wait_until(lambda: not is_there(witness, lock.id), f"the lease of {lock.id} to run out")
+    until(lambda: not is_there(witness, lock.id), f"the lease of {lock.id} to run out")
 
 
 def is_there(gate: Gate, lock_id: str) -> bool:
@@ -85,14 +85,6 @@ def is_there(gate: Gate, lock_id: str) -> bool:
     except UnknownName:
         return False
     return True
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
-    """Look until it is so; fail loudly when it never is."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
-        time.sleep(0.005)
 
 
 def in_thread(work: Callable[[], T]) -> "Future[T]":
@@ -115,7 +107,7 @@ def queue_behind(
     """Somebody waits in a thread; gives back once the place in the queue is taken."""
     before = len(gate.locks.waiters(resource))
     future = in_thread(lambda: gate.locks.acquire(client, resource, mode, wait=wait, **more))
-    wait_until(lambda: len(gate.locks.waiters(resource)) > before or future.done(), f"{client} to stand in the queue")
+    until(lambda: len(gate.locks.waiters(resource)) > before or future.done(), f"{client} to stand in the queue")
     return future
 
 

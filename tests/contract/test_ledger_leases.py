@@ -22,7 +22,8 @@ from tests.contract.ledger_steps import (
     told,
 )
 from tests.contract.over_http import LEDGER_STORES
-from tests.contract.steps import SHORT, Gates, wait_until
+from tests.contract.steps import SHORT, Gates
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 
@@ -216,7 +217,7 @@ def test_a_short_delay_ends_by_itself(gate: Gate) -> None:
     ledger = one_job(gate, retry_delay=SHORT)
     ledger.publish("raw", "1")
     ledger.fail(claimed(ledger, "clean"), "boom")
-    wait_until(lambda: next_id(ledger, "clean") == "1", "the delay to end")
+    until(lambda: next_id(ledger, "clean") == "1", "the delay to end")
 
 
 def test_a_repeated_request_gives_the_same_claim(gate: Gate) -> None:
@@ -296,7 +297,7 @@ def test_work_keeps_its_claim_alive(gate: Gate) -> None:
     ledger.publish("raw", "1")
     for claim in ledger.work("clean", lease=1.0):
         (before,) = ledger.status("tidy")
-        wait_until(lambda: _renewed(gate, before.expires_in), "a heartbeat")  # noqa: B023 - run at once
+        until(lambda: _renewed(gate, before.expires_in), "a heartbeat")  # noqa: B023 - run at once
         assert claim.dataid == "1"
     assert status_of(ledger, "tidy", "1", "clean") == "READY"
 

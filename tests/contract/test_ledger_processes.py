@@ -12,7 +12,8 @@ import pytest
 from headgate import Gate
 from headgate.stores.base import LedgerHistoryFilter
 from tests.contract.over_http import LEDGER_STORES
-from tests.contract.steps import Gates, wait_until
+from tests.contract.steps import Gates
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 CHUNKS = 40
@@ -66,7 +67,7 @@ def test_each_chunk_is_made_once_under_kills(gates: Gates) -> None:
 
 def kill_one_at_work(gate: Gate, workers: list[subprocess.Popen[bytes]], url: str) -> None:
     """Kill a worker between its claim and its report, and start another in its place."""
-    wait_until(lambda: gate.ledger.status(status="RUNNING", limit=1), "somebody at work")
+    until(lambda: gate.ledger.status(status="RUNNING", limit=1), "somebody at work")
     pids = {int(row.worker.split()[2]) for row in gate.ledger.status(status="RUNNING") if row.alive}
     for number, worker in enumerate(workers):
         if worker.pid in pids:

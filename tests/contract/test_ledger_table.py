@@ -9,8 +9,7 @@ from headgate import ClaimLost, ClaimRefused, Gate, HeadgateError, TransitionRef
 from headgate.core.claims import CLAIM_TABLE, INPUT_STATES, Answer, cell
 from headgate.core.states import CHUNK
 from headgate.service.ledger import Ledger
-from headgate.stores.sql.statement import Statement
-from tests.contract.ledger_steps import WHY, claimed, database, everything, expire, next_id, one_job, status_of, told
+from tests.contract.ledger_steps import WHY, claimed, clear, everything, expire, next_id, one_job, status_of, told
 from tests.contract.over_http import LEDGER_STORES
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
@@ -149,12 +148,6 @@ def test_every_operation_in_a_status(gate: Gate, status: str) -> None:
                 act(ledger)
             assert everything(gate) == before, (operation, status)
         clear(gate)
-
-
-def clear(gate: Gate) -> None:
-    """Nothing of the chunk is left but the history."""
-    for table in ("hg_chunk", "hg_candidate"):
-        database(gate).write(lambda tx: tx.run(Statement("Empty it.", f"delete from {table}")))  # noqa: B023, S608
 
 
 @pytest.mark.parametrize("report", ["success", "fail"])

@@ -8,7 +8,8 @@ import pytest
 from headgate import Gate, LockLost, LockRefused, Mode
 from headgate.service import renewal
 from headgate.service.renewal import Hold
-from tests.contract.steps import LONG, PATIENCE, Gates, holders, is_there, queue_behind, told, wait_until
+from tests.contract.steps import LONG, PATIENCE, Gates, holders, is_there, queue_behind, told
+from tests.waiting import until
 
 R = "mysql://db1/core"
 
@@ -55,7 +56,7 @@ def test_the_mode_and_the_lease_are_as_asked(gate: Gate) -> None:
 def test_a_held_lock_is_renewed_over_many_leases(gate: Gate) -> None:
     with gate.locks.held("a", R, lease=0.8) as lock:
         end = time.monotonic() + 1.7
-        wait_until(lambda: time.monotonic() > end, "two leases to pass")
+        until(lambda: time.monotonic() > end, "two leases to pass")
         lock.check()
         assert gate.locks.check(lock).id == lock.id
     assert told(gate) == ["grant", "release"]
@@ -122,7 +123,7 @@ def test_upgrade_and_downgrade_inside_the_block_go_on_with_the_new_token(gate: G
         assert lock.mode is Mode.EXCLUSIVE
         assert lock.token > first
         end = time.monotonic() + 1.0
-        wait_until(lambda: time.monotonic() > end, "more than a lease to pass")
+        until(lambda: time.monotonic() > end, "more than a lease to pass")
         lock.check()
         assert gate.locks.downgrade(lock) == lock.lock
     assert told(gate) == ["grant", "upgrade", "downgrade", "release"]
@@ -165,10 +166,10 @@ def test_nothing_is_renewed_after_the_end(gate: Gate, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(gate.locks._store, "renew", renew)
     with gate.locks.held("a", R, lease=0.4):
-        wait_until(lambda: len(renewed) >= 2, "two renewals")
+        until(lambda: len(renewed) >= 2, "two renewals")
     count = len(renewed)
     end = time.monotonic() + 0.5
-    wait_until(lambda: time.monotonic() > end, "more than a lease to pass")
+    until(lambda: time.monotonic() > end, "more than a lease to pass")
     assert len(renewed) == count
     assert told(gate) == ["grant", "release"]
 

@@ -22,8 +22,8 @@ from tests.contract.steps import (
     queue_behind,
     request_for,
     told,
-    wait_until,
 )
+from tests.waiting import until
 
 R = "mysql://db1/core"
 DAY = 86_400
@@ -273,6 +273,6 @@ def test_a_killed_process_loses_its_lease(gates: Gates) -> None:
         with pytest.raises(LockRefused):
             gate.locks.acquire("next", R, "read")
         holder.kill()
-    wait_until(lambda: not gate.locks.list(resource=R), "the killed holder's lease to run out")
+    until(lambda: not gate.locks.list(resource=R), "the killed holder's lease to run out")
     gate.locks.acquire("next", R, "write")
     assert told(gate, lock_id=lock_id) == ["grant", "expire"]

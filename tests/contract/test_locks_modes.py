@@ -6,17 +6,8 @@ import pytest
 
 from headgate import BadValue, Gate, LockLost, LockRefused, Mode, TransitionRefused
 from headgate.core.locks import COMPATIBLE, MODE_WORDS
-from tests.contract.steps import (
-    LONG,
-    LONGER,
-    Gates,
-    everything,
-    holders,
-    lock_of_the_dead,
-    queue_behind,
-    told,
-    wait_until,
-)
+from tests.contract.steps import LONG, LONGER, Gates, everything, holders, lock_of_the_dead, queue_behind, told
+from tests.waiting import until
 
 R = "mysql://db1/core"
 CELLS = [pytest.param(*cell, id=f"{cell[0]}-over-{cell[1] or 'nothing'}") for cell in COMPATIBLE]
@@ -160,7 +151,7 @@ def test_entering_again_gives_at_least_the_time_that_was_asked_for(gate: Gate) -
     """However much of the first lease has passed by then."""
     gate.locks.acquire("a", R, "write", lease=LONG, reentrant=True)
     begun = time.monotonic()
-    wait_until(lambda: time.monotonic() > begun + 1, "a part of the lease to pass")
+    until(lambda: time.monotonic() > begun + 1, "a part of the lease to pass")
     asked = LONG - 0.5
     again = gate.locks.acquire("a", R, "write", lease=asked, reentrant=True)
     assert again.lease == LONG

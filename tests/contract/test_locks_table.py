@@ -20,7 +20,8 @@ from tests.contract.lock_states import (
     obstruct,
     state_of,
 )
-from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Everything, Gates, everything, request_for, wait_until
+from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Everything, Gates, everything, request_for
+from tests.waiting import until
 
 #: Events by which a client asks for a lock; in a state that has ended they begin a new life.
 ASKING = {"grant", "refuse", "wait", "enter"}
@@ -233,7 +234,7 @@ def test_a_guarded_row_refuses_the_holder_whose_lease_has_run_out(gates: Gates, 
     doomed, gate = gates.open(), gates.open()
     lock = doomed.locks.acquire("a", "r", mode, lease=SHORT)
     doomed.close()
-    wait_until(lambda: not gate.locks.list(resource="r"), "the lease to run out")
+    until(lambda: not gate.locks.list(resource="r"), "the lease to run out")
     assert_lost_and_unchanged(gate, lock.id, lock.token)
     gate.locks.expire()
     assert_lost_and_unchanged(gate, lock.id, lock.token)

@@ -6,8 +6,9 @@ import pytest
 
 import headgate
 from headgate import Gate, LockRefused, Refused, StoreUnavailable, Unavailable
-from tests.contract.steps import LONG, Gates, failure, holders, queue_behind, wait_until
+from tests.contract.steps import LONG, Gates, failure, holders, queue_behind
 from tests.servers import PrivateServer
+from tests.waiting import until
 
 R = "mysql://db1/core"
 SERVERS = ["postgresql", "mariadb", "zookeeper"]
@@ -58,7 +59,7 @@ def test_a_stopped_server_is_unavailable_and_never_refused(gates: Gates, server:
         headgate.connect(gates.url)
     server.restart()
     # The same gate, the same lock, and no trace of what was asked meanwhile.
-    wait_until(lambda: answers(gate), "the gate to work again")
+    until(lambda: answers(gate), "the gate to work again")
     assert gate.locks.check(lock).token == lock.token
     with pytest.raises(LockRefused):
         gate.locks.acquire("b", R, "write")
@@ -72,7 +73,7 @@ def test_a_server_that_was_killed_loses_no_grant(gates: Gates, server: PrivateSe
     persistent = gate.locks.acquire("a", "persistent", "write")
     server.kill()
     server.restart()
-    wait_until(lambda: answers(gate), "the gate to work again")
+    until(lambda: answers(gate), "the gate to work again")
     assert gate.locks.check(persistent).token == persistent.token
     gate.locks.release(persistent)
     again = gate.locks.acquire("a", "persistent", "write")
@@ -87,7 +88,7 @@ def test_who_waits_goes_on_waiting_over_a_restart(gates: Gates, server: PrivateS
     lock = gate.locks.acquire("a", R, "write")
     waiting = queue_behind(gates.open(), "b", R, "write", wait=60)
     server.restart()
-    wait_until(lambda: answers(gate), "the gate to work again")
+    until(lambda: answers(gate), "the gate to work again")
     gate.locks.release(lock)
     mine = waiting.result(timeout=60)
     assert mine.token > lock.token
@@ -107,7 +108,7 @@ def test_a_retry_with_the_same_request_id_takes_nothing_twice(gates: Gates, serv
     gate = gates.open()
     lock = gate.locks.acquire("a", R, "write", request_id="mine")
     server.restart()
-    wait_until(lambda: answers(gate), "the gate to work again")
+    until(lambda: answers(gate), "the gate to work again")
     again = gate.locks.acquire("a", R, "write", request_id="mine")
     assert (again.id, again.token) == (lock.id, lock.token)
     assert len(gate.locks.list()) == 1
@@ -117,7 +118,7 @@ def test_a_held_lock_survives_a_short_restart(gates: Gates, server: PrivateServe
     gate = gates.open()
     with gate.locks.held("a", R, lease=60) as lock:
         server.restart()
-        wait_until(lambda: answers(gate), "the gate to work again")
+        until(lambda: answers(gate), "the gate to work again")
         lock.check()
         assert gate.locks.check(lock).alive
     assert gate.locks.list() == []

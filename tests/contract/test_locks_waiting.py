@@ -26,8 +26,8 @@ from tests.contract.steps import (
     queue_behind,
     request_for,
     told,
-    wait_until,
 )
+from tests.waiting import until
 
 R = "mysql://db1/core"
 #: Well below every interval at which somebody looks for himself (1 s and more): only a wake-up is so quick.
@@ -67,7 +67,7 @@ def test_a_waiter_is_woken_long_before_it_would_look_for_itself(gates: Gates, ap
         released = time.monotonic()
         gate.locks.release(lock)
         gate.locks.release(granted(future))
-        wait_until(lambda arrived=arrived: arrived, "the time of arrival")  # type: ignore[misc]
+        until(lambda arrived=arrived: arrived, "the time of arrival")  # type: ignore[misc]
         delays.append(arrived[0] - released)
     assert statistics.median(delays) < PROMPT, delays
 
@@ -257,7 +257,7 @@ def test_a_killed_waiter_leaves_the_queue(gates: Gates) -> None:
     gate = gates.open()
     lock = gate.locks.acquire("holder", R, "read")
     with subprocess.Popen([sys.executable, "-c", program, gates.url, R]) as waiter:
-        wait_until(lambda: waiting_clients(gate) == ["killed"], "the process to queue")
+        until(lambda: waiting_clients(gate) == ["killed"], "the process to queue")
         behind = queue_behind(gates.open(), "behind", R, "read", wait=60)
         os.kill(waiter.pid, signal.SIGKILL)
     assert granted(behind).client == "behind"
@@ -273,7 +273,7 @@ def test_waiting_for_several_resources_gives_all_of_them_or_none(gates: Gates) -
     one, two = gate.locks.acquire("x", "r1", "write"), gate.locks.acquire("y", "r2", "read")
     wants = {"r1": "write", "r2": "write", "r3": "read"}
     future = in_thread(lambda: gates.open().locks.acquire_all("both", wants, wait=PATIENCE))
-    wait_until(lambda: len(gate.locks.waiters()) == 3, "a place in each queue")
+    until(lambda: len(gate.locks.waiters()) == 3, "a place in each queue")
     assert [(waiter.client, waiter.resource, waiter.mode) for waiter in gate.locks.waiters()] == [
         ("both", "r1", EXCLUSIVE),
         ("both", "r2", EXCLUSIVE),

@@ -22,7 +22,8 @@ from tests.contract.queue_steps import (
     taken_batch,
     taken_job,
 )
-from tests.contract.steps import LONG, LONGER, SHORT, Gates, in_thread, wait_until
+from tests.contract.steps import LONG, LONGER, SHORT, Gates, in_thread
+from tests.waiting import until
 
 OWNERS_ACTS: dict[str, Callable[[Queue, Taken], object]] = {
     "fire": lambda queue, taken: queue.fire(taken, "accept", "mine"),
@@ -246,7 +247,7 @@ def test_the_dead_are_freed_for_all_to_see(gates: Gates) -> None:
     dead = doomed.queue.acquire_job("pending", lease=SHORT)
     assert dead
     doomed.close()
-    wait_until(lambda: not gate.queue.job(job.id).worker, "the job to be nobody's")
+    until(lambda: not gate.queue.job(job.id).worker, "the job to be nobody's")
     refused(gate, as_taken(dead))
     gate.queue.reap()
     assert gate.queue.reap() == 0

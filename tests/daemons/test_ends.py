@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from headgate import Gate
-from tests.cli.commands import Headgate, gone, read_number, until
+from tests.cli.commands import Headgate, gone, read_number
 from tests.daemons.queues import STEPS, bring_to, counts, everything, fill, moves, opened, states
 from tests.daemons.test_consumers import JOB, Script, start, stop, told
 from tests.fresh import fresh
 from tests.servers import PrivateServer
+from tests.waiting import until
 
 #: Runs until a file is there; tells its process id first.
 SLOW = "echo $$ >pid.$$; mv pid.$$ pid; until test -e go; do sleep 0.05; done"

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ from headgate.core.states import BATCH, INGEST_JOB
 from tests.conftest import SQL_STORES
 from tests.docs.pages import ROOT, all_pages, blocks_of, has_something_to_run
 from tests.docs.sessions import RENEWS, Visit, plain
+from tests.servers import free_port
 from tests.shared_servers import Servers
 
 PAGES = all_pages()
@@ -30,12 +30,6 @@ PORTS = ("8750", "8000")
 def name_of(page: Path) -> str:
     """A page, as a test's name has it."""
     return str(page.relative_to(ROOT))
-
-
-def free_port() -> str:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return str(found.getsockname()[1])
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from headgate.cli.up import up
 from tests.cli.commands import PROGRAM
 from tests.docs.pages import ROOT, blocks_of
-from tests.docs.test_pages import free_port
+from tests.servers import free_port
 
 PAGE = ROOT / "docs/how-to/proxy.md"
 #: What nginx needs beside the server, to run as anybody in a folder of its own.

@@ -1,5 +1,6 @@
 """The site is built with every warning as an error, and every link in it leads somewhere."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,12 +28,15 @@ class _Links(HTMLParser):
         super().__init__()
         self.targets: list[str] = []
         self.names: set[str] = set()
+        #: What a browser fetches with the page.
+        self.loaded: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del tag
         found = dict(attrs)
         self.names |= {name for key in ("id", "name") if (name := found.get(key))}
-        self.targets += [target for key in ("href", "src") if (target := found.get(key))]
+        targets = [target for key in ("href", "src") if (target := found.get(key))]
+        self.targets += targets
+        self.loaded += targets if tag != "a" else []
 
 
 def links_of(page: Path) -> _Links:
@@ -55,10 +59,23 @@ def broken(site: Path) -> Iterator[str]:
                 yield f"{page.relative_to(site.resolve())}: {target}"
 
 
+#: What fetches something: in style sheets and in scripts, those within pages too.
+FETCHES = re.compile(r"""(?:url\(|@import |\b(?:import|fetch)\b[^\n]{0,40})['"]?((?:https?:)?//[^'")\s]+)""")
+
+
+def from_elsewhere(site: Path) -> Iterator[str]:
+    """What a browser would fetch from another place to show the site."""
+    for page in site.rglob("*.html"):
+        yield from (target for target in links_of(page).loaded if urlsplit(target).netloc)
+    for file in (each for ending in ("html", "css", "js") for each in site.rglob(f"*.{ending}")):
+        yield from FETCHES.findall(file.read_text(encoding="utf-8"))
+
+
 def test_the_site_is_built_without_a_warning_and_every_link_leads_somewhere(tmp_path: Path) -> None:
     done = build(DOCS, tmp_path)
     assert done.returncode == 0, done.stderr
     assert list(broken(tmp_path)) == []
+    assert list(from_elsewhere(tmp_path)) == []
     assert len(list(tmp_path.rglob("*.html"))) > len(list(DOCS.rglob("*.md")))
 
 

@@ -12,13 +12,16 @@ from sqlalchemy import (
     ForeignKey,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     create_engine,
     insert,
     inspect,
+    literal_column,
     make_url,
     select,
+    table,
 )
 from sqlalchemy.pool import NullPool
 
@@ -100,8 +103,8 @@ def content(url: str) -> dict[str, list[tuple[Any, ...]]]:
     found: dict[str, list[tuple[Any, ...]]] = {}
     with engine(url).begin() as connection:
         for name in inspect(connection).get_table_names():
-            table = Table(name, MetaData(), autoload_with=connection)
-            found[name] = sorted((tuple(row) for row in connection.execute(select(table))), key=repr)
+            everything: Select[Any] = select(literal_column("*")).select_from(table(name))
+            found[name] = sorted((tuple(row) for row in connection.execute(everything)), key=repr)
     return found
 
 

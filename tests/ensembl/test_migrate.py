@@ -1,7 +1,5 @@
 """headgate migrate: every kind of database that it may meet, and what it leaves."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +15,10 @@ from headgate.stores.sql import opening
 from headgate.stores.sql.migrations import ensembl, runner
 from headgate.wiring import migrate
 from tests.ensembl.original import Row, build, content, engine, originals, utc
+from tests.faults.conftest import processes, shared_zygote
+from tests.faults.processes import Zygote
+
+__all__ = ["processes", "shared_zygote"]
 
 VERSIONS = opening.versions()
 NEWEST = VERSIONS[-1]
@@ -360,25 +362,13 @@ def test_a_store_whose_version_is_gone_is_not_made_anew(sql_url: str) -> None:
     assert content(sql_url) == before
 
 
-def at_once(count: int, script: str) -> list[str]:
-    """Run the script in so many processes at the same moment; gives what each printed."""
-    running = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(count)
-    ]
-    ends = [process.communicate(timeout=90) for process in running]
-    assert [process.returncode for process in running] == [0] * count, [error for _, error in ends]
-    return [out for out, _ in ends]
-
-
-def test_migrations_at_the_same_moment_take_over_once(sql_url: str) -> None:
+def test_migrations_at_the_same_moment_take_over_once(sql_url: str, processes: Zygote) -> None:
     build(sql_url, ROWS)
-    told = at_once(4, f"from headgate.wiring import migrate; print(migrate({sql_url!r}).lines)")
-    assert sum("took over from" in out for out in told) == 1
+    running = [processes.spawn("tests.faults.scripts:take_over", url=sql_url) for _ in range(4)]
+    for each in running:
+        each.expect("ready")
+    for each in running:
+        each.channel.send("go")
+    told = [each.expect("migrated")["lines"] for each in running]
+    assert sum("took over from" in " ".join(lines) for lines in told) == 1
     assert held(sql_url) == expected(*ROWS)
-
-
-def test_first_openings_at_the_same_moment_all_succeed(sql_url: str) -> None:
-    script = f"import headgate; headgate.connect({sql_url!r}).locks.acquire('a', 'uri://a', 'read')"
-    at_once(8, script)
-    assert len(held(sql_url)) == 8

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate import Gate, Lock
-from tests.contract.steps import queue_behind, wait_until
+from tests.contract.steps import queue_behind
 from tests.faults.processes import Message
+from tests.waiting import until
 
 State = tuple[object, ...]
 #: An act on several resources takes the case's own and these, in these modes.
@@ -113,7 +114,7 @@ CASES = {
 def await_waiters(ready: Ready) -> None:
     """Whoever waited has been served."""
     for each in ready.waiting:
-        wait_until(each.done, "a waiter to be served")
+        until(each.done, "a waiter to be served")
         each.result()
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import headgate
 from headgate import Gate
+from headgate.daemon_wiring import daemon_rounds
 from headgate.daemons import history_mover
 from headgate.stores.sql.engine import Database
 from headgate.stores.zookeeper import history_folders
 from headgate.stores.zookeeper.session import Session
-from headgate.wiring import daemon_rounds
 from tests.faults.processes import Channel
 
 #: Entries in a folder, folders that stay, and entries that are moved together.

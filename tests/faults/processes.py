@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.private_server import wait_until
+from tests.waiting import until
 
 Message = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -116,7 +116,7 @@ class Child:
     def stop(self) -> None:
         """SIGSTOP; returns when every thread of it stands still."""
         self.signal(signal.SIGSTOP)
-        wait_until(lambda: not self.alive or self._stands_still(), f"process {self.pid} to stop")
+        until(lambda: not self.alive or self._stands_still(), f"process {self.pid} to stop")
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tests.private_server import free_port
+from tests.servers import free_port
 
 TO_SERVER, TO_CLIENT = "to server", "to client"
 

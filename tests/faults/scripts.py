@@ -7,6 +7,7 @@ import headgate
 from headgate import Gate, LockLost, Lost, Refused
 from headgate.service.ledger import Ledger
 from headgate.service.renewal import Hold
+from headgate.wiring import migrate
 from tests.faults.processes import Channel, Message
 
 
@@ -64,7 +65,14 @@ def first_use(url: str, name: str, resource: str) -> Message:
             tokens = [hold.token]
         with gate.locks.held(name, resource, "exclusive", wait=30, lease=30) as hold:
             tokens.append(hold.token)
-    return {"tokens": tokens}
+    return {"tokens": tokens, "tag": gate.store.tag}
+
+
+def take_over(channel: Channel, url: str) -> None:
+    """At a sign from the test: migrate."""
+    channel.send("ready")
+    channel.receive()
+    channel.send("migrated", lines=migrate(url).lines)
 
 
 def obey(channel: Channel, url: str) -> None:

@@ -24,8 +24,8 @@ from tests.faults.processes import Child, Message, Zygote
 from tests.faults.proxy import TO_CLIENT, TO_SERVER, Cut, Proxy
 from tests.faults.soundness import check_store
 from tests.fresh import scheme, sessions
-from tests.private_server import wait_until
 from tests.shared_servers import Servers, cannot_be_had
+from tests.waiting import until
 
 SERVERS = ["postgresql", "mariadb", "zookeeper"]
 #: What SQLite does to its files; each kind is counted for itself.
@@ -106,7 +106,7 @@ def kill_at(case: Case, gate: Gate, url: str, processes: Zygote, point: tuple[st
             child.kill()
         child.wait()
         trace.wait(30)
-    wait_until(lambda: sessions(url) <= connected, "the server to notice")
+    until(lambda: sessions(url) <= connected, "the server to notice")
     if ready.waiting and case.state(gate, resource) != before:
         await_waiters(ready)
     found = case.state(gate, resource)

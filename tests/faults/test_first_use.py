@@ -20,12 +20,14 @@ def start_all(processes: Zygote, url: str, rounds: int) -> list[Child]:
 
 
 def serve_all(children: list[Child], resource: str) -> None:
-    """All at once. Each reads and writes it; their tokens are all that there are."""
+    """All at once. Each reads and writes it, in one and the same store; their tokens are all that there are."""
     for child in children:
         child.expect("ready")
     for child in children:
         child.channel.send("go", resource=resource)
-    tokens = [token for child in children for token in child.expect("served")["tokens"]]
+    served = [child.expect("served") for child in children]
+    assert len({each["tag"] for each in served}) == 1
+    tokens = [token for each in served for token in each["tokens"]]
     assert sorted(tokens) == list(range(1, 2 * PROCESSES + 1))
 
 

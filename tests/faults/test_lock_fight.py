@@ -18,7 +18,7 @@ from tests.faults.processes import Zygote, now
 from tests.faults.soundness import check_store, whole_history
 from tests.faults.witness import Witness
 from tests.fresh import scheme
-from tests.private_server import wait_until
+from tests.waiting import until
 
 PLAN = (
     Plan(grants=2000, kills=110, stops=45, pace=0.45, seconds=400)
@@ -77,8 +77,8 @@ def counted(witness: Witness, toll: Toll) -> dict[str, int]:
 
 def await_silence(gate: Gate, lease: float) -> None:
     """All that dead workers left goes by itself: locks within two leases, waiters when they were not heard of."""
-    wait_until(lambda: not gate.locks.list(), "the locks of the dead to go", 2 * lease + SLACK_SECONDS)
-    wait_until(lambda: not gate.locks.waiters(), "dead waiters to leave", WAITER_SECONDS + SLACK_SECONDS)
+    until(lambda: not gate.locks.list(), "the locks of the dead to go", 2 * lease + SLACK_SECONDS)
+    until(lambda: not gate.locks.waiters(), "dead waiters to leave", WAITER_SECONDS + SLACK_SECONDS)
     gate.locks.expire()
 
 

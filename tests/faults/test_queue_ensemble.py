@@ -15,8 +15,8 @@ from headgate.core.states import BATCH, INGEST_JOB
 from headgate.stores.queue_port import QueueHistoryFilter
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Child, Zygote
-from tests.private_server import wait_until
 from tests.servers import ZooKeeperEnsemble
+from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def test_every_job_ends_once_and_every_batch_is_reported_once(
             if leaders and number * PLAN.leaders_killed >= (PLAN.leaders_killed - leaders) * PLAN.consumers_killed:
                 leaders -= 1
                 kill_leader(zookeeper_ensemble)
-        wait_until(lambda: ended(gate), "every batch to end", PLAN.seconds)
+        until(lambda: ended(gate), "every batch to end", PLAN.seconds)
         for consumer in crowd:
             consumer.channel.send("stop")
             consumer.wait()

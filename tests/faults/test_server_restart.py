@@ -15,7 +15,7 @@ from headgate import Gate
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Child, ChildFailed, Message, Zygote
 from tests.faults.soundness import check_file, check_store
-from tests.private_server import PrivateServer
+from tests.servers import PrivateServer
 
 KILLS = 10 if FULL else 2
 POWER_CUTS = 200 if FULL else 20

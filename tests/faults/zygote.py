@@ -31,6 +31,7 @@ PRELOADED = (
     "tests.faults.caller",
     "tests.faults.chain_worker",
     "tests.faults.fighter",
+    "tests.ingest.dying",
 )
 
 

@@ -24,7 +24,7 @@ from headgate.http.errors import problem_of, status_of
 from headgate.http.metrics import KNOWN
 from headgate.http.server import Server
 from tests.http.conftest import Bounded, Tokens
-from tests.private_server import wait_until
+from tests.waiting import until
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 #: What an error is made of, by the name of its argument.
@@ -131,9 +131,40 @@ def test_every_metric_is_known_and_every_known_one_is_told(told: list[str]) -> N
 
 
 def test_an_operation_that_is_not_there_is_told_so(admin: httpx2.Client) -> None:
-    assert admin.get("/v1/nothing").json()["type"] == "urn:headgate:not-found"
+    nowhere = admin.get("/v1/nothing").json()
+    assert (nowhere["type"], nowhere["detail"][:32]) == ("urn:headgate:not-found", "there is nothing at /v1/nothing;")
     answer = admin.put("/v1/locks")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+    assert answer.json()["detail"] == "/v1/locks takes GET, POST, not PUT"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        (b"{bad", 400, "the body is no JSON: Expecting property name"),
+        (b"\xff\xfe\xff", 400, "the body is no JSON"),
+        (b"[" * 100_000, 400, "the body is no JSON"),
+        (b"[]", 422, "body: Input should be"),
+        (
+            b'{"client": 1, "resource": "a", "colour": 2}',
+            422,
+            "body.client: Input should be a valid string; body.colour",
+        ),
+        (b"", 422, "body: Field required"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_so(admin: httpx2.Client, body: bytes, status: int, told: str) -> None:
+    answer = admin.post("/v1/locks", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["detail"][: len(told)]) == (status, told)
+
+
+def test_a_body_that_is_not_said_to_be_json_is_not_read(admin: httpx2.Client) -> None:
+    answer = admin.post(
+        "/v1/locks", content=b'{"client": "a", "resource": "b"}', headers={"Content-Type": "text/plain"}
+    )
+    assert answer.status_code == 422
+    assert "Content-Type: application/json" in answer.json()["detail"]
+    assert admin.get("/v1/locks?resource=b").json()["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -164,7 +195,7 @@ def test_what_breaks_is_found_in_the_log_by_the_id_that_the_caller_is_told(
     with caplog.at_level("INFO", "headgate"):
         answer = admin.get("/v1/breaks")
         own = answer.headers["x-request-id"]
-        wait_until(lambda: "http.request" in told(own), "it to be told")
+        until(lambda: "http.request" in told(own), "it to be told")
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:headgate:internal-error")
     assert "raise RuntimeError" in told(own)["http.broken"]["trace"]
     assert told(own)["http.request"]["status"] == 500
@@ -191,6 +222,14 @@ def test_what_a_proxy_or_another_version_answers_is_an_error_of_ours(
 def test_a_page_in_place_of_an_answer_is_told_as_such(server: Server, gate: Gate) -> None:
     connection = Connection(server.url + "/sign-in?next=", gate.tokens.new("a test", ["read"]).token)
     with closing(connection), pytest.raises(errors.StoreUnavailable, match="no JSON"):
+        connection.get("about")
+
+
+def test_a_connection_that_was_closed_here_is_told_as_such(server: Server, gate: Gate) -> None:
+    connection = Connection(server.url, gate.tokens.new("a test", ["read"]).token)
+    with closing(connection):
+        connection.get("about")
+    with pytest.raises(errors.StoreUnavailable, match="this end has closed"):
         connection.get("about")
 
 

@@ -7,6 +7,8 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import httpx2
@@ -17,7 +19,7 @@ from headgate import Gate
 from headgate.core.ledger import Kind, Row
 from headgate.core.machine import By
 from headgate.core.states import CHUNK
-from headgate.http.dashboard import grid, ingest_acts
+from headgate.http.dashboard import grid, ingest_acts, pages
 from headgate.http.dashboard.chunks import ACTS, Story, allowed
 from headgate.http.dashboard.frame import STATIC
 from headgate.http.dashboard.tables import Column, csv_text
@@ -27,6 +29,12 @@ from headgate.service.tokens import SESSION_SECONDS
 PAGES = ["/", "/pipeline", "/pipeline/grid", "/locks", "/ingest", "/ingest/batches", "/ingest/jobs", "/ingest/objects"]
 PAGES += ["/history"]
 KEY = re.compile(r'name="form_key" value="(\w+)"')
+
+
+def test_every_file_with_a_router_is_among_the_pages() -> None:
+    files = [f"{pages.__package__}.{found.name}" for found in iter_modules([str(STATIC.parent)])]
+    routers = [router for name in files if (router := getattr(import_module(name), "router", None))]
+    assert {id(router) for router in routers} == {id(router) for router in pages.ROUTERS}
 
 
 @contextmanager

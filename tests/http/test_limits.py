@@ -13,7 +13,7 @@ from headgate import Gate
 from headgate.http.limits import BURST_SECONDS, Limits
 from headgate.http.server import bind
 from tests.http.conftest import Bounded
-from tests.private_server import wait_until
+from tests.waiting import until
 
 Start = Callable[..., Bounded]
 SHORT = 0.3
@@ -102,8 +102,8 @@ def test_all_bodies_together_are_bounded(bounded: Start) -> None:
     service = bounded(Limits(bodies=60_000, body_seconds=30))
     with service.socket() as waiting, service.client() as client:
         waiting.sendall(head("/v1/batches", known(service), "Content-Length: 90000") + b" " * 50_000)
-        wait_until(lambda: client.post("/v1/locks", content=b" " * 20_000).status_code == 429, "no room to be left")
-    wait_until(lambda: client_is_heard(service), "the room to be free again")
+        until(lambda: client.post("/v1/locks", content=b" " * 20_000).status_code == 429, "no room to be left")
+    until(lambda: client_is_heard(service), "the room to be free again")
 
 
 def client_is_heard(service: Bounded) -> bool:
@@ -181,7 +181,7 @@ def test_a_caller_that_takes_no_answers_is_cut_off(bounded: Start) -> None:
                 return True
             return False
 
-        wait_until(is_cut_off, "the connection to be cut")
+        until(is_cut_off, "the connection to be cut")
 
 
 def test_one_connection_too_many_is_told_so_and_the_next_is_taken(bounded: Start) -> None:
@@ -194,7 +194,7 @@ def test_one_connection_too_many_is_told_so_and_the_next_is_taken(bounded: Start
     assert b"application/problem+json" in told
     for each in crowd:
         each.close()
-    wait_until(lambda: is_answered(service), "room for one more")
+    until(lambda: is_answered(service), "room for one more")
 
 
 def is_answered(service: Bounded) -> bool:
@@ -214,14 +214,14 @@ def test_one_who_waits_too_many_is_told_so(bounded: Start) -> None:
     ]
     for thread in crowd:
         thread.start()
-    wait_until(lambda: service.server.service.turns.waiting == 2, "both to wait")
+    until(lambda: service.server.service.turns.waiting == 2, "both to wait")
     with service.client() as late:
         told = late.post("/v1/locks", json=asked)
         assert (told.status_code, "retry-after" in told.headers) == (429, True)
         assert late.post("/v1/locks", json={**asked, "wait": 0}).status_code == 409
     assert len(service.gate.locks.waiters()) == 2
     service.gate.locks.release(lock)
-    wait_until(lambda: 201 in answers, "the first to be granted")
+    until(lambda: 201 in answers, "the first to be granted")
     (held,) = service.gate.locks.list()
     service.gate.locks.release(held)
     for thread in crowd:
@@ -247,7 +247,7 @@ def test_of_many_streams_at_once_only_so_many_are_begun(bounded: Start) -> None:
             each.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\n\r\n".encode())
         statuses = [each.recv(12).split()[1] for each in opened]
     assert (statuses.count(b"200"), statuses.count(b"429")) == (3, 17)
-    wait_until(lambda: not service.server.service.streams, "all to be over")
+    until(lambda: not service.server.service.streams, "all to be over")
 
 
 # ---------------------------------------------------------------- files that are handed in
@@ -279,8 +279,8 @@ def test_a_file_that_is_cut_off_leaves_nothing_behind(bounded: Start, tmp_path: 
     with service.socket() as connection:
         told = head("/v1/uploads?name=half", known(service), "Content-Length: 100000")
         connection.sendall(told + b"x" * 50_000)
-        wait_until(lambda: files(tmp_path) == ["half"], "it to begin")
-    wait_until(lambda: files(tmp_path) == [], "it to be gone")
+        until(lambda: files(tmp_path) == ["half"], "it to begin")
+    until(lambda: files(tmp_path) == [], "it to be gone")
 
 
 def test_a_work_folder_that_cannot_be_written_is_told_so(bounded: Start, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every route x every scope, as the OpenAPI lists them: none is left out, and none answers whom it should not."""
 
 import re
+from functools import cache
 from typing import Any, NamedTuple
 
 import httpx2
@@ -32,6 +33,7 @@ class Route(NamedTuple):
         return f"{self.method} {self.path}"
 
 
+@cache
 def every_route() -> list[Route]:
     """As the OpenAPI has them."""
     found = []
@@ -40,9 +42,6 @@ def every_route() -> list[Route]:
             scopes = tuple(word for each in what.get("security", []) for words in each.values() for word in words)
             found.append(Route(method.upper(), path, scopes))
     return found
-
-
-ROUTES = every_route()
 
 
 def ask(client: httpx2.Client, route: Route) -> int:
@@ -54,14 +53,14 @@ def ask(client: httpx2.Client, route: Route) -> int:
 
 
 def test_every_route_but_the_two_for_supervisors_names_its_scopes() -> None:
-    assert {route.path for route in ROUTES if not route.scopes} == OPEN
-    assert all(word in SCOPES for route in ROUTES for word in route.scopes)
+    assert {route.path for route in every_route() if not route.scopes} == OPEN
+    assert all(word in SCOPES for route in every_route() for word in route.scopes)
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_token_reaches_exactly_the_routes_that_name_its_scope(with_scopes: Tokens, scope: str) -> None:
     client = with_scopes(scope)
-    for route in ROUTES:
+    for route in every_route():
         status = ask(client, route)
         if not route.scopes or scope in (*route.scopes, "admin"):
             assert status != 401, route.name
@@ -72,7 +71,7 @@ def test_a_token_reaches_exactly_the_routes_that_name_its_scope(with_scopes: Tok
 
 def test_without_a_token_nothing_is_answered(server: Any) -> None:
     with httpx2.Client(base_url=server.url, trust_env=False) as client:
-        for route in ROUTES:
+        for route in every_route():
             status = ask(client, route)
             assert (status == 401) == bool(route.scopes), route.name
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,6 +57,17 @@ def test_the_first_start_makes_a_token_and_the_commands_work_with_it(
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
     assert run(said, elsewhere, "status").returncode == 69
+
+
+def test_a_start_on_a_used_port_says_what_to_do_and_leaves_no_token_that_nobody_knows(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        words = [*COMMAND, "up", "--once", "--listen", f"127.0.0.1:{used.getsockname()[1]}"]
+        found = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "name another one with --listen" in found.stderr
+    words = [*COMMAND, "up", "--once", "--listen", "127.0.0.1:0", "--json", "-q"]
+    again = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(again.stdout)["token"]
 
 
 @pytest.mark.parametrize("words", [["--listen", "0.0.0.0:0"], ["--listen", "0.0.0.0:0", "--insecure-bind"]])

@@ -26,7 +26,7 @@ from headgate.http.service import THREADS, Service
 from headgate.service.activity import PORTION
 from tests.faults.conftest import FULL
 from tests.http.conftest import Bounded, Tokens
-from tests.private_server import wait_until
+from tests.waiting import until
 
 MANY = 1000 if FULL else 200
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -102,7 +102,7 @@ def asking(server: Server, token: str, path: str, body: Mapping[str, object], ke
 
 
 def waiting(server: Server, count: int) -> None:
-    wait_until(lambda: server.service.turns.waiting == count, f"{count} to wait")
+    until(lambda: server.service.turns.waiting == count, f"{count} to wait")
 
 
 def test_who_hangs_up_while_it_is_granted_gives_it_back(bounded: Callable[..., Bounded]) -> None:
@@ -111,15 +111,15 @@ def test_who_hangs_up_while_it_is_granted_gives_it_back(bounded: Callable[..., B
     assert loop
     token, go_on = service.gate.tokens.new("hasty", ["lock:acquire"]).token, threading.Event()
     blocked = asyncio.run_coroutine_threadsafe(lane.run(go_on.wait), loop)
-    wait_until(lambda: blocked.running() or lane._waiting.empty(), "the lane to be busy")
+    until(lambda: blocked.running() or lane._waiting.empty(), "the lane to be busy")
     with asking(service.server, token, "/v1/locks", {"client": "w", "resource": "free:1", "wait": 60}):
-        wait_until(lambda: not lane._waiting.empty(), "the request to stand in line")
+        until(lambda: not lane._waiting.empty(), "the request to stand in line")
     with service.client() as other:
         for _ in range(5):  # Meanwhile the service hears that it has hung up.
             assert other.get("/healthz").status_code == 200
     go_on.set()
     blocked.result(PATIENCE)
-    wait_until(lambda: [each.event for each in service.gate.history("free:1")] == ["release", "grant"], "it to be back")
+    until(lambda: [each.event for each in service.gate.history("free:1")] == ["release", "grant"], "it to be back")
     assert not service.gate.locks.list(resource="free:1")
 
 
@@ -161,9 +161,9 @@ def test_places_are_kept_while_all_threads_are_busy(
         waiting(service.server, 2)
         busy = [asyncio.run_coroutine_threadsafe(run_in_threadpool(go_on.wait), loop) for _ in range(THREADS + 1)]
         try:
-            wait_until(lambda: sum("AnyIO" in each.name for each in threading.enumerate()) >= THREADS, "all to be busy")
+            until(lambda: sum("AnyIO" in each.name for each in threading.enumerate()) >= THREADS, "all to be busy")
             before = last_alive()
-            wait_until(lambda: last_alive() > before, "a sign of life")
+            until(lambda: last_alive() > before, "a sign of life")
         finally:
             go_on.set()
         assert all(each.result(PATIENCE) for each in busy)
@@ -297,7 +297,7 @@ def test_a_repeat_that_comes_while_it_is_being_done_waits_for_the_answer(bounded
         with ThreadPoolExecutor(2) as pool:
             sent = [pool.submit(client.post, "/v1/tokens", json=body, headers=keyed) for _ in range(2)]
             under_way = cast("Any", service.server)._server.server_state.tasks
-            wait_until(lambda: len(under_way) == 2, "both to be asked")
+            until(lambda: len(under_way) == 2, "both to be asked")
             busy.rollback()
             first, second = (each.result() for each in sent)
     assert (first.status_code, first.content) == (201, second.content)

@@ -8,8 +8,11 @@ import pytest
 
 from headgate.ingest.fetch import Fetcher
 from headgate.ingest.guard import Rules
+from tests.faults.conftest import processes, shared_zygote
 from tests.ingest.origin import Origin, serving
 from tests.ingest.site import Site, site
+
+__all__ = ["processes", "shared_zygote"]
 
 
 @pytest.fixture

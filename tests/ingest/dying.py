@@ -1,26 +1,25 @@
-"""One ingest job, processed and recorded by a process that is killed before its n-th write; or one object, deleted.
-
-Run as a program: URL, settings as JSON, the job or the object's ARK, the number of the write; 0: none. Prints how
-many writes it did.
-"""
+"""One ingest job, processed and recorded by a process that is killed before its n-th write; or one object, deleted."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
-import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import headgate
 from headgate.core.queue import Place
+from headgate.daemon_wiring import ingest_handlers
 from headgate.daemons.lanes import Lane
 from headgate.daemons.reporting import Reporter
 from headgate.ingest.deleting import delete_object
 from headgate.stores.sql.engine import Database
-from headgate.wiring import Gate, ingest_handlers
+from headgate.wiring import Gate
+from tests.faults.processes import Channel, Zygote
+
+if TYPE_CHECKING:
+    from tests.ingest.site import Site
 
 #: Every call that changes what a disk holds.
 CALLS = ("mkdir", "open", "rename", "replace", "rmdir", "unlink", "write")
@@ -77,12 +76,18 @@ def delete(gate: Gate, ark: str, point: int) -> int:
     return countdown.seen
 
 
-def main() -> None:
-    url, settings, what, point = sys.argv[1:]
-    with headgate.connect(url, **json.loads(settings)) as gate:
-        act = delete if what.startswith("ark:") else work
-        sys.stdout.write(f"{act(gate, what, int(point))}\n")
+def act(channel: Channel, url: str, settings: dict[str, Any], what: str, point: int) -> None:
+    """Tell how many writes it did, unless it was killed."""
+    with headgate.connect(url, **settings) as gate:
+        channel.send("done", writes=(delete if what.startswith("ark:") else work)(gate, what, point))
 
 
-if __name__ == "__main__":
-    main()
+def die(processes: Zygote, site: Site, what: str, point: int) -> str:
+    """Do that to a job, or to the object of an ARK, in another process; 0: it is not killed, and tells its writes."""
+    child = processes.spawn("tests.ingest.dying:act", url=site.url, settings=site.settings, what=what, point=point)
+    told = child.channel.receive(120)
+    child.wait()
+    if told is None:
+        return "killed"
+    assert told["kind"] == "done", told
+    return str(told["writes"])

@@ -16,15 +16,16 @@ from typing import Any
 
 import headgate
 from headgate.core.queue import Batch, IngestJob, work_states
+from headgate.daemon_wiring import daemon_rounds
 from headgate.daemons.consumers import Consumer, Pace, Post
 from headgate.daemons.names import CONSUMERS
 from headgate.daemons.rounds import run_together
 from headgate.ingest.storage import Storage
-from headgate.wiring import Gate, daemon_rounds
-from tests.cli.commands import until
+from headgate.wiring import Gate
 from tests.ingest.ezid_server import EzidServer, ezid_server
 from tests.ingest.mailbox import Box, Loopback
 from tests.ingest.origin import Origin, serving
+from tests.waiting import until
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HOOK = "/hook"
@@ -129,7 +130,7 @@ def site(folder: Path, url: str, coordination_url: str = "") -> Iterator[Site]:
 @contextmanager
 def running(gate: Gate, workers: int = 2, lease: float = 30.0, only: Sequence[str] = ()) -> Iterator[None]:
     """All of ingest's daemons, or only some consumers, in threads of this process."""
-    from headgate.wiring import ingest_handlers
+    from headgate.daemon_wiring import ingest_handlers
 
     handlers, stop = ingest_handlers(gate), threading.Event()
     # One state is only in one of the queue's spellings.

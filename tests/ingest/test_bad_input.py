@@ -12,9 +12,9 @@ from typing import Any
 
 from headgate.core.queue import Batch
 from headgate.wiring import Gate
-from tests.cli.commands import until
 from tests.ingest import origin as acts
 from tests.ingest.site import Site, checkm, ended, running
+from tests.waiting import until
 
 GOOD = hashlib.sha256(b"good").hexdigest()
 
@@ -61,11 +61,12 @@ def link() -> bytes:
 
 def cases(url: Callable[[str], str]) -> dict[str, Case]:
     """Every mistake, by a short name; `url` gives the address of a path of the origin."""
-    good = url("/good")
-    container: dict[str, Any] = {"type": "container", "name": "payload.zip"}
+    row = f"{url('/good')} | sha-256 | {GOOD} | 4 |  | a.txt"
+    return {**in_batches(url("/good"), row), **in_manifests(url("/good"), row), **in_payloads(url, row)}
+
+
+def in_batches(good: str, row: str) -> dict[str, Case]:
     batch: dict[str, Any] = {"type": "batch-manifest"}
-    row = f"{good} | sha-256 | {GOOD} | 4 |  | a.txt"
-    erc = f"{url('/latin1')} |  |  |  |  | mrt-erc.txt"
     return {
         "batch without an end": Case(batch_of(good).removesuffix(b"#%eof"), "no job", "#%eof", **batch),
         "batch without rows": Case(batch_of(), "no job", "it has no entries", **batch),
@@ -77,6 +78,11 @@ def cases(url: Callable[[str], str]) -> dict[str, Case]:
         "batch of files from elsewhere": Case(
             batch_of("https://elsewhere.example.org/x"), "no job", "https is not among the profile's schemes", **batch
         ),
+    }  # fmt: skip
+
+
+def in_manifests(good: str, row: str) -> dict[str, Case]:
+    return {
         "no end": Case(rows(row).removesuffix(b"#%eof"), None, "#%eof"),
         "path trick": Case(rows(row.replace("a.txt", "../a.txt")), None, "line 3: "),
         "absolute path": Case(rows(row.replace("a.txt", "/etc/passwd")), None, "line 3: "),
@@ -91,6 +97,13 @@ def cases(url: Callable[[str], str]) -> dict[str, Case]:
         "twice": Case(rows(row, row), None, "line 4: "),
         "unknown digest": Case(rows(row.replace("sha-256", "sha-257")), None, "sha257"),
         "file of the machine": Case(rows("file:///etc/passwd |  |  |  |  | a.txt"), None, "file is not among"),
+    }  # fmt: skip
+
+
+def in_payloads(url: Callable[[str], str], row: str) -> dict[str, Case]:
+    container: dict[str, Any] = {"type": "container", "name": "payload.zip"}
+    erc = f"{url('/latin1')} |  |  |  |  | mrt-erc.txt"
+    return {
         "wrong bytes": Case(rows(row.replace(GOOD, "0" * 64)), "provisioning", "a.txt: its sha256 is"),
         "wrong size": Case(rows(row.replace("| 4 |", "| 5 |")), "provisioning", "it has 4 bytes, not 5"),
         "not there": Case(rows(f"{url('/none')} |  |  |  |  | a.txt"), "provisioning", "the server answers 404"),
@@ -113,7 +126,7 @@ def cases(url: Callable[[str], str]) -> dict[str, Case]:
         "entities in XML": Case(
             rows(row, f"{url('/xxe')} |  |  |  |  | mrt-dc.xml"), "downloading", "<!DOCTYPE"
         ),
-        "embargo": Case(rows(row, f"{good} |  |  |  |  | mrt-embargo.txt"), "downloading", "embargo"),
+        "embargo": Case(rows(row, f"{url('/good')} |  |  |  |  | mrt-embargo.txt"), "downloading", "embargo"),
         "update of nothing": Case(rows(row), "downloading", "nothing to update", how={"mode": "update"}),
     }  # fmt: skip
 

@@ -46,6 +46,13 @@ def test_it_is_sent_again_under_the_same_id_until_it_is_taken(fetcher: Fetcher, 
     assert all("webhook-signature" not in each.headers for each in seen)
 
 
+def test_an_answer_that_came_encoded_is_an_answer(fetcher: Fetcher, origin: Origin) -> None:
+    """A receiver has taken it, whatever it says to that; what it says is not unpacked."""
+    url = origin.add("/done", b"", acts.status(200, Content_Encoding="gzip"))
+    deliver(fetcher, Callback(url, "cb-jid1", BODY), HURRY)
+    assert len(origin.seen) == 1
+
+
 def test_tries_are_bounded(fetcher: Fetcher, origin: Origin) -> None:
     origin.always["/done"] = acts.status(500)
     with pytest.raises(ServiceUnavailable, match="500"):

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
-
 import pytest
 
 from headgate.core.errors import LockRefused, UnknownName
@@ -14,9 +9,11 @@ from headgate.ingest.deleting import delete_object
 from headgate.ingest.reading import unrecorded, verify_object
 from headgate.ingest.storing import object_resource
 from headgate.wiring import Gate
-from tests.cli.commands import until
+from tests.faults.processes import Zygote
+from tests.ingest.dying import die
 from tests.ingest.site import Site, ended, only_job, running
 from tests.ingest.test_ingest_commands import Commands
+from tests.waiting import until
 
 POINTS = 5
 
@@ -72,14 +69,14 @@ def test_a_job_whose_version_was_deleted_before_it_was_recorded_fails(there: Sit
         assert (gate.inventory.objects(), list(there.storage(gate).objects())) == ([], [])
 
 
-def test_whoever_dies_while_deleting_leaves_what_can_be_deleted_again(there: Site) -> None:
+def test_whoever_dies_while_deleting_leaves_what_can_be_deleted_again(there: Site, processes: Zygote) -> None:
     there.profile()
     with there.gate() as gate:
         first, *others = store(there, gate, POINTS + 1)
-        writes = int(die(there, first, 0))
+        writes = int(die(processes, there, first, 0))
         points = [2 + number * (writes - 4) // (POINTS - 1) for number in range(POINTS)]
         for ark, point in zip(others, points, strict=True):
-            assert die(there, ark, point) == "killed"
+            assert die(processes, there, ark, point) == "killed"
             for lock in gate.locks.list():
                 gate.locks.break_lock(lock.id, reason="its holder is dead")
             problems = verify_object(gate.ingest, "me", ark) if gate.inventory.objects(ark=ark) else []
@@ -89,15 +86,6 @@ def test_whoever_dies_while_deleting_leaves_what_can_be_deleted_again(there: Sit
         assert (gate.inventory.objects(), list(there.storage(gate).objects())) == ([], [])
         assert unrecorded(gate.ingest) == []
         assert gate.ledger.status(dataset="demo") == []
-
-
-def die(there: Site, ark: str, point: int) -> str:
-    words = [sys.executable, "-m", "tests.ingest.dying", there.url, json.dumps(there.settings), ark, str(point)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    if done.returncode == -signal.SIGKILL:
-        return "killed"
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_the_command_deletes_with_a_reason(there: Site) -> None:

@@ -63,6 +63,13 @@ def test_every_form_of_an_erc(text: str, identifiers: Identifiers) -> None:
     assert read_erc(text) == describe.Erc(Description("A", "B", "C"), identifiers)
 
 
+def test_what_no_database_takes_is_replaced() -> None:
+    assert read_erc("who: a%00b").description.who == "a\ufffdb"
+    assert describe.said({"erc_what": "a\0b", "dc_title": "\ud800"}) == Description(
+        what="a\ufffdb", dublin_core={"title": ("\ufffd",)}
+    )
+
+
 def test_a_long_value_is_cut_and_a_wrong_ark_refused() -> None:
     assert len(read_erc("what: " + "x" * 4000).description.what) == 3500
     with pytest.raises(BadValue, match="ARK"):

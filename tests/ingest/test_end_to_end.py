@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import io
 import json
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,15 @@ from pathlib import Path
 import pytest
 
 from headgate.core.queue import Batch
+from headgate.ingest.ark import mint_for
 from headgate.ingest.ocfl import OcflStorage
 from headgate.wiring import Gate
-from tests.cli.commands import until
 from tests.conftest import fresh_store
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.site import SECRET, Site, checkm, ended, only_job, running, site
 from tests.ingest.validator import validate
 from tests.shared_servers import Servers
+from tests.waiting import until
 
 FILES = {"page-1.txt": b"one\n", "pages/page-2.txt": b"two\n" * 1000}
 
@@ -216,6 +218,20 @@ def test_a_name_and_a_local_id_of_different_objects_fail_and_store_nothing(there
         assert len(gate.inventory.objects()) == 1
 
 
+def test_a_name_that_a_depositor_has_taken_is_not_given_to_another_object(there: Site) -> None:
+    there.profile()
+    url = there.object_manifest("/1.checkm", FILES)
+    taken = str(mint_for("jid0000000002", "ark:/99999/fk4"))
+    with there.gate() as gate, running(gate):
+        ended(gate, gate.queue.submit("demo", "ann", url, primary_id=taken))
+        batch = ended(gate, gate.queue.submit("demo", "ann", url))
+        assert only_job(gate, batch).id == "jid0000000002"
+        assert only_job(gate, batch).message.startswith(f"{taken}: a depositor has given this name to another object")
+        assert [(each.ark, each.version) for each in gate.inventory.objects()] == [(taken, 1)]
+        ended(gate, gate.queue.submit("demo", "ann", url))
+        assert len(gate.inventory.objects()) == 2
+
+
 def test_another_owners_object_is_not_touched(there: Site) -> None:
     there.profile()
     there.profile("other", owner="museum")
@@ -254,6 +270,34 @@ def test_a_file_that_cannot_be_had_fails_the_job_and_a_resume_goes_on(there: Sit
     assert "FAIL -- Submission processed" in str(first["Subject"])
     assert "OK -- Submission updated" in str(second["Subject"])
     assert first["Message-ID"] != second["Message-ID"]
+
+
+def test_many_files_that_cannot_be_had_are_listed_as_far_as_there_is_room(there: Site) -> None:
+    there.profile(limits__tries=1)
+    long = "/".join(["x" * 200] * 4)
+    rows = [f"{there.origin.url('/' + 'y' * 1500)} |  |  |  |  | {number}/{long}" for number in range(250)]
+    url = there.origin.add("/1.checkm", checkm("mrt-ingest-manifest", rows))
+    with there.gate() as gate, running(gate):
+        job = only_job(gate, ended(gate, gate.queue.submit("demo", "ann", url)))
+    assert job.message.startswith("250 files could not be had: 0/xxx")
+    assert 50 < len(job.configuration["failed_files"]) < 250
+
+
+def test_a_working_folder_that_lost_bytes_is_filled_again_by_a_resume(there: Site) -> None:
+    """What is unpacked does not outlive a loss of power for certain."""
+    there.profile()
+    steps = ("batch-pending", "job-pending", "job-estimating", "job-provisioning", "job-downloading")
+    with there.gate() as gate:
+        with running(gate, only=steps):
+            batch = submit_zip(there, gate, "/right.zip", hashlib.sha256(b"a").hexdigest())
+            until(lambda: gate.queue.counts()["ingest job"].get("processing") == 1, "it is unpacked")
+        (unpacked,) = (there.folder / "work").rglob("producer/a.txt")
+        unpacked.write_bytes(b"")
+        with running(gate):
+            job = only_job(gate, ended(gate, batch))
+            assert "it changed since it was checked" in job.message
+            gate.queue.resume(job.id)
+            until(lambda: only_job(gate, batch).state == "completed", "the job completes")
 
 
 def test_a_batch_keeps_the_profile_that_it_started_with(there: Site) -> None:
@@ -300,6 +344,14 @@ def message_of(gate: Gate, batch: Batch) -> str:
 
 
 # ---------------------------------------------------------------- telling
+
+
+def test_a_callback_whose_address_may_not_be_asked_stops_no_job_that_the_profile_lets_pass(there: Site) -> None:
+    there.profile(callback_failure="warn", callback_url="http://169.254.169.254/latest")
+    with there.gate() as gate, running(gate):
+        batch = ended(gate, gate.queue.submit("demo", "ann", there.object_manifest("/1.checkm", FILES)))
+        assert "not a public address" in only_job(gate, batch).message
+    assert batch.state == "completed"
 
 
 @pytest.mark.parametrize(("policy", "state"), [("fail", "failed"), ("warn", "completed")])
@@ -365,3 +417,21 @@ def test_storage_of_another_kind_in_the_same_place_is_refused_and_the_job_can_be
         until(lambda: only_job(gate, batch).state == "completed", "the job completes")
         assert [each.ark for each in gate.inventory.objects()] == [ark]
     assert OcflStorage(there.folder / "storage").verify(ark) == []
+
+
+def test_another_store_on_the_same_root_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    """Its jobs are counted alike, so that its minter gives the same names."""
+    with site(tmp_path, f"sqlite:///{tmp_path / 'lost.db'}") as there:
+        there.profile()
+        with there.gate() as gate, running(gate):
+            ended(gate, gate.queue.submit("demo", "ann", there.object_manifest("/old.checkm", {"old.txt": b"old"})))
+            (old,) = gate.inventory.objects()
+        shutil.rmtree(tmp_path / "work")
+        there.url = f"sqlite:///{tmp_path / 'new.db'}"
+        with there.gate() as gate, running(gate):
+            ended(gate, gate.queue.submit("demo", "ann", there.object_manifest("/new.checkm", {"new.txt": b"new"})))
+            (new,) = gate.inventory.objects()
+            names = [each.name for each in gate.inventory.files(new.ark, new.version)]
+    assert (new.ark, new.version) == (old.ark, 2)
+    assert "producer/new.txt" in names
+    assert "producer/old.txt" not in names

@@ -9,9 +9,10 @@ from urllib.parse import parse_qs, unquote
 import pytest
 
 from headgate.ingest.reading import verify_object
-from tests.cli.commands import until
+from headgate.ingest.storing import STORING_SECONDS
 from tests.ingest.origin import Act, Handler
 from tests.ingest.site import Site, ended, only_job, running
+from tests.waiting import until
 
 FILES = {"page-1.txt": b"one\n", "pages/page-2.txt": b"two\n" * 1000}
 
@@ -26,6 +27,13 @@ def test_objects_in_a_bucket(there: Site) -> None:
         (found,) = gate.inventory.objects()
         assert found.version == 2
         assert verify_object(gate.ingest, "me", found.ark) == []
+
+
+def test_a_storage_service_is_given_the_time_that_storing_takes(there: Site) -> None:
+    with there.gate() as gate:
+        patient, usual = gate.ingest.service("http://h/", STORING_SECONDS), gate.ingest.service("http://h/")
+    assert patient.client.timeout.read == patient.rules.answer_seconds == 48 * 3600
+    assert usual.client.timeout.read == usual.rules.answer_seconds == 60
 
 
 def test_objects_behind_http_are_named_sent_recorded_and_told(there: Site) -> None:

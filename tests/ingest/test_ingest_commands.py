@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import PROGRAM, Headgate, Result, until
+from headgate.ingest.ocfl_layout import home_of
+from tests.cli.commands import PROGRAM, Headgate, Result
 from tests.ingest.site import Site, ended, running
+from tests.waiting import until
 
 
 class Commands(Headgate):
@@ -93,6 +95,26 @@ def test_a_file_is_handed_in_stored_exported_and_verified(command: Commands, the
 def damage(root: Path) -> None:
     (path,) = root.rglob("my map.tif")
     path.write_bytes(b"a mop" + path.read_bytes()[5:])
+
+
+def test_one_that_cannot_be_read_keeps_nobody_from_verifying_the_rest(command: Commands, there: Site) -> None:
+    there.profile()
+    there.profile("maps")
+    with there.gate() as gate, running(gate):
+        for name, profile in (("a", "demo"), ("b", "maps"), ("c", "demo")):
+            ended(gate, gate.queue.submit(profile, "ann", there.object_manifest(f"/{name}.checkm", {name: b"12345"})))
+        (lost,) = gate.inventory.objects(collection="maps")
+        home = there.folder / "storage" / home_of(lost.ark)
+    for path in home.rglob("inventory.json"):
+        path.write_bytes(b"{")
+    told = command("ingest", "verify", "--json")
+    assert (told.code, told.json["objects"]) == (1, 3), told.err
+    assert [(each["object_id"], each["why"]) for each in told.json["problems"]] == [
+        (lost.ark, "its inventory is damaged")
+    ]
+    there.profile("broken", priority=100)
+    (_, problem) = command("ingest", "verify", "--json").json["problems"]
+    assert "priority = 100" in problem["why"]
 
 
 def test_what_is_stored_without_an_inventory_is_found(command: Commands, there: Site) -> None:

@@ -7,12 +7,10 @@ and one callback each.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +19,15 @@ import pytest
 
 from headgate.core.queue import Batch
 from headgate.wiring import Gate
-from tests.cli.commands import PROGRAM, until
+from tests.cli.commands import PROGRAM
 from tests.conftest import fresh_store
+from tests.faults.processes import Zygote
+from tests.ingest.dying import die
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.site import Site, ended, running, site
 from tests.ingest.validator import validate
 from tests.shared_servers import Servers
+from tests.waiting import until
 
 FULL = os.environ.get("HEADGATE_TORTURE") == "full"
 JOBS, FILES, KILLS = (200, 5, 40) if FULL else (8, 2, 6)
@@ -70,18 +71,22 @@ def test_processes_that_are_killed_at_random_leave_nothing_wrong(here: Site) -> 
             assert_right(here, gate, ended(gate, batch, 600), JOBS)
 
 
-def test_a_death_between_any_two_writes_of_storing_and_recording_leaves_nothing_wrong(here: Site) -> None:
+def test_a_death_between_any_two_writes_of_storing_and_recording_leaves_nothing_wrong(
+    here: Site, processes: Zygote
+) -> None:
     with here.gate() as gate:
         with running(gate, only=STEPS_BEFORE):
             batch = submit(here, gate, POINTS + 2)
             until(lambda: gate.queue.counts()["ingest job"].get("processing") == POINTS + 2, "all are downloaded", 120)
         first, second, *others = sorted(job.id for job in gate.queue.jobs(batch=batch.id))
-        die(here, first, 0)  # The first one makes the storage root too.
-        writes = int(die(here, second, 0))
+        die(processes, here, first, 0)  # The first one makes the storage root too.
+        writes = int(die(processes, here, second, 0))
         assert writes > 20
         # Leases are renewed now and then, which counts too: the last few writes may not be reached.
         points = [1 + number * (writes - 5) // (POINTS - 1) for number in range(POINTS)]
-        assert [die(here, job, point) for job, point in zip(others, points, strict=True)] == ["killed"] * POINTS
+        assert [die(processes, here, job, point) for job, point in zip(others, points, strict=True)] == [
+            "killed"
+        ] * POINTS
         with running(gate, lease=5.0):
             assert_right(here, gate, ended(gate, batch, 120), POINTS + 2)
 
@@ -122,15 +127,6 @@ def await_progress(gate: Gate, batch: Batch, more: float) -> None:
         assert time.monotonic() < deadline, f"nothing moves: {before}"
         time.sleep(0.02)
     time.sleep(more)
-
-
-def die(here: Site, job: str, point: int) -> str:
-    words = [sys.executable, "-m", "tests.ingest.dying", here.url, json.dumps(here.settings), job, str(point)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
-    if done.returncode == -signal.SIGKILL:
-        return "killed"
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def assert_right(here: Site, gate: Gate, batch: Batch, jobs: int) -> None:

@@ -109,3 +109,11 @@ def test_a_mail_without_an_id_is_refused(start: Start) -> None:
     del message["Message-ID"]
     with pytest.raises(BadValue, match="Message-ID"):
         send(start(), message)
+
+
+def test_a_password_that_a_login_cannot_send_is_told(start: Start, certificate: Path) -> None:
+    port = start("starttls", tls_context=server_context(certificate)).port
+    server = MailServer("127.0.0.1", port, "starttls", "ann", "pässwörd", authorities=str(certificate))
+    with pytest.raises(BadValue, match="login cannot send") as told:
+        send(server, mail())
+    assert "pässwörd" not in str(told.value)

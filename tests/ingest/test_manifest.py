@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from headgate import BadManifest, BadValue
 from headgate.ingest import manifest
-from headgate.ingest.manifest import BATCH, CONTAINERS, CONTENTS, LAYOUTS, OBJECT, SINGLE_FILES, STORAGE, Entry, Found
+from headgate.ingest.manifest import (
+    BATCH,
+    CONTAINERS,
+    CONTENTS,
+    LAYOUTS,
+    OBJECT,
+    SINGLE_FILES,
+    STORAGE,
+    Entry,
+    Found,
+    Layout,
+)
 from headgate.ingest.names import collisions
 from tests.ingest.manifests import file_names, locals_, rows, texts
 
@@ -87,6 +98,28 @@ def test_a_batch_manifest_of_production() -> None:
     )  # fmt: skip
     assert (second.name, second.primary, second.local) == ("aoutdoor.zip", "ark:/13030/m5abc", ("loc1", "loc2"))
     assert (second.title, second.creator) == ("The Outdoor Store, Portland OR", "")
+
+
+#: A word for each column that takes no other.
+CELLS = {
+    "fileURL": "https://example.org/a.txt", "hashAlgorithm": "sha-256", "hashValue": "0" * 64, "fileSize": "7",
+    "fileLastModified": "2026-11-15T00:00:00Z", "primaryIdentifier": "ark:/99999/fk4abc", "mimeType": "text/plain",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_column_is_passed_over(layout: Layout) -> None:
+    def read(cells: list[str]) -> object:
+        text = f"#%checkm_0.7\n#%profile | {layout.profile}\n{' | '.join(cells)}\n#%eof\n"
+        try:
+            return manifest.parse(text.encode(), LAYOUTS).entries
+        except BadManifest as error:
+            return str(error)
+
+    full = [CELLS.get(column, "word") for column in layout.columns]
+    assert not isinstance(read(full), str)
+    without = {column: read([*full[:place], "", *full[place + 1 :]]) for place, column in enumerate(layout.columns)}
+    assert [column for column, found in without.items() if found == read(full)] == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

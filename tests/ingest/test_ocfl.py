@@ -65,3 +65,9 @@ def test_a_disk_that_does_not_take_it_is_unavailable(shelf: Shelf, monkeypatch: 
             shelf.put("jid1", change)
     assert shelf.storage.list_versions(ARK) == ()
     assert shelf.put("jid1", change) == 1
+
+
+def test_a_root_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ServiceUnavailable, match="Not a directory"):
+        OcflStorage(tmp_path / "file" / "root")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,11 @@ import pytest
 from headgate.core.queue import Batch, IngestJob
 from headgate.ingest.reading import verify_object
 from headgate.wiring import Gate
-from tests.cli.commands import until
 from tests.ingest import origin as acts
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.origin import Act, Handler
 from tests.ingest.site import Site, ended, only_job, running
+from tests.waiting import until
 
 LARGE = os.urandom(3_000_000)
 
@@ -78,6 +78,19 @@ def test_a_work_folder_that_is_full(there: Site, small_disk: Path) -> None:
             assert "No space left on device" in job.message
             assert job.configuration["failed_files"][0]["name"] == "large.bin"
             enlarge(small_disk)
+
+
+def test_a_work_folder_that_is_full_before_anything_was_fetched(there: Site, small_disk: Path) -> None:
+    """Whoever fails while pending cannot be resumed: the job waits."""
+    there.profile()
+    (there.folder / "work").symlink_to(small_disk)
+    with (small_disk / "filler").open("wb") as filler, suppress(OSError):
+        filler.write(bytes(2_000_000))
+    with there.gate() as gate, running(gate):
+        batch = gate.queue.submit("demo", "ann", there.object_manifest("/1.checkm", {"a.txt": b"a"}))
+        until(lambda: any("No space" in each.message for each in gate.queue.jobs("pending")), "it says why it waits")
+        (small_disk / "filler").unlink()
+        assert ended(gate, batch).state == "completed"
 
 
 def test_a_storage_that_is_full(there: Site, small_disk: Path) -> None:

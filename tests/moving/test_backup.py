@@ -71,6 +71,16 @@ def test_a_backup_of_any_store_is_restored_into_sqlite_with_all_that_it_had(sql_
         assert gate.queue.submit("late", "bob", "https://example.org/late").id > later.id
 
 
+@pytest.mark.usefixtures("small")
+def test_a_backup_is_its_owners_alone_whoever_prepared_its_place(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"")
+    (tmp_path / "b.gz.unfinished").symlink_to(tmp_path / "elsewhere")
+    backup(f"sqlite:///{tmp_path / 'small.db'}", tmp_path / "b.gz")
+    found = (tmp_path / "b.gz").lstat()
+    assert (stat.S_ISREG(found.st_mode), stat.S_IMODE(found.st_mode)) == (True, 0o600)
+    assert (tmp_path / "elsewhere").read_bytes() == b""
+
+
 def test_a_backup_is_not_written_over(small: Path, tmp_path: Path) -> None:
     content = small.read_bytes()
     with pytest.raises(BadValue, match="exists already"):

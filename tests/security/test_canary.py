@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy import MetaData, NullPool, create_engine, select
 
 from headgate.stores.sql.dialects import dialect_for
-from tests.cli.commands import gone, read_number, until
+from tests.cli.commands import gone, read_number
 from tests.conftest import SQL_STORES
 from tests.security.site import Site
+from tests.waiting import until
 
 #: It looks into the database itself; what passes over the wire is looked at in test_service.
 pytestmark = pytest.mark.parametrize("kind", SQL_STORES)

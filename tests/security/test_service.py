@@ -24,9 +24,9 @@ from headgate.http.service import Service
 from headgate.telemetry import JsonLines, logger
 from tests.faults.proxy import Proxy
 from tests.http.conftest import Tokens, server, with_scopes
-from tests.http.test_scopes import ROUTES, Route
-from tests.private_server import wait_until
+from tests.http.test_scopes import Route, every_route
 from tests.security.conftest import CANARY, OTHER
+from tests.waiting import until
 
 __all__ = ["server", "with_scopes"]
 
@@ -85,7 +85,7 @@ def limited_routes() -> list[tuple[Route, str]]:
     nouns = {"chunk:claim": "{job}", "cred:read": "{job}", "data:publish": "{name}", "lock:acquire": "{lock_id}"}
     return [
         (route, word)
-        for route in ROUTES
+        for route in every_route()
         for word in LIMITED
         if word in route.scopes and nouns.get(word, "no such noun") in route.path
     ]
@@ -199,7 +199,7 @@ def test_the_log_has_no_token_no_key_and_no_body_and_one_line_a_request(gate: Ga
         )  # fmt: skip
         client.get("/v1/history", params={"resource": CANARY}, headers={"Authorization": f"Bearer hg_{CANARY}"})
         client.get('/v1/locks/x%0A{"level":"error","event":"forged"}')
-        wait_until(lambda: any("forged" in line for line in lines), "the last line, which is written behind the answer")
+        until(lambda: any("forged" in line for line in lines), "the line of what has been answered already")
     finally:
         logger.removeHandler(keeper)
         logger.setLevel(level)
@@ -207,7 +207,6 @@ def test_the_log_has_no_token_no_key_and_no_body_and_one_line_a_request(gate: Ga
     assert "http.request" in text
     for secret in (token, made, CANARY):
         assert secret not in text
-    assert "forged" in text
     assert all(json.loads(line)["event"] != "forged" for line in lines)
     assert len(text.splitlines()) == len(lines)
 

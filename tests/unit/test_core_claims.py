@@ -254,3 +254,16 @@ def test_a_definition_says_what_it_changes() -> None:
     assert differences(None, JOB) == ["job clean: new"]
     assert differences(JOB, JOB) == []
     assert differences(JOB, Job("clean", ("raw", "more"), ("tidy",))) == ["job clean: inputs raw → raw, more"]
+
+
+def test_what_was_never_claimed_is_said_once() -> None:
+    job = Job("join", ("raw", "rates"), ("joined", "left"))
+    verdict = may_claim(View(job, "1"))
+    assert [each.text for each in verdict.conditions if each.name == "table"] == ["it was never claimed"]
+
+
+def test_of_what_was_claimed_in_part_it_is_said_which_was_not() -> None:
+    """A job that makes nothing reads one dataset more since."""
+    done = Row("raw", "1", "join", Kind.INPUT, "DONE")
+    texts = [each.text for each in may_claim(View(Job("join", ("raw", "rates"), ()), "1", (done,))).conditions]
+    assert texts[-2:] == [done.sentence(), "rates/1 was never claimed"]

@@ -13,9 +13,9 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from tests.fresh import scheme, zookeeper_client
-from tests.private_server import is_alive
-from tests.servers import KINDS, PrivateServer, ServerFailed, ZooKeeperEnsemble, wait_until
+from tests.servers import KINDS, PrivateServer, ServerFailed, ZooKeeperEnsemble, is_alive
 from tests.shared_servers import Servers
+from tests.waiting import until
 
 Factory = Callable[[str], PrivateServer]
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def test_a_paused_server_answers_again_after_resume(kind: str, private_server: F
     assert server.running
     assert not server.answers()
     server.resume()
-    wait_until(server.answers, f"{kind} to answer after resume")
+    until(server.answers, f"{kind} to answer after resume")
 
 
 @every_kind
@@ -101,8 +101,8 @@ def test_a_killed_test_run_leaves_no_server_behind(kind: str) -> None:
         assert all(is_alive(int(pid)) for pid in pids)
         os.kill(run.pid, signal.SIGKILL)
 
-    wait_until(lambda: not any(is_alive(int(pid)) for pid in pids), f"{kind} to be taken down")
-    wait_until(lambda: not Path(folder).exists(), f"{folder} to be removed")
+    until(lambda: not any(is_alive(int(pid)) for pid in pids), f"{kind} to be taken down")
+    until(lambda: not Path(folder).exists(), f"{folder} to be removed")
 
 
 def test_a_server_that_cannot_start_says_why(private_server: Factory) -> None:

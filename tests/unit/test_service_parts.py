@@ -15,6 +15,7 @@ from headgate.core.locks import Lock, Mode
 from headgate.service.checks import check_lease, check_seconds
 from headgate.service.identity import describe_process, new_request_id, owner
 from headgate.service.locks import check_wants
+from headgate.service.queue_checks import check_identifiers, check_metadata
 from headgate.service.renewal import Hold
 from headgate.telemetry import JsonLines, event, logger
 
@@ -219,3 +220,15 @@ def test_a_deadline_that_has_passed_is_seen_without_any_thread() -> None:
     hold = Hold(Service(), lock_of(5.0), time.monotonic() - 6.0, None, 0.0)
     with pytest.raises(LockLost, match="could not be renewed in time"):
         hold.check()
+
+
+@pytest.mark.parametrize("value", ["\ud800", 1.5, ["a", None], "x" * 500_001], ids=["half", "float", "none", "long"])
+def test_what_a_submission_cannot_say_is_refused(value: object) -> None:
+    with pytest.raises(BadValue):
+        check_metadata({"note": value})
+
+
+@pytest.mark.parametrize("value", [{"local": None}, {"local": 7}, {"local": [7]}, {"primary": None}, {"other": ""}, []])
+def test_identifiers_of_another_form_are_refused(value: object) -> None:
+    with pytest.raises(BadValue):
+        check_identifiers(value)

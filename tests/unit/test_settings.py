@@ -134,3 +134,13 @@ def test_whoever_has_no_name_is_the_user_on_this_machine(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("getpass.getuser", nobody)
     assert default_client().endswith("@node7")
+
+
+def test_what_must_not_be_shown_is_known() -> None:
+    given = {
+        "url": "postgresql://me:p%40ss@db/x",
+        "api_token": "hg_1",
+        "server": "http://host:8750",
+        "mail_password": "",
+    }
+    assert load(given, {}).secrets() == ["hg_1", "p%40ss", "p@ss"]

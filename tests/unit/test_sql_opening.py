@@ -1,9 +1,10 @@
-"""Opening: an empty database becomes a store, whoever comes first; what is not ours is left as it is."""
+"""Opening: an empty database becomes a store; what is not ours is left as it is.
+
+Many who come first at the same moment: tests/faults/test_first_use.py.
+"""
 
 import sqlite3
 import ssl
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from headgate.stores.sql import opening
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.dialects.mysql import MysqlConnection
 
-PROCESSES = 8
 ENSEMBL = [
     "create table client (client_id integer primary key, name varchar(50) not null)",
     "create table resource (resource_id integer primary key, uri varchar(255) not null)",
@@ -54,41 +54,6 @@ def test_opening_twice_changes_nothing(sql_url: str) -> None:
     with headgate.connect(sql_url) as second:
         assert second._store.tag == tag
     assert tables(sql_url) == before
-
-
-def test_eight_processes_open_an_empty_database_at_the_same_moment(sql_url: str) -> None:
-    """All are served, all see one and the same store, and nobody sees it half made."""
-    program = (
-        "import sys, headgate\n"
-        "import headgate.wiring, headgate.stores.sql.locks, headgate.stores.sql.migrations.runner\n"
-        "print('ready', flush=True)\n"
-        "sys.stdin.readline()\n"
-        "with headgate.connect(sys.argv[1]) as gate:\n"
-        "    lock = gate.locks.acquire(sys.argv[2], 'brand new', 'read')\n"
-        "    print(gate._store.tag, lock.token)\n"
-    )
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, sql_url, f"process {number}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(PROCESSES)
-    ]
-    for process in started:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-    for process in started:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    answers = [process.communicate(timeout=60) for process in started]
-    assert [error for _, error in answers] == [""] * PROCESSES
-    said = [out.split() for out, _ in answers]
-    assert len({tag for tag, _ in said}) == 1
-    assert sorted(int(token) for _, token in said) == list(range(1, PROCESSES + 1))
 
 
 def test_a_newer_schema_says_what_to_do(sql_url: str) -> None:

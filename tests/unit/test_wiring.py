@@ -1,12 +1,19 @@
 """From a URL to a gate: what is not known is refused before anything is made."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import headgate
 from headgate import BadValue, ForeignStore, StoreUnavailable
+from headgate.cli.daemons import daemon
+from headgate.daemon_wiring import MAKERS
+from headgate.daemons.names import CONSUMERS, ROUNDS
 from headgate.wiring import open_lock_store
+
+NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +137,38 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["letter.txt"]
 
 
+def said_to_another_user(url: str) -> str:
+    """What connecting says to a user who may do little, in a process of its own; root may do everything."""
+    headgate.connect("sqlite://").close()  # All is loaded that another user could not read.
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            headgate.connect(url)
+        except StoreUnavailable as error:
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as said:
+        return said.read()
+
+
+def test_a_place_that_may_not_be_used_is_named() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, file = Path(name), Path(name, "headgate.db")
+        folder.chmod(0o555)
+        assert f"in the folder {folder} this user may make no file" in said_to_another_user(f"sqlite:///{file}")
+        folder.chmod(0o755)
+        file.touch(0o200)
+        assert f"this user may not read {file}" in said_to_another_user(f"sqlite:///{file}")
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"the folder .*nowhere does not exist"):
         headgate.connect(f"sqlite:///{tmp_path}/nowhere/headgate.db")
@@ -139,3 +178,10 @@ def test_the_package_starts_without_its_heavy_parts() -> None:
     assert headgate.__version__
     with pytest.raises(AttributeError, match="conect"):
         _ = headgate.conect
+
+
+def test_every_daemon_can_be_made_and_is_told_of() -> None:
+    assert tuple(MAKERS) == ROUNDS
+    told = (daemon.help or "").replace(",", " ").replace(".", " ").split()
+    # In the spelling of Merritt's library alone.
+    assert {*ROUNDS, *CONSUMERS} - {"job-storing"} <= set(told)

@@ -9,7 +9,8 @@ import pytest
 
 from headgate.stores.base import HistoryFilter, LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
-from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for, wait_until
+from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.waiting import until
 from tests.zookeeper.conftest import OpenStore
 
 R = "file:///d/1"
@@ -147,7 +148,7 @@ def test_who_is_handed_a_lock_and_dies_before_it_wakes_keeps_nobody_out(
     woken = in_thread(lambda: last.await_turn(ticket, 60))
     doomed.close()
     woken.result(timeout=10)
-    wait_until(lambda: last.take_turn(ticket), "the last one's turn")
+    until(lambda: last.take_turn(ticket), "the last one's turn")
     assert [each.client for each in store.list(LockFilter())] == ["last"]
 
 

@@ -7,7 +7,8 @@ import pytest
 from headgate import StoreUnavailable
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
-from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for, wait_until
+from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.waiting import until
 from tests.zookeeper.proxy import CREATE2, MULTI, Proxy
 
 R = "file:///d/1"
@@ -119,7 +120,7 @@ def test_who_gives_up_while_the_server_is_away_leaves_no_place_behind(
     with pytest.raises(StoreUnavailable):
         proxied.withdraw(ticket)
     proxy.mend()
-    wait_until(lambda: not store.waiters(), "the place to be given up", 5)
+    until(lambda: not store.waiters(), "the place to be given up", 5)
     store.release(lock.id, lock.token)
     assert store.acquire(request_for("next", (R, EXCLUSIVE)))
 

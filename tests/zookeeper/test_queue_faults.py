@@ -15,7 +15,8 @@ from headgate.stores.zookeeper import queue_faults
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_removing import Removing
 from tests.contract.queue_steps import WHY, batch_with_jobs, job_in, taken_job
-from tests.contract.steps import LONG, wait_until
+from tests.contract.steps import LONG
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -219,4 +220,4 @@ def test_a_node_that_goes_while_it_is_read_is_left_out(gate: Gate, raw: Any, roo
     assert [job.id for job in queue.jobs()] == [first]
     assert {fault.item for fault in queue.faults()} == {second, third}
     assert taken_job(queue).id == first
-    wait_until(lambda: queue.acquire_job("pending") is None, "nothing else to be taken")
+    until(lambda: queue.acquire_job("pending") is None, "nothing else to be taken")

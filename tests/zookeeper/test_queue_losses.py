@@ -30,8 +30,9 @@ from tests.contract.queue_steps import (
     taken_batch,
     taken_job,
 )
-from tests.contract.steps import LONG, LONGER, PATIENCE, in_thread, wait_until
-from tests.private_server import PrivateServer
+from tests.contract.steps import LONG, LONGER, PATIENCE, in_thread
+from tests.servers import PrivateServer
+from tests.waiting import until
 from tests.zookeeper.proxy import MULTI, Proxy
 
 T = TypeVar("T")
@@ -179,7 +180,7 @@ def test_who_lost_its_session_reports_nothing_and_the_job_runs_again(url: str, g
         job_in(other.queue, "processing")
         job = taken_job(gate.queue, "processing")
         expire(gate, LONG, url)
-        wait_until(lambda: not other.queue.job(job.id).worker, "the lock to go")
+        until(lambda: not other.queue.job(job.id).worker, "the lock to go")
         before = everything(other)
         for act in (
             lambda: gate.queue.fire(job, "finish"),
@@ -203,7 +204,7 @@ def test_who_lost_its_session_does_not_act_on_the_lock_of_another_tool(url: str,
     job = taken_job(gate.queue, "processing")
     expire(gate, LONG, url)
     lock = f"/{url.rpartition('/')[2]}/jobs/{job.id}/lock"
-    wait_until(lambda: not raw.exists(lock), "the lock to go")
+    until(lambda: not raw.exists(lock), "the lock to go")
     raw.create(lock, ephemeral=True)
     with pytest.raises(ItemLost):
         gate.queue.fire(job, "finish")
@@ -280,7 +281,7 @@ def persistent(act: Callable[[], T]) -> T:
             found.append(act())
         return bool(found)
 
-    wait_until(tried, "the server to be heard again")
+    until(tried, "the server to be heard again")
     return found[0]
 
 

@@ -11,8 +11,9 @@ from headgate import LockLost, LockRefused, StoreUnavailable
 from headgate.stores.base import HistoryFilter, LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
 from headgate.stores.zookeeper.session import rounded
-from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for, wait_until
-from tests.private_server import PrivateServer
+from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.servers import PrivateServer
+from tests.waiting import until
 from tests.zookeeper.conftest import OpenStore, expire
 from tests.zookeeper.proxy import Proxy
 
@@ -116,7 +117,7 @@ def test_a_renewal_goes_through_the_locks_own_session(proxied: ZookeeperLocks, p
     with pytest.raises(StoreUnavailable):
         proxied.renew(lock.id, lock.token)
     proxy.mend()
-    wait_until(lambda: proxied._sessions._by_length[10.0].connected, "the session to be back")
+    until(lambda: proxied._sessions._by_length[10.0].connected, "the session to be back")
     assert proxied.renew(lock.id, lock.token).alive
 
 
@@ -128,10 +129,10 @@ def test_a_request_made_while_the_server_is_away_is_never_sent_later(
     proxied.acquire(request_for("a", ("other", SHARED)))
     proxy.cut()
     session = proxied._sessions.base
-    wait_until(lambda: not session.connected, "the connection to break")
+    until(lambda: not session.connected, "the connection to break")
     late = session._client.create_async(f"{store._tree.root}/late")
     proxy.mend()
-    wait_until(lambda: session.connected, "the connection to be back")
+    until(lambda: session.connected, "the connection to be back")
     assert isinstance(late.exception, Exception) or late.wait(5)
     assert late.exception is not None
     assert session._client.exists(f"{store._tree.root}/late") is None
@@ -155,7 +156,7 @@ def test_a_server_that_stays_away_is_unavailable_and_works_again_when_it_is_back
             act()
     assert time.monotonic() - began < 20
     server.restart()
-    wait_until(lambda: answers(store), "the store to be back")
+    until(lambda: answers(store), "the store to be back")
     assert store.check(kept.id, kept.token).token == kept.token
     with pytest.raises(LockRefused):
         store.acquire(request_for("b", (R, SHARED)))
@@ -188,7 +189,7 @@ def test_a_forked_child_has_sessions_of_its_own(url: str, store: ZookeeperLocks,
     assert store.check(lock.id, lock.token).alive
     store.release(lock.id, lock.token)
     witness = open_store()
-    wait_until(lambda: not witness.list(LockFilter()), "the child's session to end", 30)
+    until(lambda: not witness.list(LockFilter()), "the child's session to end", 30)
 
 
 def test_a_dead_waiter_leaves_the_queue_and_the_next_is_let_in(url: str, open_store: OpenStore) -> None:
@@ -200,7 +201,7 @@ def test_a_dead_waiter_leaves_the_queue_and_the_next_is_let_in(url: str, open_st
     assert isinstance(second, Ticket)
     assert first.number < second.number
     expire(doomed, 2, url)
-    wait_until(lambda: [w.client for w in holding.waiters(R)] == ["next"], "the dead waiter to leave")
+    until(lambda: [w.client for w in holding.waiters(R)] == ["next"], "the dead waiter to leave")
     future = in_thread(lambda: waiting.await_turn(second, 30))
     holding.release(lock.id, lock.token)
     future.result(timeout=10)
@@ -215,7 +216,7 @@ def test_a_waiter_whose_session_ended_takes_a_new_place(url: str, open_store: Op
     ticket = waiting.queue_up(request_for("unlucky", (R, EXCLUSIVE), lease=2))
     assert isinstance(ticket, Ticket)
     expire(waiting, 2, url)
-    wait_until(lambda: not holding.waiters(R), "the place to go")
+    until(lambda: not holding.waiters(R), "the place to go")
     waiting.await_turn(ticket, 5)
     assert waiting.take_turn(ticket) is None
     assert [waiter.client for waiter in holding.waiters(R)] == ["unlucky"]

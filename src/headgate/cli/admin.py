@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.items import ItemId
-from headgate.cli.output import ago, aligned, span, table, working
+from headgate.cli.output import ago, aligned, table, working
 from headgate.cli.session import DURATION, Session, common
+from headgate.core.durations import in_words
 from headgate.core.queue import ALL
 from headgate.core.wire import plain, rfc3339
 
@@ -201,7 +202,7 @@ def _queue_history_text(entries: Sequence[Entry]) -> str:
             each.job or each.resource,
             each.event,
             f"{each.before} → {each.after}" if each.before != each.after else each.after or "-",
-            "-" if each.spent is None else span(each.spent),
+            "-" if each.spent is None else in_words(each.spent),
             each.client,
             each.reason,
         )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from headgate.cli.output import ago, aligned, span, table
+from headgate.cli.output import ago, aligned, table
 from headgate.cli.session import InOrder, Session, common
+from headgate.core.durations import in_words
 from headgate.core.errors import BadValue
 from headgate.core.wire import plain
 
@@ -159,5 +160,5 @@ def _rows(rows: Iterable[Row]) -> str:
 def _worker(row: Row) -> str:
     if not row.worker:
         return "-"
-    ends = "" if row.expires_in is None else f", ends in {span(max(row.expires_in, 0))}"
+    ends = "" if row.expires_in is None else f", ends in {in_words(row.expires_in)}"
     return f"{row.worker}{ends}"

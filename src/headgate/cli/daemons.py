@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headgate.cli.daemon_plan import Plan
     from headgate.wiring import Gate
 
+F = TypeVar("F", bound=Callable[..., Any])
 #: By which a daemon is asked to end.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: The pause before a store that was away at the start is asked again, at first and at most.
@@ -35,14 +36,32 @@ class Orders:
         (self.hurry if self.stop.is_set() else self.stop).set()
 
 
+def daemon_options(function: F) -> F:
+    """How daemons run, by themselves or beside the service."""
+    options = (
+        click.option(
+            "--handler", "handlers", multiple=True, metavar="NAME=MODULE:FUNCTION", help="Python for a consumer's work."
+        ),
+        click.option("--exec", "commands", multiple=True, metavar="NAME='CMD …'", help="A command for its work."),
+        click.option("--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="Of each consumer."),
+        click.option(
+            "--lease", type=DURATION, default=60, help="An item is free so long after this died.  [default: 60s]"
+        ),
+        click.option(
+            "--grace", type=DURATION, default=30, help="From SIGTERM to handing back what runs.  [default: 30s]"
+        ),
+        click.option(
+            "--interval", type=DURATION, default=5, help="Pause between two rounds of the others.  [default: 5s]"
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 @click.command("daemon")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--handler", "handlers", multiple=True, metavar="NAME=MODULE:FUNCTION", help="Python that does the work.")
-@click.option("--exec", "commands", multiple=True, metavar="NAME='CMD …'", help="A command that does the work.")
-@click.option("--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="Of each consumer.")
-@click.option("--lease", type=DURATION, default=60, help="An item is free so long after this died.  [default: 60s]")
-@click.option("--grace", type=DURATION, default=30, help="From SIGTERM to handing back what runs.  [default: 30s]")
-@click.option("--interval", type=DURATION, default=5, help="Pause between two rounds of the others.  [default: 5s]")
+@daemon_options
 @click.option("--once", is_flag=True, help="One round of those that need no handler, then end.")
 @common
 @click.pass_obj
@@ -103,10 +122,10 @@ def has_profiles(session: Session) -> bool:
 
 def run_daemons(session: Session, gate: Gate, wanted: Plan, interval: float, orders: Orders, **how: Any) -> None:
     """All that is wanted, until told to stop."""
+    from headgate.daemon_wiring import daemon_rounds, ingest_handlers
     from headgate.daemons.consumers import Consumer, Pace
     from headgate.daemons.rounds import run_together
     from headgate.service.checks import check_positive_lease, check_span
-    from headgate.wiring import daemon_rounds, ingest_handlers
 
     pause = check_span("round_pause", session.settings.number("round_pause"))
     pace = Pace(check_positive_lease(how["lease"]), pause, check_span("grace", how["grace"]))
@@ -123,7 +142,7 @@ def run_daemons(session: Session, gate: Gate, wanted: Plan, interval: float, ord
 
 
 def _run_once(session: Session, gate: Gate, names: Sequence[str], interval: float) -> None:
-    from headgate.wiring import daemon_rounds
+    from headgate.daemon_wiring import daemon_rounds
 
     done = [(rounds, rounds.act()) for rounds in daemon_rounds(gate, names, interval)]
     lines = [f"{rounds.name}: {rounds.idle or f'{count} {rounds.done_word}'}" for rounds, count in done]

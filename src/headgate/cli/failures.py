@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from headgate.cli.session import Session
 
+#: There is nothing that could be done now.
+NOTHING_TO_DO = 3
 #: Wrong usage, and every request that is wrong as it stands.
 WRONG_USAGE = 2
 #: Interrupted from the keyboard, as shells tell it.

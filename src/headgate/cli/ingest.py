@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headgate.core.queue import Batch, Hold, IngestJob
     from headgate.service.progress import Progress
     from headgate.wiring import Gate
+
+T = TypeVar("T", "Batch", "IngestJob")
 
 
 @click.group("ingest", cls=InOrder)
@@ -90,10 +92,9 @@ def batches(session: Session, /, limit: int, *, watch: bool, every: float, **whi
         return gate.queue.batches(limit=limit + 1, **which)
 
     def text(found: Sequence[Batch]) -> str:
-        return items.batch_table(found[:limit]) if found else _none(session, "batches", which)
+        return items.batch_table(found) if found else _none(session, "batches", which)
 
-    found = watching.answer(session, ask, lambda all_: _page("batches", all_, limit), text, watch=watch, every=every)
-    _say_more(session, found, limit)
+    _answer_list(session, "batches", ask, text, limit, watch=watch, every=every)
 
 
 @ingest.command("batch")
@@ -136,10 +137,9 @@ def jobs(session: Session, /, limit: int, *, watch: bool, every: float, **which:
         return gate.queue.jobs(limit=limit + 1, **which)
 
     def text(found: Sequence[IngestJob]) -> str:
-        return items.job_table(found[:limit]) if found else _none(session, "jobs", which)
+        return items.job_table(found) if found else _none(session, "jobs", which)
 
-    found = watching.answer(session, ask, lambda all_: _page("jobs", all_, limit), text, watch=watch, every=every)
-    _say_more(session, found, limit)
+    _answer_list(session, "jobs", ask, text, limit, watch=watch, every=every)
 
 
 @ingest.command("job")
@@ -186,12 +186,21 @@ def _metadata(words: Sequence[str]) -> dict[str, Any]:
     return named
 
 
-def _page(name: str, found: Sequence[Any], limit: int) -> dict[str, Any]:
-    shown = found[:limit]
-    return {name: [items.document(each) for each in shown], "next": shown[-1].id if len(found) > limit else None}
+def _answer_list(
+    session: Session,
+    name: str,
+    ask: Callable[[Gate], Sequence[T]],
+    text: Callable[[Sequence[T]], str],
+    limit: int,
+    **how: Any,
+) -> None:
+    """A page of a list, out of one more than it has; and how to go on."""
 
+    def document(found: Sequence[T]) -> object:
+        shown = found[:limit]
+        return {name: [items.document(each) for each in shown], "next": shown[-1].id if len(found) > limit else None}
 
-def _say_more(session: Session, found: Sequence[Any], limit: int) -> None:
+    found = watching.answer(session, ask, document, lambda all_: text(all_[:limit]), **how)
     if len(found) > limit:
         session.say(f"there is more; go on with: --after {found[limit - 1].id}")
 

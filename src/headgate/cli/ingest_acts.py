@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli import items
+from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.ingest_objects import delete_objects
 from headgate.cli.items import ItemId, ItemIdOrArk, is_ark
 from headgate.cli.output import table
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from headgate.service.queue import Queue
 
 F = TypeVar("F", bound=Callable[..., Any])
-NOTHING_TO_DO = 3
 SOME_REFUSED = 75
 #: No more lines than this are shown of what would be changed.
 PREVIEW = 20

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import click
 from headgate.cli.items import is_ark
 from headgate.cli.output import ago, pairs, table
 from headgate.cli.session import DURATION, Session, common
+from headgate.core.errors import Invalid, Refused, ServiceUnavailable
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -111,9 +113,10 @@ def verify(session: Session, arks: Sequence[str], wait: float) -> int:
         names = list(arks) or [each.ark for each in gate.inventory.objects()]
         meter = _Meter(session, len(names))
         for name in names:
-            problems += gate.verify(session.client(), name, wait=wait, progress=meter.read)
+            look = partial(gate.verify, session.client(), name, wait=wait, progress=meter.read)
+            problems += look() if arks else _told(name, look)
             meter.next()
-        problems += [] if arks else gate.unrecorded()
+        problems += [] if arks else _told("", gate.unrecorded)
     meter.end()
     document = {"objects": len(names), "bytes": meter.bytes, "problems": plain(problems)}
     session.answer(document, lambda: _verified(len(names), meter.bytes, problems))
@@ -139,6 +142,16 @@ def delete_objects(session: Session, names: Sequence[str], *, reason: str, dry_r
         done = [delete_object(gate.ingest, session.client(), each.ark, reason=reason) for each in found]
     session.answer({"deleted": plain(done)}, lambda: "\n".join(f"{each.ark}  deleted" for each in done))
     return 0
+
+
+def _told(name: str, look: Callable[[], list[Problem]]) -> list[Problem]:
+    """What cannot be looked at is a problem too, and keeps nobody from looking at the rest."""
+    from headgate.ingest.storage import Problem
+
+    try:
+        return look()
+    except (Invalid, Refused, ServiceUnavailable) as error:
+        return [Problem(name, "", f"it cannot be verified: {error}")]
 
 
 class _Meter:

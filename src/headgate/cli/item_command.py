@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headgate.cli.drain import last_line
 from headgate.cli.guardian import Guardian
 from headgate.cli.running import Following, Limits
 from headgate.cli.spawned import Spawned
@@ -53,7 +54,7 @@ class ItemCommand:
             following.close()
         if following.lost is not None:
             raise following.lost
-        why = _last_line(spawned.said("err"))
+        why = last_line(spawned.said("err"))
         if code == 0:
             return self._done(item, spawned.said("out"))
         if code == NOT_NOW:
@@ -85,7 +86,7 @@ class ItemCommand:
 
 def read_changes(said: str) -> dict[str, Any]:
     """The JSON object that the output is, or that is its last line; what is none changes nothing."""
-    for text in (said, _last_line(said)):
+    for text in (said, last_line(said)):
         try:
             found = json.loads(text)
         except ValueError:
@@ -114,8 +115,3 @@ def item_file(item: Item) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from headgate.cli.failures import report
-from headgate.cli.job_run import NOTHING_TO_DO
+from headgate.cli.failures import NOTHING_TO_DO, report
 from headgate.cli.session import Session
 from headgate.core.errors import HeadgateError, Invalid, Unavailable
 from headgate.service.ledger import LEFT_MOST

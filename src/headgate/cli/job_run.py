@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.claiming import claim_chunk
+from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.lock_run import COMMAND, RunCommand, open_processes
 from headgate.cli.session import DURATION, Session, common
 from headgate.core.errors import ClaimLost, HeadgateError, Unavailable
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
     from headgate.service.ledger import Ledger
     from headgate.service.renewal import ClaimHold
 
-NOTHING_TO_DO = 3
 #: The claim file could not be written.
 CANNOT_WRITE = 74
+#: Of a command's last line, so much is kept.
+LONGEST_LINE = 500
 #: Pause before a store that does not answer is told again.
 RETRY_SECONDS = 0.5
 #: What opens secrets, and is for us alone.
@@ -42,6 +45,7 @@ KEY_VARIABLES = ("HEADGATE_JOB_KEY", "HEADGATE_JOB_KEY_FILE", "HEADGATE_MASTER_K
 @click.option("--worker", help="Who works.  [default: this host and process]")
 @click.option("--lease", type=DURATION, default=60, help="A chunk is given up so long after this died.  [default: 60s]")
 @click.option("--grace", type=DURATION, help="From asking CMD to end to killing it.  [default: 10s, a quarter lease]")
+@click.option("--keep-stderr", is_flag=True, help="A failure is told with the last line of CMD's stderr; see above.")
 @click.option("--secrets-in-env", is_flag=True, help="Secrets as variables too, which others may see; see above.")
 @common
 @click.pass_context
@@ -56,6 +60,9 @@ def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: b
     The job's key (HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE) opens the secrets in that file, and is not passed on to
     CMD; with a wrong key, exit code 77, nothing is claimed. With --secrets-in-env they are also in
     HEADGATE_INPUT_<NAME>_SECRET_<SECRET> and HEADGATE_OUTPUT_<NAME>_SECRET_<SECRET>.
+
+    CMD's input and output are left as they are. With --keep-stderr its stderr is a pipe, passed on as it comes, and the
+    last line of it is kept with a failure, for all who may look at the chunk; known secrets in it are masked.
 
     The exit code is CMD's own; 3 when there is nothing to do; 76 when the claim was lost, and CMD was ended. With
     --loop it is 0 when all chunks went well, 1 when one did not.
@@ -90,6 +97,7 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
     grace: float | None,
     worker: str | None,
     secrets_in_env: bool = False,
+    keep_stderr: bool = False,
     tell_left: Callable[[int], None] | None = None,
 ) -> int:
     """One chunk from claim to report. Gives the exit code; `tell_left` is told how many chunks are left then."""
@@ -101,16 +109,12 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
     limits = Limits.of(lease, grace)
     with (
         private_folder(session) as folder,
-        open_processes(session, command, folder) as processes,
+        open_processes(session, command, folder, keep_stderr=keep_stderr) as processes,
         session.gate() as gate,
     ):
         sent = steady()
-        if dataid is None:
-            claim = gate.ledger.find_next(job, worker=worker, lease=lease)
-        else:
-            claim = gate.ledger.claim(job, dataid, worker=worker, lease=lease)
+        claim = claim_chunk(session, gate.ledger, job, dataid, worker=worker, lease=lease)
         if claim is None:
-            session.say(f"nothing to do for {job}; see: {session.command('job', 'plan', job)}")
             return NOTHING_TO_DO
         session.claimed = True
         following = Following(processes, limits)
@@ -120,7 +124,7 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
             **(secret_variables(claim) if secrets_in_env else {}),
             **session.store_variables(),
         }
-        code = _work(session, gate.ledger, hold, following, folder, told)
+        code = _work(session, gate.ledger, hold, following, folder, told, processes.said)
         if tell_left:
             with suppress(HeadgateError):  # It was worked on and reported: a number more or less is no failure.
                 tell_left(gate.ledger.left(job))
@@ -134,6 +138,7 @@ def _work(
     following: Following,
     folder: Path,
     told: Mapping[str, str | None],
+    said: Callable[[], str],
 ) -> int:
     claim = hold.claim
     hold.start()
@@ -153,7 +158,7 @@ def _work(
         session.say("headgate: ended what the command left running")
     if following.lost is not None:
         _end_lost(ledger, claim, following)
-    _report(ledger, claim, code, hold)
+    _report(ledger, claim, code, hold, "" if code == 0 else _failure(session, claim, code, said()))
     return code
 
 
@@ -174,14 +179,24 @@ def _end_lost(ledger: Ledger, claim: Claim, following: Following) -> None:
     raise ClaimLost(claim.job, claim.dataid, claim.token, f"{why}; the command was ended")
 
 
-def _report(ledger: Ledger, claim: Claim, code: int, hold: ClaimHold) -> None:
+def _failure(session: Session, claim: Claim, code: int, said: str) -> str:
+    """Why it failed, as far as it is known. Secrets are masked before anything is cut off: none is left in part."""
+    from headgate.cli.drain import last_line
+    from headgate.service.claim_reports import masked, without_secrets
+
+    ended = f"exit code {code}" if code < 128 else f"ended by signal {code - 128}"
+    line = masked(without_secrets(claim, last_line(said)), session.settings.secrets())[:LONGEST_LINE]
+    return f"{ended}: {line}" if line else ended
+
+
+def _report(ledger: Ledger, claim: Claim, code: int, hold: ClaimHold, why: str) -> None:
     """Say what became of it; a store that does not answer is told again while the claim lives."""
     while True:
         try:
             if code == 0:
                 ledger.success(claim)
             else:
-                ledger.fail(claim, f"exit code {code}" if code < 128 else f"ended by signal {code - 128}")
+                ledger.fail(claim, why)
         except Unavailable:
             if hold.deadline is None or steady() > hold.deadline:
                 raise

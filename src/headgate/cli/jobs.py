@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headgate.cli.job_run import NOTHING_TO_DO, run
+from headgate.cli.claiming import claim_chunk
+from headgate.cli.failures import NOTHING_TO_DO
+from headgate.cli.job_run import run
 from headgate.cli.output import pairs, table, working
 from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.core.durations import in_words
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -73,12 +76,8 @@ def next_chunk(session: Session, job_name: str, dataid: str | None, worker: str 
     with `job heartbeat`.
     """
     with session.gate() as gate:
-        if dataid is None:
-            claim = gate.ledger.find_next(job_name, worker=worker, lease=lease)
-        else:
-            claim = gate.ledger.claim(job_name, dataid, worker=worker, lease=lease)
+        claim = claim_chunk(session, gate.ledger, job_name, dataid, worker=worker, lease=lease)
     if claim is None:
-        session.say(f"nothing to do for {job_name}; see: {session.command('job', 'plan', job_name)}")
         return NOTHING_TO_DO
     _answer_claim(session, claim)
     return 0
@@ -119,7 +118,7 @@ def heartbeat(session: Session, job_name: str, dataid: str, token: int, lease: f
     """Say that the worker of a claimed chunk lives."""
     with session.gate() as gate:
         left = gate.ledger.heartbeat(job_name, dataid, token, lease=lease)
-    session.answer({"job": job_name, "dataid": dataid, "expires_in": left}, lambda: f"alive for {left:g} s")
+    session.answer({"job": job_name, "dataid": dataid, "expires_in": left}, lambda: f"alive for {in_words(left)}")
 
 
 @job.command("explain")

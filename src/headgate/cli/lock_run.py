@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.session import DURATION, Session, common
+from headgate.core.durations import in_words
 from headgate.core.errors import BadValue, LockLost, LockRefused, Lost, Unavailable
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _run(
         except Unavailable as error:
             if code is None:
                 raise
-            session.say(f"headgate: {error}; the locks end by themselves within {lease:g} s")
+            session.say(f"headgate: {error}; the locks end by themselves within {in_words(lease)}")
         if following.left_something:
             session.say("headgate: ended what the command left running")
     return code
@@ -133,13 +134,15 @@ def environment(holds: Sequence[Hold]) -> dict[str, str]:
     return {**told, "HEADGATE_LOCK_ID": str(only["id"]), "HEADGATE_TOKEN": str(only["token"])}
 
 
-def open_processes(session: Session, command: Sequence[str], folder: Path | None = None) -> Processes:
+def open_processes(
+    session: Session, command: Sequence[str], folder: Path | None = None, *, keep_stderr: bool = False
+) -> Processes:
     """The command, waiting for its start; the exit code of shells when it cannot be run."""
     from headgate.cli.failures import complain
     from headgate.cli.processes import CannotRun, Processes
 
     try:
-        return Processes(command, folder)
+        return Processes(command, folder, keep_stderr=keep_stderr)
     except CannotRun as error:
         complain(session, "cannot-run", str(error))
         raise click.exceptions.Exit(error.exit_code) from None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli.lock_run import run
-from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, span, table
+from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, table
 from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.core.durations import in_words
 from headgate.core.errors import StoreUnavailable
 from headgate.core.wire import plain, rfc3339
 
@@ -240,7 +241,7 @@ def break_lock(session: Session, lock_id: str, reason: str) -> None:
 
 
 def _in_short(held: Lock) -> str:
-    lease = "" if held.lease is None else f"  lease {span(held.lease)}"
+    lease = "" if held.lease is None else f"  lease {in_words(held.lease)}"
     return f"{painted(held.mode)}  {held.resource}\nid {held.id}  token {held.token}{lease}"
 
 
@@ -272,7 +273,7 @@ def _description(held: Lock) -> str:
             "client": held.client,
             "token": held.token,
             "since": f"{rfc3339(held.since)} ({ago(held.since)})",
-            "lease": "persistent" if held.lease is None else f"{span(held.lease)}, {lease_words(held.expires_in)}",
+            "lease": "persistent" if held.lease is None else f"{in_words(held.lease)}, {lease_words(held.expires_in)}",
             "holds": held.count,
             "process": held.owner,
             "note": held.note,

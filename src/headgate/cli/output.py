@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from headgate.core.durations import in_words
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.cli.session import Session
     from headgate.core.locks import Lock
 
-#: From which on a time is told in the next greater unit.
-UNITS = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
 #: What takes longer than this is told of.
 PATIENCE_SECONDS = 1.0
 #: From this width on, no id is broken in a table.
@@ -48,22 +47,14 @@ def lock_document(lock: Lock) -> dict[str, Any]:
     return {**document, "expires_at": plain(ends)}
 
 
-def span(seconds: float) -> str:
-    """A length of time for people: 45 s, 3 min, 5 h, 2 d."""
-    for least, size, unit in UNITS:
-        if seconds >= least:
-            return f"{seconds / size:.0f} {unit}"
-    return "0 s"
-
-
 def ago(moment: datetime) -> str:
     """How long ago, for people. Two clocks that differ a little give 0 s."""
-    return f"{span(max((datetime.now(UTC) - moment).total_seconds(), 0))} ago"
+    return f"{in_words((datetime.now(UTC) - moment).total_seconds())} ago"
 
 
 def lease_words(expires_in: float | None) -> str:
     """When a lock goes by itself."""
-    return "persistent" if expires_in is None else f"ends in {span(max(expires_in, 0))}"
+    return "persistent" if expires_in is None else f"ends in {in_words(expires_in)}"
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, Self
 
+from headgate.cli.drain import Drain
 from headgate.cli.guardian import Guardian
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -36,18 +37,27 @@ class CannotRun(Exception):
 class Processes:
     """The command, waiting for its start, and its guardian."""
 
-    def __init__(self, command: Sequence[str], folder: Path | None = None) -> None:
-        """`folder`: what is in it goes with the command, also when we are killed."""
+    def __init__(self, command: Sequence[str], folder: Path | None = None, *, keep_stderr: bool = False) -> None:
+        """`folder`: what is in it goes with the command, also when we are killed.
+
+        `keep_stderr`: its stderr comes to us, is passed on, and the end of it is kept.
+        """
         check_command(command[0])
         parent = os.getpid()
         self._ended = False
         start, self._start = os.pipe()
+        self._stderr, stderr = os.pipe() if keep_stderr else (-1, -1)
+        self._drain: Drain | None = None
         #: The command's process; also the number of its session and group.
         self.group = os.fork()
         if self.group == 0:
             os.close(self._start)
+            if keep_stderr:
+                os.dup2(stderr, 2)
             _become(command, start, parent)
         os.close(start)
+        if keep_stderr:
+            os.close(stderr)
         self._guardian = Guardian(folder)
         self._guardian.kill_at(self.group)
 
@@ -55,6 +65,9 @@ class Processes:
         """Let the command run, with these variables beside our own; without those that are None."""
         adopt_orphans()
         self.kill_at(kill_at)
+        if self._stderr >= 0:
+            self._drain = Drain(os.fdopen(self._stderr, "rb", buffering=0), echo=True)
+            self._stderr = -1
         with suppress(BrokenPipeError), os.fdopen(self._start, "wb") as pipe:  # It may have been killed already.
             pipe.write(json.dumps(environment).encode())
         self._start = -1
@@ -91,6 +104,10 @@ class Processes:
             return True
         return True
 
+    def said(self) -> str:
+        """The end of its stderr, where that is kept."""
+        return "" if self._drain is None else self._drain.text()
+
     def __enter__(self) -> Self:
         return self
 
@@ -99,8 +116,9 @@ class Processes:
         if self._start < 0 and not self._ended:
             self.send(signal.SIGKILL)
         self._guardian.end()
-        if self._start >= 0:
-            os.close(self._start)
+        for unused in (self._start, self._stderr):
+            if unused >= 0:
+                os.close(unused)
         if not self._ended:
             os.waitpid(self.group, 0)
 

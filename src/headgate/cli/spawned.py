@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
+from headgate.cli.drain import Drain
 from headgate.cli.guardian import Guardian
 
-#: The end of its output that is kept; changes that are longer than this are none.
-KEPT_BYTES = 1_000_000
 #: Becomes the command when the guardian knows of it, and ends if we die before that. The command's words are passed on
 #: as they are: no shell looks into them.
 LAUNCHER = ("/bin/sh", "-c", 'read -r word && exec "$@" </dev/null', "headgate")
-#: Something that left the group may keep the pipes open: it is not waited for longer.
-DRAIN_SECONDS = 2.0
 
 
 class Spawned:
@@ -110,31 +106,6 @@ class Spawned:
     def _await_end(self) -> None:
         self._process.wait()
         self.on_end()
-
-
-class Drain:
-    """Reads a pipe to its end, keeps the end of it, and passes it on to our own stderr if asked."""
-
-    def __init__(self, stream: IO[bytes], *, echo: bool) -> None:
-        self._stream = stream
-        self._echo = echo
-        self._kept = b""
-        self._thread = threading.Thread(target=self._read, name="headgate-drain", daemon=True)
-        self._thread.start()
-
-    def text(self) -> str:
-        """What was kept, when all was read."""
-        self._thread.join(DRAIN_SECONDS)
-        return self._kept.decode(errors="replace")
-
-    def _read(self) -> None:
-        with self._stream:
-            while chunk := os.read(self._stream.fileno(), 65536):
-                self._kept = (self._kept + chunk)[-KEPT_BYTES:]
-                if self._echo:
-                    with suppress(OSError, ValueError):
-                        sys.stderr.buffer.write(chunk)
-                        sys.stderr.buffer.flush()
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from headgate.cli.output import ago, span, table
+from headgate.cli.output import ago, table
 from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.core.durations import in_words
 from headgate.core.scopes import ROLES, SCOPES, ApiToken
 from headgate.core.wire import plain
 
@@ -77,7 +78,7 @@ def _until(token: ApiToken) -> str:
         return "revoked"
     if token.expires_in is None:
         return "-"
-    return f"in {span(token.expires_in)}" if token.expires_in > 0 else "ended"
+    return f"in {in_words(token.expires_in)}" if token.expires_in > 0 else "ended"
 
 
 def _used(token: ApiToken) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.daemon_plan import Plan, plan
-from headgate.cli.daemons import Orders, has_profiles, heard_by, run_daemons
-from headgate.cli.session import DURATION, Session, common
+from headgate.cli.daemons import Orders, daemon_options, has_profiles, heard_by, run_daemons
+from headgate.cli.session import Session, common
 from headgate.core.errors import BadValue, Refused
 
 if TYPE_CHECKING:
@@ -30,12 +30,7 @@ FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain (PEM): answer https.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its private key (PEM).")
 @click.option("--insecure-bind", is_flag=True, help="Listen beyond this machine without TLS, all the same.")
-@click.option("--handler", "handlers", multiple=True, metavar="NAME=MODULE:FUNCTION", help="Python for a consumer.")
-@click.option("--exec", "commands", multiple=True, metavar="NAME='CMD …'", help="A command for a consumer.")
-@click.option("--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="Of each consumer.")
-@click.option("--lease", type=DURATION, default=60, help="An item is free so long after this died.  [default: 60s]")
-@click.option("--grace", type=DURATION, default=30, help="From SIGTERM to handing back what runs.  [default: 30s]")
-@click.option("--interval", type=DURATION, default=5, help="Pause between two rounds of daemons.  [default: 5s]")
+@daemon_options
 @click.option("--example", is_flag=True, help="Load an example into ./headgate-example, and work on it; see below.")
 @click.option("--once", is_flag=True, help="End when the daemons have nothing left to do, or the example is done.")
 @common
@@ -75,8 +70,10 @@ def _run(
     insecure = how.pop("insecure_bind")
     orders = Orders()
     with heard_by(orders), wanted.guarded(), session.gate() as gate:
-        first = _first_token(gate, listen, tls=tls is not None, insecure=insecure, anew=shown is not None)
+        is_first = _is_first(gate, listen, tls=tls is not None, insecure=insecure)
         with _answering(gate, listen, tls, orders) as server:
+            # Made when it can be told: a start that failed would leave one that nobody knows.
+            first = _first_token(gate) if is_first or shown is not None else None
             _tell(session, server.url, first)
             if once:
                 _finish(gate, wanted, interval)
@@ -101,23 +98,25 @@ def _answering(gate: Gate, listen: str, tls: tuple[str, str] | None, orders: Ord
         server.stop()
 
 
-def _first_token(gate: Gate, listen: str, *, tls: bool, insecure: bool, anew: bool) -> str | None:
-    """The token of the first start, where one may be made; Refused where nobody could be kept out.
-
-    `anew`: another one in place of that, at every start.
-    """
+def _is_first(gate: Gate, listen: str, *, tls: bool, insecure: bool) -> bool:
+    """Whether there is no token yet; Refused where nobody could be kept out."""
     if not is_loopback(listen) and not tls and not insecure:
         raise Refused(
             f"{listen} is reached from other machines, and API tokens would go there in the clear: give --tls-cert "
             "and --tls-key, or listen on 127.0.0.1 behind a proxy that does TLS, or say --insecure-bind"
         )
-    for token in gate.tokens.list() if anew else ():
-        if token.good and token.name == FIRST_TOKEN:
-            gate.tokens.revoke(token.id)
-    if not anew and any(token.good for token in gate.tokens.list()):
-        return None
+    if any(token.good for token in gate.tokens.list()):
+        return False
     if not is_loopback(listen):
         raise Refused(f"{listen} is reached from other machines and there is no API token yet: headgate token new NAME")
+    return True
+
+
+def _first_token(gate: Gate) -> str:
+    """The token of the first start, in place of an earlier one."""
+    for token in gate.tokens.list():
+        if token.good and token.name == FIRST_TOKEN:
+            gate.tokens.revoke(token.id)
     return gate.tokens.new(FIRST_TOKEN, ["admin"]).token
 
 
@@ -148,7 +147,7 @@ def _tell(session: Session, url: str, first: str | None) -> None:
 
 
 def _finish(gate: Gate, wanted: Plan, interval: float) -> None:
-    from headgate.wiring import daemon_rounds
+    from headgate.daemon_wiring import daemon_rounds
 
     rounds = daemon_rounds(gate, wanted.rounds, interval)
     while sum(each.act() for each in rounds):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
@@ -75,16 +75,14 @@ class Connection:
         timeout = httpx.Timeout(PATIENCE_SECONDS + wait, connect=CONNECT_SECONDS)
         sent = {"json": body} if content is None else {"content": content}
         request = {"params": given, **sent, "headers": headers, "timeout": timeout}
-        cut_off = (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
         try:
-            try:
-                answer = client.request(method, url, **request)
-            except cut_off:
-                if not again:
-                    raise
-                answer = client.request(method, url, **request)
+            answer = _answered(partial(client.request, method, url, **request), httpx, again=again)
         except httpx.HTTPError as error:
             raise StoreUnavailable(self.name, str(error) or type(error).__name__, key) from error
+        except RuntimeError as error:
+            if not client.is_closed:
+                raise
+            raise StoreUnavailable(self.name, "this end has closed the connection", key) from error
         if answer.status_code == 204:
             return None
         if not answer.is_success:
@@ -117,6 +115,16 @@ class Connection:
             verify=_certificates() if self._base.startswith("https:") else False,
             trust_env=False, follow_redirects=False,
         )  # fmt: skip
+
+
+def _answered(ask: Callable[[], Any], httpx: Any, *, again: bool) -> Any:
+    """What is answered; asked once more when the connection was cut, if that does no harm."""
+    try:
+        return ask()
+    except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+        if not again:
+            raise
+        return ask()
 
 
 @cache

@@ -8,13 +8,13 @@ from typing import Any
 
 from headgate.client.connection import Connection
 from headgate.core.census import Span, Tally
-from headgate.core.claims import Verdict
+from headgate.core.claims import Plan, Verdict
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row
 from headgate.core.locks import Lock
 from headgate.core.wire import parse, plain
-from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter, SpanFilter
+from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, RowFilter, SpanFilter
 
 
 class ServiceLedger:

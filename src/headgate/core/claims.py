@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headgate.core.durations import in_words
 from headgate.core.ledger import (
     DONE,
     ERROR,
@@ -165,6 +166,16 @@ def cell(output: str, given: str) -> Answer:
     return CLAIM_TABLE[output][INPUT_STATES.index(given)]
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a job would do."""
+
+    #: What would run next, in order.
+    next: tuple[Verdict, ...]
+    #: What is known of and cannot run now, and why.
+    blocked: tuple[Verdict, ...]
+
+
 def may_claim(view: View) -> Verdict:
     """The one decision: each condition with its answer. What is shown is what decided."""
     conditions = [
@@ -215,17 +226,17 @@ def _ownership(view: View) -> Iterable[Condition]:
 
 def _table(view: View) -> Iterable[Condition]:
     outputs = [view.own(Kind.OUTPUT, name) for name in view.job.outputs] or [None]
-    inputs = [view.own(Kind.INPUT, name) for name in view.job.inputs] or [None]
+    inputs = {name: view.own(Kind.INPUT, name) for name in view.job.inputs} or {"": None}
+    if not any((*outputs, *inputs.values())):
+        yield Condition("table", cell(ABSENT, ABSENT), "it was never claimed")
+        return
     for output in outputs:
-        for given in inputs:
+        for name, given in inputs.items():
             answer = cell(output_state(output), input_state(given))
             blocking = output if output_state(output) not in (ABSENT, RESUBMIT) or given is None else given
-            yield Condition("table", answer, _table_text(output, given), blocking or output)
-
-
-def _table_text(output: Row | None, given: Row | None) -> str:
-    said = [row.sentence() for row in (output, given) if row]
-    return "; ".join(said) or "it was never claimed"
+            said = [row.sentence() for row in (output, given) if row]
+            text = "; ".join(said) or f"{name}/{view.dataid} was never claimed"
+            yield Condition("table", answer, text, blocking or output)
 
 
 def _retry(view: View, *, delay: bool = True) -> Iterable[Condition]:
@@ -243,7 +254,7 @@ def _retry_of(job: Job, row: Row, *, delay: bool) -> Iterable[Condition]:
     if 0 < job.max_crashes <= crashes:
         yield Condition("retry", Answer.NO, f"its workers died {crashes} times of {job.max_crashes}; {again}", row)
     if delay and row.retry_in is not None and row.retry_in > 0:
-        yield Condition("retry", Answer.NO, f"it may be tried again in {row.retry_in:.0f} s", row)
+        yield Condition("retry", Answer.NO, f"it may be tried again in {in_words(row.retry_in)}", row)
 
 
 def _readers(view: View) -> Iterable[Condition]:

@@ -1,8 +1,8 @@
-"""The tables as documents: Markdown, a diagram, JSON. What the docs show is what the code obeys."""
+"""The tables as documents: Markdown and JSON. What the docs show is what the code obeys."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from headgate.core.locks import COMPATIBLE, MODE_WORDS, Mode
 from headgate.core.machine import Machine
@@ -22,20 +22,6 @@ def machine_table(machine: Machine) -> str:
         for row in machine.rows
     ]
     return table(("from", "event", "to", "who may", "also, in the same write", "meaning"), rows)
-
-
-def machine_diagram(machine: Machine, taken: Collection[str] | None = None) -> str:
-    """A state diagram, as Mermaid text that code hosts draw. `taken`: names of rows that tests took, to be marked."""
-    lines = ["stateDiagram-v2", f"    [*] --> {machine.start}"]
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for row in machine.rows:
-        mark = "" if taken is None else " ✓" if row.name in taken else " (not taken)"
-        arrows.setdefault((row.source, row.target), []).append(row.event + mark)
-    lines += [
-        f"    {source} --> {target} : {', '.join(dict.fromkeys(events))}" for (source, target), events in arrows.items()
-    ]
-    lines += [f"    {state} --> [*]" for state in machine.ends]
-    return "\n".join(lines)
 
 
 def machine_data(machine: Machine) -> dict[str, object]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from headgate.core.durations import in_words
 from headgate.core.errors import BadValue
 from headgate.core.names import check_name
 from headgate.core.ordering import Order
@@ -189,7 +190,7 @@ class Row:
     def sentence(self) -> str:
         """One line for people."""
         by = f" by {self.worker}" if self.worker and self.status == RUNNING else ""
-        left = "" if self.expires_in is None else f", lease ends in {max(self.expires_in, 0):.0f} s"
+        left = "" if self.expires_in is None else f", lease ends in {in_words(self.expires_in)}"
         note = f": {self.message}" if self.message else ""
         return f"{self.kind} {self.dataset}/{self.dataid} of {self.job} is {self.status}{by}{left}{note}"
 

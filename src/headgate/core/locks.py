@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
+from headgate.core.durations import in_words
 from headgate.core.errors import BadValue, ForeignStore
 
 
@@ -187,7 +188,7 @@ class Blocker:
     def _ending(self) -> str:
         if self.expires_in is None:
             return "persistent"
-        return f"lease ends in {max(self.expires_in, 0):.0f} s unless renewed"
+        return f"lease ends in {in_words(self.expires_in)} unless renewed"
 
 
 @dataclass(frozen=True, slots=True)

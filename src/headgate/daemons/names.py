@@ -14,13 +14,7 @@ CONSUMERS: Mapping[str, tuple[str, str]] = {
     **{f"job-{state}": (INGEST_JOB.name, state) for state in work_states(MERRITT_INGEST_JOB)},
 }
 #: What is done in rounds, and needs no handler.
-ROUNDS: Mapping[str, str] = {
-    "batch-watcher": "has a batch reported when its last job has ended",
-    "reaper": "frees what the dead left: locks, chunks, batches and jobs whose lease is over",
-    "cleaner": "removes what completed longer ago than the setting `retention`, and its working folders",
-    "history": "moves history from ZooKeeper to `url` when it is older than the setting `history_age`",
-    "messenger": "sends the mails and callbacks that wait in the outbox",
-}
+ROUNDS = ("batch-watcher", "reaper", "cleaner", "history", "messenger")
 
 
 def check_daemons(names: Sequence[str]) -> None:

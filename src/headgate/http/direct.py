@@ -41,6 +41,7 @@ class Direct(Route):
         super().__init__(path, call, methods=[method])
         self.methods = {method}  # No HEAD besides.
         self._beginning = path.partition("{")[0]
+        self._awaited = inspect.iscoroutinefunction(call)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Most of the many routes do not even begin like the path."""
@@ -59,7 +60,7 @@ class Direct(Route):
     async def answer(self, request: Request) -> Response:
         """What the function answers: it is awaited, or called in a thread."""
         arguments = await self._plan.arguments(request)
-        if inspect.iscoroutinefunction(self.endpoint):
+        if self._awaited:
             found: Response = await self.endpoint(**arguments)
             return found
         return await run_in_threadpool(self.endpoint, **arguments)
@@ -219,11 +220,8 @@ def _read_body(request: Request, text: bytes, kind: TypeAdapter[Any], problems: 
         return None
     try:
         found = parse_json(text)
-    except json.JSONDecodeError as error:
-        problems.append({"type": "json_invalid", "loc": ("body", error.pos), "msg": f"is no JSON: {error.msg}"})
-        return None
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "the body is no JSON, or has what cannot be kept") from error
+    except (ValueError, RecursionError) as error:  # Wrong, without a bottom, or what nobody could keep or answer.
+        raise HTTPException(400, f"the body is no JSON: {error}") from error
     return _valid(kind, found, ("body",), problems)
 
 

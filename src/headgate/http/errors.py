@@ -104,13 +104,20 @@ def add_handlers(app: Starlette, page: Callable[[Request, Exception], Response])
     async def told(request: Request, error: Exception) -> Response:
         if not request.url.path.startswith("/v1/") and "text/html" in request.headers.get("accept", ""):
             return await run_in_threadpool(page, request, error)
-        found = problem_of(error, request.scope["headgate.request"])
-        if found.status_code == 405:  # The framework names the methods of the first route that it meets.
-            found.headers["Allow"] = ", ".join(methods_of(app.routes, request.scope["path"]))
-        return found
+        if isinstance(error, HTTPException) and error.status_code in (404, 405):
+            return _of_address(request.method, request.scope["path"], methods_of(app.routes, request.scope["path"]))
+        return problem_of(error, request.scope["headgate.request"])
 
     for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, TooLarge, TooSlow):
         app.add_exception_handler(kind, told)
+
+
+def _of_address(method: str, path: str, methods: Sequence[str]) -> Problem:
+    """Nothing is there, or it takes other methods."""
+    if not methods:
+        return problem(404, f"there is nothing at {path}; /openapi.json tells what there is")
+    words = ", ".join(methods)
+    return problem(405, f"{path} takes {words}, not {method}", headers={"Allow": words})
 
 
 def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:

@@ -89,7 +89,11 @@ def bind(listen: str) -> socket.socket:
         found.bind((host, port))
     except OSError as error:
         found.close()
-        raise BadValue("listen", listen, f"cannot be listened on: {error.strerror or error}") from error
+        raise BadValue(
+            "listen",
+            listen,
+            f"cannot be listened on: {error.strerror or error}; name another one with --listen (port 0: any free one)",
+        ) from error
     return found
 
 

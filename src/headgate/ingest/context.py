@@ -122,13 +122,17 @@ class Context:
         rules = rules_of(profile, self.options.uploads if uploaded else None)
         return self._once(("fetcher", rules), lambda: Fetcher(rules))
 
-    def service(self, url: str) -> Fetcher:
-        """For a service that a profile names (callback, EZID, storage): that host and port, and nothing else."""
+    def service(self, url: str, patience: float = 60.0) -> Fetcher:
+        """For a service that a profile names (callback, EZID, storage): that host and port, and nothing else.
+
+        `patience`: seconds that it may take over an answer.
+        """
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORTS[parts.scheme]
         rules = Rules(
             schemes=frozenset({parts.scheme}), ports=frozenset({port}), hosts=(parts.hostname or "",),
-            private_networks=PRIVATE_NETWORKS,
+            private_networks=PRIVATE_NETWORKS, answer_seconds=patience, idle_seconds=patience,
+            total_seconds=2 * patience,
         )  # fmt: skip
         return self._once(("service", rules), lambda: Fetcher(rules))
 

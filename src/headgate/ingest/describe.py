@@ -21,6 +21,7 @@ _DC = "http://purl.org/dc/elements/1.1/"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 #: Several values of these stand in one text, with ; between them.
 _SEVERAL = ("subject", "creator", "relation", "identifier")
+_NOT_KEPT = re.compile("[\0\ud800-\udfff]")
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -184,7 +185,12 @@ def _content(element: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return _kept("; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
+
+
+def _kept(text: str) -> str:
+    """Without what no database and no file takes: it would stop an object that is stored already."""
+    return _NOT_KEPT.sub("\ufffd", text)
 
 
 def _values(name: str, text: str) -> tuple[str, ...]:
@@ -193,5 +199,5 @@ def _values(name: str, text: str) -> tuple[str, ...]:
 
 
 def _short(description: Description) -> Description:
-    who, what, when = (value[:LONGEST_VALUE] for value in (description.who, description.what, description.when))
+    who, what, when = (_kept(value)[:LONGEST_VALUE] for value in (description.who, description.what, description.when))
     return replace(description, who=who, what=what, when=when)

@@ -18,7 +18,7 @@ from headgate.ingest.digests import DEFAULT, check_algorithm
 from headgate.ingest.fetch import Body, Fetcher
 from headgate.ingest.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.retries import Retries, retried
-from headgate.ingest.stopping import Stop
+from headgate.ingest.stopping import Stop, check_stop, waited
 
 #: Told the bytes that came since it was last told; from several threads.
 Progress = Callable[[int], None]
@@ -117,13 +117,16 @@ def download(
     """
     folder.mkdir(parents=True, exist_ok=True)
     parts.mkdir(parents=True, exist_ok=True)
-    run = _Run(fetcher, folder, parts, options, progress)
-    if not wanted:
-        return Outcome((), ())
-    with ThreadPoolExecutor(min(options.threads, len(wanted)), thread_name_prefix="download") as pool:
-        futures = [pool.submit(run.fetch, each) for each in wanted]
-        _watch_over(futures, run.halt, stop)
-    results = [future.result() for future in futures]
+    if len(wanted) > 1:
+        halt = threading.Event()
+        run = _Run(fetcher, folder, parts, options, progress, halt.is_set)
+        with ThreadPoolExecutor(min(options.threads, len(wanted)), thread_name_prefix="download") as pool:
+            futures = [pool.submit(run.fetch, each) for each in wanted]
+            _watch_over(futures, halt, stop)
+        results = [future.result() for future in futures]
+    else:
+        run = _Run(fetcher, folder, parts, options, progress, stop)
+        results = [run.fetch(each) for each in wanted]
     return Outcome(
         tuple(each for each in results if isinstance(each, Fetched)),
         tuple(each for each in results if isinstance(each, Failed)),
@@ -152,14 +155,14 @@ class _Run:
     parts: Path
     options: Options
     progress: Progress | None
-    halt: threading.Event = field(default_factory=threading.Event)
+    stop: Stop | None
 
     def fetch(self, wanted: Wanted) -> Fetched | Failed:
         work = _Transfer(self, wanted)
         if done := work.done_earlier():
             return done
         try:
-            return retried(work.attempt, self.options.retries, self._pause)
+            return retried(work.attempt, self.options.retries, waited(self.stop, "the download"))
         except WorkStopped:
             raise
         except HeadgateError as error:
@@ -170,10 +173,6 @@ class _Run:
             return Failed(wanted.name, wanted.url, why, work.tries)
         except OSError as error:
             return Failed(wanted.name, wanted.url, f"it cannot be written: {error.strerror}", work.tries)
-
-    def _pause(self, seconds: float) -> None:
-        if self.halt.wait(seconds):
-            raise WorkStopped("the download")
 
 
 class _Transfer:
@@ -225,7 +224,7 @@ class _Transfer:
         offset = os.fstat(descriptor).st_size if note else 0
         if note is None or offset != note.total:
             with self._run.fetcher.open(
-                self._wanted.url, offset, note.validator if note else "", self._run.halt.is_set
+                self._wanted.url, offset, note.validator if note else "", self._run.stop
             ) as body:
                 return self._receive(descriptor, body, resumed=body.offset > 0)
         running = RunningDigests(self._algorithms)
@@ -260,8 +259,7 @@ class _Transfer:
         with self._part.open("rb", buffering=0) as source:
             for block in blocks(source):
                 running.update(block)
-                if self._run.halt.is_set():
-                    raise WorkStopped("the download")
+                check_stop(self._run.stop, "the download")
         if running.size != size:
             raise ServiceUnavailable(self._wanted.name, "the part changed while it was read")
 

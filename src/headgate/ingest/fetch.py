@@ -196,13 +196,14 @@ class Fetcher:
         """
         url = str(request.url)
         with self.watched(stop), closing(self.client.send(request, stream=True)) as answer:
-            _check_encoding(answer, url)
             body = bytearray()
             for block in answer.iter_raw():
                 body += block
                 if len(body) > _ANSWER_BYTES:
                     raise ServiceUnavailable(shown(url), "its answer has no end")
-            return httpx2.Response(answer.status_code, headers=answer.headers, content=bytes(body), request=request)
+            # However it is encoded, it is not decoded: a short answer may be a very long one then.
+            headers = [pair for pair in answer.headers.multi_items() if pair[0].lower() != "content-encoding"]
+            return httpx2.Response(answer.status_code, headers=headers, content=bytes(body), request=request)
 
     @contextmanager
     def watched(self, stop: Stop | None) -> Iterator[None]:
@@ -286,8 +287,8 @@ def ask_sizes(fetcher: Fetcher, urls: Sequence[str], threads: int = 8, stop: Sto
         except HeadgateError:
             return None
 
-    if not urls:
-        return []
+    if len(urls) < 2:
+        return [size(url) for url in urls]
     with ThreadPoolExecutor(min(threads, len(urls)), thread_name_prefix="estimate") as pool:
         return list(pool.map(size, urls))
 

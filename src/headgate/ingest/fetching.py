@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
 
 from headgate.core.errors import ServiceUnavailable
 from headgate.core.queue import IngestJob, later_priority
 from headgate.ingest.context import Context, stop_of
+from headgate.ingest.download import Failed as FailedFile
 from headgate.ingest.estimate import estimate, estimated_priority, measured_priority
 from headgate.ingest.fetch import ask_sizes
-from headgate.ingest.payload import UPLOADED, NotGathered, gather, object_manifest, payload_url
+from headgate.ingest.payload import UPLOADED, NotGathered, gather, make_folder, object_manifest, payload_url
 from headgate.ingest.profile import Profile
 from headgate.ingest.stopping import Stop
 from headgate.service.outcomes import Done, Failed, NotNow, Outcome
 from headgate.service.renewal import ItemHold
 
-#: Files that could not be had are listed in the job's configuration, up to so many.
-MOST_LISTED = 1000
+#: Files that could not be had are listed in the job's configuration, as long as the list has no more letters.
+LONGEST_LIST = 200_000
 
 
 def job_estimating(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
@@ -34,7 +39,7 @@ def job_estimating(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 def job_provisioning(context: Context, job: IngestJob, _hold: ItemHold) -> Outcome:
     """Whether there is room for it now. Who waits is looked at in every round, so that a small job passes."""
     work = context.options.work_folder
-    work.mkdir(parents=True, exist_ok=True)
+    make_folder(work)
     why = context.reservations.ask(job, shutil.disk_usage(work).free)
     if why:
         return NotNow(why)
@@ -49,8 +54,7 @@ def job_downloading(context: Context, job: IngestJob, hold: ItemHold) -> Outcome
     try:
         found = gather(context, job, profile, stop_of(hold))
     except NotGathered as error:
-        listed = [{"name": each.name, "why": each.why, "tries": each.tries} for each in error.failed[:MOST_LISTED]]
-        context.queue.change(job, configuration={"failed_files": listed})
+        context.queue.change(job, configuration={"failed_files": _listed(error.failed)})
         return Failed(error.message)
     except OSError as error:
         return Failed(f"the working folder cannot be written: {error.strerror or error}")
@@ -58,6 +62,12 @@ def job_downloading(context: Context, job: IngestJob, hold: ItemHold) -> Outcome
     priority = measured_priority(job.priority, job.space_needed, size, profile.limits.large_size)
     message = f"{size:,} bytes in {len(found):,} files"
     return Done(message, priority=priority, space_needed=size, configuration={"failed_files": []})
+
+
+def _listed(failed: Sequence[FailedFile]) -> list[dict[str, Any]]:
+    rows = [{"name": each.name, "why": each.why, "tries": each.tries} for each in failed]
+    lengths = accumulate(len(json.dumps(row)) for row in rows)
+    return [row for row, length in zip(rows, lengths, strict=True) if length <= LONGEST_LIST]
 
 
 def _sizes(context: Context, job: IngestJob, profile: Profile, stop: Stop) -> list[int | None]:

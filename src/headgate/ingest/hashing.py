@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from headgate.ingest.digests import DEFAULT, check_algorithm, check_digest
+from headgate.ingest.digests import check_algorithm, check_digest
 
 #: How much is read, hashed and written at once.
 BLOCK = 1 << 20
@@ -69,7 +69,14 @@ def blocks(source: BinaryIO) -> Iterator[bytes]:
         yield block
 
 
-def file_digests(path: Path, algorithms: Iterable[str] = (DEFAULT,)) -> dict[str, str]:
+def data_digests(data: bytes, algorithms: Iterable[str]) -> dict[str, str]:
+    """Digests of what is in memory."""
+    running = RunningDigests(algorithms)
+    running.update(data)
+    return running.values()
+
+
+def file_digests(path: Path, algorithms: Iterable[str]) -> dict[str, str]:
     """Digests of a whole file."""
     running = RunningDigests(algorithms)
     with path.open("rb", buffering=0) as source:

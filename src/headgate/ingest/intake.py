@@ -16,6 +16,7 @@ from headgate.ingest.payload import (
     check_sources,
     container_kind,
     expected_digest,
+    make_folder,
     object_manifest,
     payload_name,
     save,
@@ -33,6 +34,8 @@ NO_JOBS = (Invalid, Refused, ServiceUnavailable)
 
 def batch_pending(context: Context, batch: Batch, hold: ItemHold) -> Outcome:
     """The payload is fetched and read, and each object in it becomes a job. Nothing of it is made twice."""
+    # By its folder the cleaner finds what is to be forgotten of it, also when nothing comes into it.
+    make_folder(context.options.work_folder / batch.id)
     intake = context.inventory.intake(batch.id)
     if intake is None:
         try:

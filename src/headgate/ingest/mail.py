@@ -87,6 +87,8 @@ def _translated(name: str) -> Iterator[None]:
         if 500 <= error.smtp_code < 600:
             raise ServiceRefused(name, said) from error
         raise ServiceUnavailable(name, said) from error
+    except UnicodeError as error:
+        raise BadValue(name, "user or password", "has a letter that its login cannot send") from error
     except (smtplib.SMTPException, OSError) as error:
         raise ServiceUnavailable(name, str(error)) from error
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import logging
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -16,6 +16,7 @@ from headgate.ingest import callback, mail, report
 from headgate.ingest.context import Context, now
 from headgate.ingest.profile import Profile
 from headgate.ingest.retries import Retries
+from headgate.telemetry import event
 
 #: One try each time: the outbox itself tries again.
 _ONE_TRY = Retries(tries=1)
@@ -26,8 +27,7 @@ _ONE_TRY = Retries(tries=1)
 
 def callback_id(context: Context, job: IngestJob, what: str = "completed") -> str:
     """Stable, and no other store's: two stores count their jobs alike."""
-    request = context.queue.batch(job.batch).submission.request_id
-    return f"{job.id}-{what}-{hashlib.sha256(request.encode()).hexdigest()[:12]}"
+    return f"{job.id}-{what}-{context.queue.batch(job.batch).submission.origin}"
 
 
 def callback_message(context: Context, job: IngestJob, profile: Profile, recording: Recording) -> Message:
@@ -128,7 +128,9 @@ def _send(context: Context, message: Message) -> None:
             raise BadValue("mail_server", "", "is not set, so that no mail leaves")
         parsed = message_from_bytes(message.body.encode(errors="surrogateescape"), policy=SMTP)
         assert isinstance(parsed, EmailMessage)  # noqa: S101 - the policy makes it one
-        mail.send(context.options.mail_server, parsed)
+        refused = mail.send(context.options.mail_server, parsed)
+        if refused:
+            event("mail.recipients_refused", logging.WARNING, message=message.id, refused=refused)
         return
     profile = context.profile(context.queue.job(message.item))
     callback.deliver(context.service(message.to), callback_of(context, profile, message), _ONE_TRY)

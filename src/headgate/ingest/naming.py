@@ -25,11 +25,12 @@ def name_object(
     local = tuple(dict.fromkeys((*job.identifiers.local, *said.local)))
     demanded = _demanded(job, said)
     # The job's own name may be one that it got before a restart.
-    ark = demanded or job.identifiers.primary or _found_or_minted(context, job, profile, description, local)
+    given = demanded or job.identifiers.primary or _found(context, profile, local)
+    ark = given or _minted(context, job, profile, description, local)
     chosen = context.inventory.claim_local_ids(profile.owner, local, ark)
     if demanded and chosen != demanded:
         raise ObjectRefused(demanded, f"its local id {', '.join(local)} is that of {chosen}")
-    _check_owner(context, chosen, profile.owner)
+    _check_owner(context, chosen, profile.owner, new=not given and chosen == ark)
     identifiers = Identifiers(chosen, local)
     if identifiers != job.identifiers:
         context.queue.change(job, identifiers=identifiers)
@@ -46,12 +47,11 @@ def _demanded(job: IngestJob, said: Identifiers) -> str:
     return supplied or said.primary
 
 
-def _found_or_minted(
-    context: Context, job: IngestJob, profile: Profile, description: Description, local: Sequence[str]
-) -> str:
-    known = context.inventory.known_local_ids(profile.owner, local)
-    if known:
-        return next(iter(known.values()))
+def _found(context: Context, profile: Profile, local: Sequence[str]) -> str:
+    return next(iter(context.inventory.known_local_ids(profile.owner, local).values()), "")
+
+
+def _minted(context: Context, job: IngestJob, profile: Profile, description: Description, local: Sequence[str]) -> str:
     if profile.minter.kind != "ezid":
         return str(mint_for(job.id, profile.minter.shoulder, context.options.minter_key))
     said = _record(profile, description, "", local)
@@ -61,8 +61,10 @@ def _found_or_minted(
     return minted
 
 
-def _check_owner(context: Context, ark: str, owner: str) -> None:
+def _check_owner(context: Context, ark: str, owner: str, *, new: bool) -> None:
     known = context.inventory.owner_and_version(ark)
+    if known is not None and new:
+        raise ObjectRefused(ark, "a depositor has given this name to another object before we did; submit it again")
     if known is not None and known[0] != owner:
         raise ObjectRefused(ark, f"it belongs to another owner than {owner}")
 

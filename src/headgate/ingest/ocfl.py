@@ -34,6 +34,7 @@ from headgate.ingest.ocfl_inventory import (
     Inventory,
     Plan,
     earlier_version,
+    id_in,
     parse,
     plan,
     render,
@@ -56,8 +57,9 @@ class OcflStorage:
         self._root = root
         #: Outside the root, which may hold nothing but objects; on the same file system, so that a rename moves.
         self._staging = staging or root.with_name(f"{root.name}.staging")
-        self._open_root()
-        self.recover()
+        with storage_errors(root):
+            self._open_root()
+            self.recover()
 
     def put_version(
         self, object_id: str, change: Change, note: Note, stop: Stop | None = None, progress: Progress | None = None
@@ -82,26 +84,28 @@ class OcflStorage:
 
     def list_versions(self, object_id: str) -> tuple[Version, ...]:
         home = self._home(object_id)
-        inventory = self._load(home, object_id)
-        if inventory is None:
-            return ()
-        try:
-            sizes = {path: (home / path).stat().st_size for path in inventory.content}
-        except FileNotFoundError as error:
-            raise BadPayload(object_id, f"a file of it is missing: {error.filename}") from error
+        with storage_errors(self._root):
+            inventory = self._load(home, object_id)
+            if inventory is None:
+                return ()
+            try:
+                sizes = {path: (home / path).stat().st_size for path in inventory.content}
+            except FileNotFoundError as error:
+                raise BadPayload(object_id, f"a file of it is missing: {error.filename}") from error
         return tuple(inventory.version(number, sizes) for number in inventory.numbers())
 
     @contextmanager
     def read(self, object_id: str, name: str, version: int | None = None) -> Iterator[BinaryIO]:
         home = self._home(object_id)
-        inventory = self._load(home, object_id)
-        if inventory is None:
-            raise UnknownName("object", object_id)
-        path = home / inventory.place(name, version)
-        if not path.is_file():
-            raise BadPayload(object_id, f"a file of it is missing: {path}")
-        with storage_errors(self._root), path.open("rb") as source:
-            yield source
+        with storage_errors(self._root):
+            inventory = self._load(home, object_id)
+            if inventory is None:
+                raise UnknownName("object", object_id)
+            path = home / inventory.place(name, version)
+            if not path.is_file():
+                raise BadPayload(object_id, f"a file of it is missing: {path}")
+            with path.open("rb") as source:
+                yield source
 
     def delete(self, object_id: str) -> None:
         home = self._home(object_id)
@@ -116,20 +120,20 @@ class OcflStorage:
         home = self._home(object_id)
         if not home.exists():
             return [Problem(object_id, "", "there is no such object")]
-        try:
-            inventory = self._load(home, object_id)
-        except BadPayload as error:
-            return [Problem(object_id, INVENTORY, error.why)]
-        if inventory is None:
-            return [Problem(object_id, "", "there is no such object")]
         with storage_errors(self._root):
+            try:
+                inventory = self._load(home, object_id)
+            except BadPayload as error:
+                return [Problem(object_id, INVENTORY, error.why)]
+            if inventory is None:
+                return [Problem(object_id, "", "there is no such object")]
             found = [*_inventory_problems(home, inventory), *check_content(home, inventory, stop, progress)]
         return [Problem(object_id, path, why) for path, why in found]
 
     def objects(self) -> Iterator[str]:
         for declaration in sorted(self._root.glob(f"???/???/???/*/{OBJECT_DECLARATION[0]}")):
-            document = json.loads((declaration.parent / INVENTORY).read_bytes())
-            yield str(document["id"])
+            if found := _id_of(declaration.parent):
+                yield found
 
     def recover(self) -> None:
         """Finish what writers that died had begun, and remove their stages. Runs by itself at the start."""
@@ -322,6 +326,15 @@ def _intent(stage: Path) -> str:
         return str(json.loads((stage / _INTENT).read_bytes())["object"])
     except (OSError, ValueError):
         return ""
+
+
+def _id_of(home: Path) -> str:
+    """Whose place it is; empty when no inventory in it can be read."""
+    for folder in (home, *_version_folders(home)):
+        pair = _pair(folder)
+        if found := id_in(pair[0]) if pair else "":
+            return found
+    return ""
 
 
 def _version_folders(home: Path) -> list[Path]:

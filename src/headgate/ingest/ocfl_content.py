@@ -8,23 +8,29 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from headgate.core.errors import BadPayload
-from headgate.ingest.beneath import open_beneath, write_all
+from headgate.ingest.beneath import write_all
 from headgate.ingest.digests import DEFAULT
 from headgate.ingest.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.ocfl_inventory import Inventory, expected_digests
 from headgate.ingest.stopping import Stop, check_stop
 from headgate.ingest.storage import NewFile, Progress
 
-#: Files that are copied side by side: one waits for the disk while another is hashed.
+#: Large files are copied side by side: one waits for the disk while another is hashed.
 _THREADS = 4
+_LARGE = 1 << 20
 
 
 def write_content(folder: Path, content: Mapping[str, NewFile], stop: Stop | None, progress: Progress | None) -> None:
     """Copy every file to its place, synced. BadPayload when one is not what its digest says."""
-    if not content:
+    for parent in sorted({(folder / path).parent for path in content}):
+        parent.mkdir(parents=True, exist_ok=True)
+    large = {path: file for path, file in content.items() if file.size >= _LARGE}
+    for path in content.keys() - large:
+        _copy(folder, path, content[path], stop, progress)
+    if not large:
         return
-    with ThreadPoolExecutor(min(_THREADS, len(content)), thread_name_prefix="store") as pool:
-        futures = [pool.submit(_copy, folder, path, file, stop, progress) for path, file in content.items()]
+    with ThreadPoolExecutor(min(_THREADS, len(large)), thread_name_prefix="store") as pool:
+        futures = [pool.submit(_copy, folder, path, file, stop, progress) for path, file in large.items()]
         try:
             for future in futures:
                 future.result()
@@ -37,7 +43,8 @@ def _copy(folder: Path, path: str, file: NewFile, stop: Stop | None, progress: P
     if not file.path.is_file():
         raise BadPayload(str(file.path), "it is missing, or no file")
     running = RunningDigests([DEFAULT])
-    target = open_beneath(folder, path.split("/"), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    # The folder is a stage of ours that nobody else knows: there is no link on the way.
+    target = os.open(folder / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         with file.path.open("rb", buffering=0) as source:
             for block in blocks(source):

@@ -101,6 +101,14 @@ def read_unsealed(raw: bytes, object_id: str) -> Inventory:
     return found
 
 
+def id_in(raw: bytes) -> str:
+    """Whose inventory it is; empty when it cannot be read. Whether it is whole is for others to say."""
+    try:
+        return str(json.loads(raw)["id"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
 def expected_digests(inventory: Inventory) -> dict[str, dict[str, str]]:
     """Each content path, and every digest that is known of it."""
     expected = {path: {DEFAULT: digest} for path, digest in inventory.content.items()}

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from headgate.core.errors import BadManifest, BadPayload
+from headgate.core.errors import BadManifest, BadPayload, StoreUnavailable
 from headgate.core.queue import IngestJob
 from headgate.ingest import container, manifest
 from headgate.ingest.beneath import sync_folder, write_synced
 from headgate.ingest.context import Context
 from headgate.ingest.digests import DEFAULT, check_algorithm
 from headgate.ingest.download import Failed, Options, Progress, Wanted, download
-from headgate.ingest.hashing import RunningDigests, file_digests, mismatch
+from headgate.ingest.hashing import data_digests, file_digests, mismatch
 from headgate.ingest.manifest import Found, Manifest
 from headgate.ingest.names import check_file_name
 from headgate.ingest.payload_types import OBJECT_LAYOUTS
@@ -90,19 +91,41 @@ def expected_digest(said: Mapping[str, Any]) -> dict[str, str]:
 
 def check_data(name: str, data: bytes, digests: Mapping[str, str]) -> None:
     """BadPayload when a small file is not what its digest says."""
-    running = RunningDigests(digests)
-    running.update(data)
-    if problem := mismatch(digests, running.values()):
+    if problem := mismatch(digests, data_digests(data, digests)):
         raise BadPayload(name, problem)
+
+
+def write_anew(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Files of ours below a folder. They need not last: whoever is interrupted writes them again."""
+    make_folder(folder)
+    with _writing(folder):
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
 
 
 def save(path: Path, data: bytes) -> None:
     """A file that is there whole or not at all, and lasts."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.new")
-    write_synced(fresh, data)
-    fresh.replace(path)
-    sync_folder(path.parent)
+    make_folder(path.parent)
+    with _writing(path):
+        fresh = path.with_name(f"{path.name}.new")
+        write_synced(fresh, data)
+        fresh.replace(path)
+        sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """A folder, if it is not there."""
+    with _writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """A disk that is full, or away, is nobody's mistake: the item waits until it is back."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"the working folder {path}", error.strerror or str(error)) from error
 
 
 def check_sources(profile: Profile, found: Manifest) -> Manifest:
@@ -160,7 +183,6 @@ def gather(
     if folder.gathered.is_file():
         note = json.loads(folder.gathered.read_bytes())
         return {name: Found(size, digests) for name, (size, digests) in note.items()}
-    folder.root.mkdir(parents=True, exist_ok=True)
     found = _Gathering(context, job, profile, folder, stop, progress).all()
     _check_size(found, profile)
     written = {name: [each.size, dict(each.digests)] for name, each in found.items()}
@@ -197,7 +219,7 @@ class _Gathering:
 
     def _payload(self) -> Wanted:
         said = str(self.job.configuration.get("size") or "")
-        size = int(said) if said.isdigit() else None
+        size = int(said) if said.isdecimal() else None
         return Wanted(payload_url(self.job), payload_name(self.job), size, expected_digest(self.job.configuration))
 
     def _download(self, wanted: Sequence[Wanted], folder: Path, *, uploaded: bool) -> dict[str, Found]:

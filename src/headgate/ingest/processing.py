@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import mimetypes
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeVar
 
 from headgate.core.errors import BadPayload, BadValue, Invalid
 from headgate.core.queue import Identifiers, IngestJob
-from headgate.ingest import describe, manifest
+from headgate.ingest import describe
 from headgate.ingest.context import Context, now, stop_of
 from headgate.ingest.describe import Description
 from headgate.ingest.digests import DEFAULT
 from headgate.ingest.fetching import job_downloading
-from headgate.ingest.hashing import file_digests
-from headgate.ingest.manifest import Entry, Found
+from headgate.ingest.hashing import data_digests
+from headgate.ingest.manifest import Found
 from headgate.ingest.naming import name_object
-from headgate.ingest.payload import Folder, folder_of, gather, payload_name, save
+from headgate.ingest.payload import Folder, folder_of, gather, payload_name, save, write_anew
 from headgate.ingest.profile import Profile
 from headgate.ingest.storage import Change, NewFile, Note
-from headgate.ingest.storing import store
+from headgate.ingest.storing import operation_of, store
 from headgate.ingest.system_files import (
     PRODUCER,
-    STORAGE_MANIFEST,
     SUBMISSION_MANIFEST,
     SYSTEM,
     IngestRecord,
@@ -70,9 +66,15 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     identifiers = name_object(context, job, profile, said.description, said.identifiers)
     added = _write_system_files(job, profile, folder, said.description, identifiers)
     change = _change(job, folder, found, added, said)
-    _write_storage_manifest(folder, change)
-    note = Note(job.id, now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"]))
-    version = store(context, job, profile, identifiers.primary, change, note, hold)
+    note = Note(
+        operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"])
+    )
+    try:
+        version = store(context, job, profile, identifiers.primary, change, note, hold)
+    except BadPayload:
+        # Perhaps a loss of power took bytes of the working folder: a resume looks at every file again.
+        folder.gathered.unlink(missing_ok=True)
+        raise
     return Done(f"stored as {identifiers.primary} v{version}", configuration={"stored_version": version})
 
 
@@ -121,8 +123,8 @@ def _text(name: str, data: bytes) -> str:
 
 def _write_system_files(
     job: IngestJob, profile: Profile, folder: Folder, description: Description, identifiers: Identifiers
-) -> Iterable[str]:
-    """The same job always writes the same: a repeat stores nothing new. Gives the names."""
+) -> Mapping[str, NewFile]:
+    """The same job always writes the same: a repeat stores nothing new. Gives them by their names."""
     model = ObjectModel(primary_identifier=identifiers.primary, local_identifier="; ".join(identifiers.local))
     files = system_files(
         _record(job, profile, description, identifiers), model, description, profile.owner, profile.membership,
@@ -130,9 +132,16 @@ def _write_system_files(
     )  # fmt: skip
     if folder.manifest.is_file():
         files[SUBMISSION_MANIFEST] = folder.manifest.read_bytes()
-    for name, content in files.items():
-        save(folder.system / name, content)
-    return files
+    if profile.storage.kind == "http":
+        # From there nothing can be read back: recording reads ours.
+        for name, content in files.items():
+            save(folder.system / name, content)
+    else:
+        write_anew(folder.system, files)
+    return {
+        name: NewFile(folder.system / name, len(content), data_digests(content, (DEFAULT,)))
+        for name, content in files.items()
+    }
 
 
 def _record(job: IngestJob, profile: Profile, description: Description, identifiers: Identifiers) -> IngestRecord:
@@ -151,7 +160,9 @@ def _record(job: IngestJob, profile: Profile, description: Description, identifi
     )  # fmt: skip
 
 
-def _change(job: IngestJob, folder: Folder, found: Mapping[str, Found], added: Iterable[str], said: Said) -> Change:
+def _change(
+    job: IngestJob, folder: Folder, found: Mapping[str, Found], added: Mapping[str, NewFile], said: Said
+) -> Change:
     """What the new version is made of. An update keeps what it does not name."""
     update = job.configuration.get("submission_mode") == "update"
     files = {
@@ -159,23 +170,5 @@ def _change(job: IngestJob, folder: Folder, found: Mapping[str, Found], added: I
         for name, each in found.items()
         if not (update and name == DELETIONS)
     }
-    # By their names: a process that died may have left something half written beside them.
-    for name in added:
-        path = folder.system / name
-        files[f"{SYSTEM}/{name}"] = NewFile(path, path.stat().st_size, file_digests(path))
+    files |= {f"{SYSTEM}/{name}": file for name, file in added.items()}
     return Change(files, keep=update, remove=said.deletions if update else ())
-
-
-def _write_storage_manifest(folder: Folder, change: Change) -> None:
-    entries = [
-        Entry(
-            file.path.as_uri(), name, DEFAULT, file.digests[DEFAULT], file.size, _modified(file.path),
-            mimetypes.guess_type(name)[0] or "application/octet-stream",
-        )
-        for name, file in change.files.items()
-    ]  # fmt: skip
-    save(folder.system / STORAGE_MANIFEST, manifest.write(manifest.STORAGE, entries))
-
-
-def _modified(path: Path) -> datetime:
-    return datetime.fromtimestamp(int(path.stat().st_mtime), UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable
+from headgate.core.errors import BadValue, Invalid, ServiceRefused, ServiceUnavailable
 from headgate.core.inventory import Delivery, InventoryFile, Recording
 from headgate.core.queue import IngestJob
 from headgate.ingest import callback, messages
@@ -45,7 +45,7 @@ def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     try:
         sending = messages.callback_of(context, profile, message)
         callback.deliver(context.service(message.to), sending, Retries(profile.limits.tries), stop_of(hold))
-    except (ServiceUnavailable, ServiceRefused) as error:
+    except (ServiceUnavailable, ServiceRefused, Invalid) as error:
         if profile.callback_failure == "fail":
             return Failed(f"stored and recorded; the callback failed: {error}")
         context.inventory.undelivered(message, str(error), for_good=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from headgate.ingest.ocfl_inventory import (
     Plan,
     earlier_version,
     expected_digests,
+    id_in,
     parse,
     plan,
     read_unsealed,
@@ -134,8 +134,9 @@ class S3Storage:
             for page in obstore.list(self._bucket, self._prefix or None):
                 for meta in page:
                     parts = meta["path"].removeprefix(self._prefix).split("/")
-                    if len(parts) == 5 and parts[4] == INVENTORY:
-                        yield str(json.loads(self._get(meta["path"]) or b"{}")["id"])
+                    is_object = len(parts) == 5 and parts[4] == INVENTORY
+                    if is_object and (found := id_in(self._get(meta["path"]) or b"")):
+                        yield found
 
     # ---------------------------------------------------------------- reading
 

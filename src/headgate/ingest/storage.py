@@ -126,7 +126,7 @@ class Storage(Protocol):
         """Read every stored byte of an object, and compare."""
 
     def objects(self) -> Iterator[str]:
-        """The id of every object."""
+        """The id of every object that can be read; what is damaged is for `verify` to tell."""
 
 
 def export(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import mimetypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 
 from headgate.core.errors import BadPayload
 from headgate.core.queue import IngestJob
+from headgate.ingest import manifest
 from headgate.ingest.context import Context, now
 from headgate.ingest.digests import DEFAULT
 from headgate.ingest.http_storage import Addition, HttpStorage
+from headgate.ingest.manifest import Entry
 from headgate.ingest.payload import Folder, folder_of, save
 from headgate.ingest.profile import Profile
 from headgate.ingest.stopping import Stop
@@ -21,6 +25,8 @@ from headgate.ingest.system_files import STORAGE_MANIFEST
 from headgate.service.queue_checks import DEFAULT_LEASE
 from headgate.service.renewal import ItemHold
 
+#: A storage service answers when it has fetched and stored all of an object.
+STORING_SECONDS = 48 * 3600.0
 #: What a storage service answered is kept here, since it cannot be asked again.
 ANSWER = "stored.json"
 
@@ -28,6 +34,11 @@ ANSWER = "stored.json"
 def object_resource(ark: str) -> str:
     """What is locked while a version is added (exclusive), or read (shared)."""
     return f"object:{ark}"
+
+
+def operation_of(context: Context, job: IngestJob) -> str:
+    """By which a storage knows a job's work again; another store that was given the same root has other ones."""
+    return f"{job.id}-{context.queue.batch(job.batch).submission.origin}"
 
 
 @contextmanager
@@ -60,9 +71,10 @@ def stored_version(context: Context, job: IngestJob, profile: Profile, ark: str,
     """The version that a job has stored. BadPayload when it is not there."""
     if profile.storage.kind == "http":
         return _answered(folder_of(job), ark, job.id)
+    operation = operation_of(context, job)
     with locked_object(context, job, ark, "shared", hold):
         for version in context.storage(profile).list_versions(ark):
-            if version.operation == job.id:
+            if version.operation == operation:
                 return version
     raise BadPayload(ark, f"no version of it in the storage is the work of {job.id}")
 
@@ -83,14 +95,32 @@ def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
     if (folder.root / ANSWER).is_file():
         return _answered(folder, ark, job.id).number
     listing = folder.system / STORAGE_MANIFEST
+    save(listing, _storage_manifest(change))
     remove = "\n".join(change.remove)
     addition = Addition(ark, listing.read_text(encoding="utf-8"), listing.as_uri(), job.id, change.keep, remove)
     url, node = profile.storage.url, str(profile.storage.node)
-    number = HttpStorage(context.service(url), url, node).add(addition, stop)
+    number = HttpStorage(context.service(url, STORING_SECONDS), url, node).add(addition, stop)
     files = tuple(StoredFile(name, file.size, file.digests[DEFAULT], number) for name, file in change.files.items())
     version = Version(ark, number, now(), f"ingest job {job.id}", job.id, files)
     save(folder.root / ANSWER, json.dumps(asdict(version), default=str).encode())
     return number
+
+
+def _storage_manifest(change: Change) -> bytes:
+    return manifest.write(
+        manifest.STORAGE,
+        (
+            Entry(
+                file.path.as_uri(), name, DEFAULT, file.digests[DEFAULT], file.size, _modified(file.path),
+                mimetypes.guess_type(name)[0] or "application/octet-stream",
+            )
+            for name, file in change.files.items()
+        ),
+    )  # fmt: skip
+
+
+def _modified(path: Path) -> datetime:
+    return datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
 
 
 def _answered(folder: Folder, ark: str, operation: str) -> Version:

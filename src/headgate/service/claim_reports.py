@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headgate.core.errors import BadValue
 from headgate.core.ledger import EXTERNAL, MASKED, Claim
 from headgate.core.names import check_name
@@ -29,7 +31,13 @@ def without_secrets(claim: ClaimLike | str, message: object) -> str:
         claim = claim.claim
     if isinstance(claim, str):
         return text
-    secrets = {each for port in (*claim.inputs.values(), *claim.outputs.values()) for each in port.secrets.values()}
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, MASKED)
+    ports = (*claim.inputs.values(), *claim.outputs.values())
+    return masked(text, (secret for port in ports for secret in port.secrets.values()))
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """A text without these secrets, nor any line of one that has several."""
+    parts = {part for secret in secrets for part in (secret, *map(str.strip, secret.splitlines())) if part}
+    for part in sorted(parts, key=len, reverse=True):
+        text = text.replace(part, MASKED)
     return text

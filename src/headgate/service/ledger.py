@@ -8,9 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headgate.core.claims import Verdict
+from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import BadValue, ClaimLost, HeadgateError, WrongKey
-from headgate.core.history import Entry
 from headgate.core.ledger import (
     MASKED,
     RUNNING,
@@ -40,10 +39,11 @@ from headgate.service.clock import steady
 from headgate.service.identity import actor, asker_for, owner
 from headgate.service.renewal import ClaimHold
 from headgate.service.secrets import Opened, Secrets, check_secrets
-from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, Plan, RowFilter
+from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, RowFilter
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
+    from headgate.core.history import Entry
     from headgate.core.queue import Fault
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.

@@ -87,7 +87,7 @@ def check_document(what: str, document: object) -> dict[str, Any]:
     if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
         raise BadValue(what, document, "is no mapping of names to values")
     try:
-        size = len(json.dumps(dict(document), allow_nan=False).encode())
+        size = len(json.dumps(dict(document), allow_nan=False, ensure_ascii=False).encode())
     except (TypeError, ValueError) as error:
         raise BadValue(what, document, f"cannot be written as JSON: {error}") from None
     if size > LARGEST_DOCUMENT:
@@ -99,7 +99,8 @@ def check_identifiers(value: object) -> Identifiers:
     """A primary id and local ids: Identifiers, or a mapping with `primary` and `local`."""
     if isinstance(value, Mapping) and set(value) <= {"primary", "local"}:
         local = value.get("local", ())
-        value = Identifiers(value.get("primary", ""), (local,) if isinstance(local, str) else tuple(local))
+        if isinstance(local, str | list | tuple):
+            value = Identifiers(value.get("primary", ""), (local,) if isinstance(local, str) else tuple(local))
     if not isinstance(value, Identifiers):
         raise BadValue("identifiers", value, "are not given as {'primary': …, 'local': [ … ]}")
     for each in (value.primary, *value.local):

@@ -1,7 +1,8 @@
 """Keeping a leased lock or claim alive, and saying so at once when it is not.
 
 The holder's own deadline runs on its monotonic clock from the moment that the last good renewal was *sent*,
-so it is never later than the store's. Two threads: one renews (it may hang in a dead network), one watches.
+so it is never later than the store's. Two threads: one renews (it may hang in a dead network), one watches. They begin
+when the first renewal is due: most work is over before, and needs none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from headgate.core.errors import ClaimLost, HeadgateError, ItemLost, LockLost, L
 from headgate.core.ledger import Claim
 from headgate.core.locks import Lock, Mode
 from headgate.service.clock import steady
+from headgate.service.later import later
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
@@ -68,8 +70,18 @@ class KeptAlive(ABC):
     def start(self) -> None:
         """Begin to renew and to watch."""
         if self._lease is not None:
-            threading.Thread(target=self._renew_on, name="headgate-renewal", args=(self._lease,), daemon=True).start()
+            first = steady() + _pause(self._lease)
+            later(min(first, (self._until or first) - self._margin), self._begin)
+
+    def _begin(self) -> None:
+        """The first renewal is due, or the end near."""
+        if self._done.is_set():
+            return
+        try:
             threading.Thread(target=self._watch_deadline, name="headgate-deadline", daemon=True).start()
+            threading.Thread(target=self._renew_on, name="headgate-renewal", args=(self._lease,), daemon=True).start()
+        except RuntimeError as error:  # No more threads: whoever works must hear of it.
+            self._declare_lost(f"it cannot be renewed: {error}")
 
     def stop(self) -> None:
         """End renewing. Nothing is renewed after this returns."""
@@ -94,9 +106,8 @@ class KeptAlive(ABC):
         """Log that something happened."""
 
     def _renew_on(self, lease: float) -> None:
-        pause = _pause(lease)
-        while not self._done.wait(pause):
-            pause = self._renew_once(lease)
+        while not self._done.wait(self._renew_once(lease)):
+            pass
 
     def _renew_once(self, lease: float) -> float:
         """Renew. Gives the pause until the next try."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headgate.core.credentials import Custody, CustodyChange, MasterWrap, parse_envelope
 from headgate.core.errors import BadValue, Refused, UnknownName, WrongKey
 from headgate.core.names import check_name
 from headgate.service.keyring import KEY_SETTING, RING_SETTING, Ring, add_to_ring, read_private, read_ring
@@ -15,6 +14,7 @@ from headgate.stores.base import LedgerStore
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
+    from headgate.core.credentials import Custody, CustodyChange, MasterWrap
     from headgate.service.sealing import KeyText, Sealer
 
 #: Wraps that are renewed in one transaction.
@@ -125,6 +125,7 @@ class Secrets:
 
     def check(self, dataset: str, secrets: Mapping[str, str]) -> None:
         """Refused, as setting them would be; the dataset need not be there yet."""
+        from headgate.core.credentials import Custody
         from headgate.service.sealing import plan_secrets
 
         try:
@@ -237,6 +238,7 @@ def _open_port(job: str, dataset: str, port: MutableMapping[str, Any], key: str)
 
 
 def _open_words(job: str, dataset: str, name: str, words: str, key: str) -> str:
+    from headgate.core.credentials import parse_envelope
     from headgate.service import crypto
     from headgate.service.sealing import KeyText, kek_of
 

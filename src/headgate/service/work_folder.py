@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from headgate.core.errors import BadValue, UnknownName
+from headgate.core.errors import BadValue, ServiceUnavailable, UnknownName
 from headgate.core.names import check_name
 from headgate.core.queue import check_item_id, is_batch
 from headgate.service.queue import Queue
@@ -51,7 +51,15 @@ def sweep_folder(queue: Queue, folder: Path, tag: str, age: float, forget: Calla
 
     `forget`: told of each before, so that what else is kept of it goes too, also when this is cut off.
     """
-    if not folder.is_dir() or not _is_ours(folder, tag):
+    try:
+        return _sweep(queue, folder, tag, age, forget) if folder.is_dir() else 0
+    except OSError as error:
+        # A full disk, or another sweeper that was here first: the next round finds what is left.
+        raise ServiceUnavailable(f"work folder {folder}", error.strerror or str(error)) from error
+
+
+def _sweep(queue: Queue, folder: Path, tag: str, age: float, forget: Callable[[str], None]) -> int:
+    if not _is_ours(folder, tag):
         return 0
     count = 0
     for place in _done(queue, folder):
@@ -67,7 +75,8 @@ def sweep_folder(queue: Queue, folder: Path, tag: str, age: float, forget: Calla
 
 def _is_ours(folder: Path, tag: str) -> bool:
     mark = folder / MARK
-    if not mark.exists():
+    # An empty one was not written to its end.
+    if not mark.exists() or not mark.read_bytes():
         mark.write_text(tag, encoding="utf-8")
     if mark.read_text(encoding="utf-8") == tag:
         return True

@@ -41,8 +41,10 @@ class ArchiveTarget:
     def begin(self, contents: Contents) -> None:
         if self._path.exists():
             raise BadValue("file", self.name, "exists already; nothing is written over")
-        # What it holds opens doors: sealed secrets, digests of API tokens.
-        os.close(os.open(self._unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        # What it holds opens doors: sealed secrets, digests of API tokens. So nothing is written into a file, or
+        # behind a link, that somebody else has put there.
+        self._unfinished.unlink(missing_ok=True)
+        os.close(os.open(self._unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         self._out = gzip.open(self._unfinished, "wt", compresslevel=6, encoding="utf-8")  # noqa: SIM115 - _close
         header = {key: value for key, value in asdict(contents).items() if key != "old"}
         self._write({"headgate": KIND, "format": FORMAT, **header})

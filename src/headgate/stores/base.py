@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.core.census import Span, Tally
-from headgate.core.claims import Verdict
-from headgate.core.credentials import Custody, CustodyChange, MasterWrap
-from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Kind, Row
 from headgate.core.locks import Lock, Mode, Request, Waiter
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # Whoever asks for one has loaded it: the command starts faster without the others.
+    from headgate.core.census import Span, Tally
+    from headgate.core.claims import Plan, Verdict
+    from headgate.core.credentials import Custody, CustodyChange, MasterWrap
+    from headgate.core.history import Entry
     from headgate.stores.queue_port import QueueStore
 
 Grant = tuple[Lock, ...]
@@ -249,16 +249,6 @@ class LedgerHistoryFilter:
     #: Only entries before this one (newest first, page by key).
     before: int | None = None
     limit: int = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a job would do."""
-
-    #: What would run next, in order.
-    next: tuple[Verdict, ...]
-    #: What is known of and cannot run now, and why.
-    blocked: tuple[Verdict, ...]
 
 
 class LedgerStore(Protocol):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,6 +45,16 @@ class ExampleFolder:
             "storage_root": str(self.path / "headgate-storage"),
             "space_threshold": "0",
         }
+
+    def command(self, words: str) -> str:
+        """What to type where the example was started, to ask its store; a shell may not know `headgate` by its name."""
+        started = Path(sys.argv[0])
+        program = os.path.relpath(started.absolute(), self.path)
+        if shutil.which("headgate"):
+            program = "headgate"
+        elif started.name == "__main__.py":
+            program = f"{sys.executable} -m headgate"
+        return f"(cd {NAME} && {program} {words})"
 
     @contextmanager
     def ready(self) -> Iterator[ThreadingHTTPServer]:

@@ -98,7 +98,7 @@ class Example:
         """Each job on every chunk that it may work on."""
         for job, script in PIPELINE.items():
             if not self._stop.is_set() and self._gate.ledger.plan(job, 1).next:
-                self._run("job", "run", job, "--loop", "--", "sh", script)
+                self._run("job", "run", job, "--loop", "--keep-stderr", "--", "sh", script)
 
     def _submit(self, name: str, payload: Payload) -> None:
         queue = self._gate.queue

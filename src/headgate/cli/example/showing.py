@@ -83,14 +83,13 @@ class Shown:
         example.finish()
         if stop.is_set():
             return
+        look = self._folder.command("status")
+        self._session.say(f"to look around: {look}; in place of status: data grid, ingest jobs, history")
         self._tell(summarize(gate, self._folder, example))
         if self._once:
             stop.set()
             return
-        self._session.say(
-            f"It runs on until Ctrl-C. To look around: cd {NAME}, then headgate status, headgate data grid, "
-            "headgate ingest jobs"
-        )
+        self._session.say("it runs on until Ctrl-C")
         example.go_on()
 
     def _tell(self, found: Summary) -> None:

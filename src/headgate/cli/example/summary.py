@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.cli.example.loading import ENDED, PAYLOADS, PIPELINE, Example
 from headgate.cli.output import table
-from headgate.core.ledger import Kind
+from headgate.core.ledger import Kind, Row
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -52,12 +52,16 @@ def summarize(gate: Gate, folder: ExampleFolder, example: Example) -> Summary:
         if not problems else f"{len(stored)} objects are stored.",
         *(f"job {job}: {', '.join(f'{count} {word}' for word, count in sorted(found.items()))}"
           for job, found in counts.items()),
-        *(f"failed: {row.job} of {row.dataid}: {row.message}; why: headgate job explain {row.job} {row.dataid}"
-          for row in failures if row.kind == Kind.OUTPUT),
+        *(_failed(folder, row) for row in failures if row.kind == Kind.OUTPUT),
         *(f"locked: {lock.resource} {lock.mode} by {lock.client}" for lock in locks),
         *(f"held: {hold.profile}: {hold.reason}" for hold in holds),
     ]  # fmt: skip
     return Summary(document, "\n".join(lines), problems)
+
+
+def _failed(folder: ExampleFolder, row: Row) -> str:
+    why = folder.command(f"job explain {row.job} {row.dataid}")
+    return f"failed: {row.job} of {row.dataid}: {row.message}; why: {why}"
 
 
 def _unmeant(example: Example, batches: dict[str, tuple[str, str]]) -> list[str]:

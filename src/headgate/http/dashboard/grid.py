@@ -9,11 +9,11 @@ from urllib.parse import quote, urlencode
 from fastapi import Request, Response
 
 from headgate.core.census import Span
+from headgate.core.layout import layout
 from headgate.core.ledger import DONE, ERROR, EXTERNAL, HOLD, PENDING, READY, RESUBMIT, RUNNING, Dataset, Job, Kind, Row
 from headgate.core.ordering import order_key
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
-from headgate.http.dashboard.layout import layout
 from headgate.http.dashboard.pipeline import chunk_page
 from headgate.http.dashboard.tables import Column, Table, as_csv, link, ordered
 from headgate.http.dashboard.words import some

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
-from headgate.core.queue import Batch, IngestJob
-from headgate.http.auth import Reader, TheGate
+from headgate.core.machine import Machine
+from headgate.core.queue import Item
+from headgate.http.auth import Caller, Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.ingest_acts import path_of
 from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv, cut, link, order_of, ordered, paged
+from headgate.service.queue import Queue
 
 router = page_router()
-#: Filters of each list, beside `find`.
-BATCH_FILTERS, JOB_FILTERS = ("state", "profile", "submitter"), ("state", "profile", "batch")
 #: An id as people write it: with or without its zeros.
 _ID = re.compile("(bid|jid)0*([0-9]{1,10})", re.IGNORECASE)
 
@@ -53,62 +54,90 @@ JOBS_IN_FILE = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list of the queue's: a page of it, and all of it as a file."""
+
+    #: Its name in the page's address, and in that of the template.
+    name: str
+    title: str
+    #: What may be chosen by, beside `find`.
+    filters: tuple[str, ...]
+    columns: Mapping[str, Column]
+    file_columns: Mapping[str, Column]
+    #: The same in the API.
+    api: str
+    #: How to read it, and the table of its states.
+    ask: Callable[[Queue], Callable[..., Sequence[Item]]]
+    table_of: Callable[[Queue], Machine]
+
+    def chosen(self, query: Mapping[str, str]) -> dict[str, str]:
+        """The filters that an address has."""
+        return {name: query[name] for name in self.filters if query.get(name)}
+
+
+BATCH_LIST = Listing(
+    "batches", "Batches", ("state", "profile", "submitter"), BATCHES, BATCHES, "/v1/batches",
+    lambda queue: queue.batches, lambda queue: queue.tables()[0],
+)  # fmt: skip
+JOB_LIST = Listing(
+    "jobs", "Ingest jobs", ("state", "profile", "batch"), JOBS, JOBS_IN_FILE, "/v1/ingest-jobs",
+    lambda queue: queue.jobs, lambda queue: queue.tables()[1],
+)  # fmt: skip
+
+
 @router.get("/ingest/batches")
 def batches(request: Request, gate: TheGate, who: Reader) -> Response:
     """Batches, by id."""
-    query = dict(request.query_params)
-    if place := found_at(query.get("find", "")):
-        return RedirectResponse(place, 303)
-    chosen = {name: query[name] for name in BATCH_FILTERS if query.get(name)}
-    page = gate.queue.batches(**chosen, after=query.get("after") or None, limit=ROWS + 1)  # type: ignore[arg-type]
-    rows, more = cut(page, lambda batch: batch.id)
-    order = order_of(query, more)
-    table = Table("batches", "Batches", BATCHES, ordered(rows, BATCHES, order), lambda batch: batch.id,
-                  path="/ingest/batches", query=query, next=more, json=link("/v1/batches", chosen),
-                  csv=link("/ingest/batches.csv", chosen), order=order)  # fmt: skip
-    states = [state for state in gate.queue.tables()[0].states if state != "new"]
-    return render(request, "ingest_batches.html", who, title="Batches", table=table, states=states, path_of=path_of,
-                  filtered=bool(chosen))  # fmt: skip
+    return _page(BATCH_LIST, request, gate.queue, who)
 
 
 @router.get("/ingest/batches.csv")
 def batches_file(request: Request, gate: TheGate, _who: Reader) -> Response:
     """The same as a file, whole."""
-    chosen = {name: request.query_params[name] for name in BATCH_FILTERS if request.query_params.get(name)}
-
-    def ask(after: str | None) -> list[Batch]:
-        return list(gate.queue.batches(**chosen, after=after, limit=PORTION))  # type: ignore[arg-type]
-
-    return as_csv("batches", BATCHES, paged(ask, lambda batch: batch.id))
+    return _file(BATCH_LIST, request, gate.queue)
 
 
 @router.get("/ingest/jobs")
 def jobs(request: Request, gate: TheGate, who: Reader) -> Response:
     """Ingest jobs, by id."""
-    query = dict(request.query_params)
-    if place := found_at(query.get("find", "")):
-        return RedirectResponse(place, 303)
-    chosen = {name: query[name] for name in JOB_FILTERS if query.get(name)}
-    page = gate.queue.jobs(**chosen, after=query.get("after") or None, limit=ROWS + 1)  # type: ignore[arg-type]
-    rows, more = cut(page, lambda job: job.id)
-    order = order_of(query, more)
-    table = Table("jobs", "Ingest jobs", JOBS, ordered(rows, JOBS, order), lambda job: job.id,
-                  path="/ingest/jobs", query=query, next=more, json=link("/v1/ingest-jobs", chosen),
-                  csv=link("/ingest/jobs.csv", chosen), order=order)  # fmt: skip
-    states = [state for state in gate.queue.tables()[1].states if state != "new"]
-    return render(request, "ingest_jobs.html", who, title="Ingest jobs", table=table, states=states, path_of=path_of,
-                  filtered=bool(chosen))  # fmt: skip
+    return _page(JOB_LIST, request, gate.queue, who)
 
 
 @router.get("/ingest/jobs.csv")
 def jobs_file(request: Request, gate: TheGate, _who: Reader) -> Response:
     """The same as a file, whole."""
-    chosen = {name: request.query_params[name] for name in JOB_FILTERS if request.query_params.get(name)}
+    return _file(JOB_LIST, request, gate.queue)
 
-    def ask(after: str | None) -> list[IngestJob]:
-        return list(gate.queue.jobs(**chosen, after=after, limit=PORTION))  # type: ignore[arg-type]
 
-    return as_csv("ingest-jobs", JOBS_IN_FILE, paged(ask, lambda job: job.id))
+def _page(listing: Listing, request: Request, queue: Queue, who: Caller) -> Response:
+    query = dict(request.query_params)
+    if place := found_at(query.get("find", "")):
+        return RedirectResponse(place, 303)
+    chosen = listing.chosen(query)
+    page = listing.ask(queue)(**chosen, after=query.get("after") or None, limit=ROWS + 1)
+    rows, more = cut(page, _id_of)
+    order, path = order_of(query, more), f"/ingest/{listing.name}"
+    table = Table(
+        listing.name, listing.title, listing.columns, ordered(rows, listing.columns, order), _id_of, path=path,
+        query=query, next=more, json=link(listing.api, chosen), csv=link(f"{path}.csv", chosen), order=order,
+    )  # fmt: skip
+    states = [state for state in listing.table_of(queue).states if state != "new"]
+    return render(request, f"ingest_{listing.name}.html", who, title=listing.title, table=table, states=states,
+                  path_of=path_of, filtered=bool(chosen))  # fmt: skip
+
+
+def _file(listing: Listing, request: Request, queue: Queue) -> Response:
+    chosen = listing.chosen(request.query_params)
+
+    def ask(after: str | None) -> Sequence[Item]:
+        return listing.ask(queue)(**chosen, after=after, limit=PORTION)
+
+    return as_csv(listing.api.rpartition("/")[2], listing.file_columns, paged(ask, _id_of))
+
+
+def _id_of(item: Item) -> str:
+    return item.id
 
 
 def found_at(text: str) -> str:

@@ -10,10 +10,10 @@ from urllib.parse import quote
 from fastapi import Request, Response
 
 from headgate.core.census import Tally
+from headgate.core.layout import Layout, layout
 from headgate.core.ledger import ERROR, EXTERNAL, HOLD, READY, RESUBMIT, RUNNING, Dataset, Job, Kind
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
-from headgate.http.dashboard.layout import Layout, layout
 from headgate.http.dashboard.tables import link
 from headgate.http.dashboard.words import number, some
 from headgate.service import census

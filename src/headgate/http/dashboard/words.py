@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+from headgate.core.durations import in_words
+
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: An id that is longer is shortened in the middle.
 LONGEST_ID = 18
@@ -47,18 +48,10 @@ def look(word: str) -> Look:
 
 
 def duration(value: float | timedelta | None) -> str:
-    """2 h 14 min; 40 s; the two greatest units."""
+    """2 h 14 min; 40 s; a dash where there is none."""
     if value is None:
         return "-"
-    seconds = max(int(value.total_seconds() if isinstance(value, timedelta) else value), 0)
-    parts: list[tuple[int, str]] = []
-    for length, unit in _UNITS:
-        count, seconds = divmod(seconds, length)
-        if count or parts:
-            parts.append((count, unit))
-        if len(parts) == 2:
-            break
-    return " ".join(f"{count} {unit}" for count, unit in parts if count) or "0 s"
+    return in_words(value.total_seconds() if isinstance(value, timedelta) else value)
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:

@@ -18,7 +18,8 @@ from headgate.core.names import NAME_LENGTH
 from headgate.http import direct
 from headgate.http.auth import Caller, Operator, TheGate, TheService, needs
 from headgate.http.errors import TooLarge, TooMany
-from headgate.http.schemas import Uploaded, Verification, Verified, answer, documented
+from headgate.http.queue_schemas import Uploaded, Verification, Verified
+from headgate.http.schemas import answer, documented
 from headgate.http.service import Service
 from headgate.http.waiting import Gone, while_there
 

@@ -10,21 +10,8 @@ from headgate.core.inventory import Intake, InventoryFile, Kind, Message, Object
 from headgate.core.queue import check_item_id
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, TheGate, needs
-from headgate.http.schemas import (
-    After,
-    Limit,
-    LocalIds,
-    MessageDelayed,
-    MessageSettled,
-    Page,
-    ProblemTold,
-    Recorded,
-    Removed,
-    answer,
-    documented,
-    nothing,
-    page,
-)
+from headgate.http.queue_schemas import LocalIds, MessageDelayed, MessageSettled, ProblemTold, Recorded, Removed
+from headgate.http.schemas import After, Limit, Page, answer, documented, nothing, page
 
 router = direct.router("inventory")
 InventoryReader = Annotated[Caller, needs("read", "queue:work")]

@@ -1,5 +1,6 @@
 """The queue over HTTP: batches, ingest jobs, holds."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
@@ -22,11 +23,8 @@ from headgate.core.queue import (
 )
 from headgate.http import direct
 from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
-from headgate.http.schemas import (
-    Acted,
-    After,
+from headgate.http.queue_schemas import (
     BatchTaking,
-    Count,
     FaultGiven,
     Fired,
     GivenBack,
@@ -34,16 +32,11 @@ from headgate.http.schemas import (
     ItemRenewal,
     JobsMade,
     JobTaking,
-    Key,
-    Limit,
-    Page,
     PrioritySet,
     SubmissionAsked,
-    answer,
-    documented,
-    nothing,
-    page,
 )
+from headgate.http.schemas import Acted, After, Count, Key, Limit, Page, answer, documented, nothing, page
+from headgate.http.service import Service
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 from headgate.wiring import Gate
@@ -99,9 +92,7 @@ async def next_batch(
         return queue.acquire_batch(state, worker=worker, lease=asked.lease, after=asked.after, request_id=key)
 
     place = ("batch", state, asked.after or "")
-    turn = service.turns.wait(place, look, steady() + asked.wait, again=key is not None)
-    found = await asked_to_wait(request, asked.wait, turn)
-    return nothing() if found is None else answer(found)
+    return await _found(request, service, place, look, asked.wait, again=key is not None)
 
 
 @router.get("/batches/{bid}", responses=documented(200, Batch, "As it is."))
@@ -154,9 +145,7 @@ async def next_job(
         return queue.acquire_job(state, worker=worker, lease=asked.lease, after=after, request_id=key)
 
     place = ("job", state, str(after or ""))
-    turn = service.turns.wait(place, look, steady() + asked.wait, again=key is not None)
-    found = await asked_to_wait(request, asked.wait, turn)
-    return nothing() if found is None else answer(found)
+    return await _found(request, service, place, look, asked.wait, again=key is not None)
 
 
 @router.get("/ingest-jobs/{jid}", responses=documented(200, IngestJob, "As it is."))
@@ -295,6 +284,16 @@ def add_item_routes(noun: str, short: str, kind: Any) -> None:
         moved = fired(gate, who, item, event, given)
         service.ring(("batch",), ("job",), ("work",))
         return answer(moved)
+
+
+async def _found(
+    request: Request, service: Service, place: tuple[str, ...], look: Callable[[], Item | None], wait: float, *,
+    again: bool,
+) -> Response:  # fmt: skip
+    """What a look gives, at once or within so many seconds. `again`: it may have been given already."""
+    turn = service.turns.wait(place, look, steady() + wait, again=again)
+    found = await asked_to_wait(request, wait, turn)
+    return nothing() if found is None else answer(found)
 
 
 def _fire_as_owner(gate: Gate, who: Caller, item: str, event: str, given: Fired) -> Item:

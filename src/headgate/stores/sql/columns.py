@@ -16,6 +16,7 @@ MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "
 
 #: In a column's `info`: its values are moments on the lease clock, which is each store's own.
 LEASE_CLOCK = "lease clock"
+ON_LEASE_CLOCK = {LEASE_CLOCK: True}
 
 
 def text(length: int) -> String:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from headgate.core.census import Span, Tally
-from headgate.core.claims import Verdict, may_claim
-from headgate.core.credentials import Custody, CustodyChange, MasterWrap
+from headgate.core.claims import Plan, Verdict, may_claim
 from headgate.core.errors import StoreUnavailable
-from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Job, Row
 from headgate.core.locks import Lock
-from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, Plan, RowFilter, SpanFilter
-from headgate.stores.sql import claiming, credentials, definitions, mending
+from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, RowFilter, SpanFilter
+from headgate.stores.sql import claiming, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.quick_claims import QuickClaims
 from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
+
+if TYPE_CHECKING:
+    from headgate.core.census import Span, Tally
+    from headgate.core.credentials import Custody, CustodyChange, MasterWrap
+    from headgate.core.history import Entry
 
 #: From so many new chunks on, a planner that thinks the tables empty goes wrong.
 MANY = 1000
@@ -50,22 +53,36 @@ class SqlLedger:
         shape = self._database.read(lambda tx: shape_of(tx, job, share=False))
         return shape.job, list(shape.datasets.values())
 
+    # What keeps secrets is loaded when it is asked for: most jobs have none, and start faster without.
+
     def dataset_custody(self, dataset: str) -> Custody:
+        from headgate.stores.sql import credentials
+
         return self._database.read(lambda tx: credentials.dataset_custody(tx, dataset))
 
     def job_custody(self, job: str) -> Custody:
+        from headgate.stores.sql import credentials
+
         return self._database.read(lambda tx: credentials.job_custody(tx, job))
 
     def change_custody(self, known: Custody, change: CustodyChange) -> bool:
+        from headgate.stores.sql import credentials
+
         return self._database.write_through(lambda tx: credentials.change_custody(tx, known, change))
 
     def master_wraps(self, before: int, limit: int) -> Sequence[MasterWrap]:
+        from headgate.stores.sql import credentials
+
         return self._database.read(lambda tx: credentials.master_wraps(tx, before, limit))
 
     def rewrap(self, pairs: Sequence[tuple[MasterWrap, MasterWrap]]) -> int:
+        from headgate.stores.sql import credentials
+
         return self._database.write_through(lambda tx: credentials.rewrap(tx, pairs))
 
     def refuse_masters(self, before: int) -> None:
+        from headgate.stores.sql import credentials
+
         self._database.write_through(lambda tx: credentials.refuse_masters(tx, before))
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:

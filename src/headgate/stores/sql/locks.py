@@ -12,7 +12,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
-from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.sql import holding
@@ -24,6 +23,7 @@ from headgate.stores.sql.moments import moment
 from headgate.stores.sql.scene import Scene, heads, read_lock, read_places
 
 if TYPE_CHECKING:
+    from headgate.core.history import Entry
     from headgate.stores.history import HistoryKeeper
     from headgate.stores.inventory_port import InventoryStore
     from headgate.stores.queue_port import QueueStore
@@ -44,7 +44,7 @@ class SqlLocks:
         self._database = database
         self._making = threading.Lock()
         self._made: dict[type[Any], Any] = {}
-        self.tag = str(database.read(lambda tx: tx.one(sql.READ_TAG))[0])
+        self.tag = str(database.single(sql.READ_TAG)[0][0])
         #: The ledger beside it: what runs on a chunk acts as a lock, and the other way round.
         self.ledger = SqlLedger(database, self.tag)
 

@@ -10,7 +10,8 @@ from headgate.core.history import Entry
 from headgate.core.queue import Batch, Hold, IngestJob, is_batch
 from headgate.stores.queue_port import QueueStore
 from headgate.stores.sql import moving_statements as sql
-from headgate.stores.sql import opening, schema
+from headgate.stores.sql import opening
+from headgate.stores.sql import queue_schema as schema
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.locks import SqlLocks
 from headgate.stores.sql.moments import micro, to_micro

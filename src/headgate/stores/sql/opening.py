@@ -46,7 +46,7 @@ def check_whole(database: Database, facts: Mapping[str, str]) -> None:
 
 def read_facts(database: Database) -> dict[str, str]:
     """What is known of the store, by name."""
-    return {str(name): str(value) for name, value in database.read(lambda tx: tx.all(READ_FACTS))}
+    return {str(name): str(value) for name, value in database.single(READ_FACTS)}
 
 
 def make_or_check(database: Database) -> None:
@@ -64,7 +64,7 @@ def make_or_check(database: Database) -> None:
 
 def table_names(database: Database) -> set[str]:
     """Every table that is there."""
-    return {str(row[0]) for row in database.read(lambda tx: tx.all(database.dialect.list_tables))}
+    return {str(row[0]) for row in database.single(database.dialect.list_tables)}
 
 
 def holds_ensembl(database: Database, tables: set[str]) -> bool:
@@ -72,7 +72,7 @@ def holds_ensembl(database: Database, tables: set[str]) -> bool:
     from headgate.core.ensembl import COLUMNS
 
     def fits(table: str) -> bool:
-        found = database.read(lambda tx: tx.all(database.dialect.list_columns, table=table))
+        found = database.single(database.dialect.list_columns, table=table)
         return {str(row[0]) for row in found} >= COLUMNS[table]
 
     return tables >= set(COLUMNS) and all(fits(table) for table in COLUMNS)
@@ -84,7 +84,7 @@ def half_made(database: Database) -> bool:
     Where tables cannot be made in a transaction, others see each version on the way to the newest.
     """
     version = version_of(database)
-    return version == "none" or (version in versions() and not database.read(lambda tx: tx.one(READ_TAG)))
+    return version == "none" or (version in versions() and not database.single(READ_TAG))
 
 
 def foreign(database: Database, tables: set[str]) -> ForeignStore:
@@ -110,7 +110,7 @@ def check_version(database: Database) -> None:
     if found in known:
         raise SchemaMismatch(
             f"{database.name} has schema {found}; this Headgate works with {known[-1]}. "
-            "Stop what uses it, then run: headgate migrate"
+            f"Stop what uses it, then run: headgate migrate --url {database.name}"
         )
     raise SchemaMismatch(
         f"{database.name} has schema {found}, of a newer Headgate; this one knows up to {known[-1]}. Upgrade Headgate"
@@ -119,8 +119,8 @@ def check_version(database: Database) -> None:
 
 def version_of(database: Database) -> str:
     """The schema version that the database says it has."""
-    row = database.read(lambda tx: tx.one(READ_VERSION))
-    return "none" if row is None else str(row[0])
+    rows = database.single(READ_VERSION)
+    return str(rows[0][0]) if rows else "none"
 
 
 def versions() -> list[str]:

@@ -17,7 +17,7 @@ from headgate.stores.sql.queue_moving import (
     tell,
 )
 from headgate.stores.sql.queue_rows import BATCHES, JOBS, Noun, noun_of, number_of
-from headgate.stores.sql.schema import kept_states
+from headgate.stores.sql.queue_schema import kept_states
 
 #: A lease that ran out so long ago, and nobody has noticed.
 LONG_GONE = 60 * MICROSECONDS

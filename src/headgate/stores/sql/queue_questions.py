@@ -11,8 +11,8 @@ from headgate.core.history import Entry
 from headgate.core.machine import Machine
 from headgate.core.queue import FOLDERS, Batch, Folder, IngestJob, is_batch
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.sql import queue_schema as schema
 from headgate.stores.sql import queue_statements as sql
-from headgate.stores.sql import schema
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.moments import micro, moment, to_micro, to_seconds
 from headgate.stores.sql.queue_rows import BATCHES, JOBS, number_of, read_batch, read_job

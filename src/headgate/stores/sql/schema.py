@@ -7,18 +7,15 @@ from sqlalchemy import text as condition
 
 from headgate.core.ledger import Kind, OnFailure
 from headgate.core.locks import Mode
-from headgate.core.machine import Also, Machine
 from headgate.core.ordering import Order
-from headgate.core.queue import HIGHEST_NUMBER, HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
-from headgate.core.states import BATCH, CHUNK, INGEST_JOB, LOCK
-from headgate.stores.sql import columns, inventory_schema
-from headgate.stores.sql.columns import LEASE_CLOCK, MYSQL, Document, Key, Number, OrderKey, one_of, text
+from headgate.core.states import CHUNK, LOCK
+from headgate.stores.sql import columns, inventory_schema, queue_schema
+from headgate.stores.sql.columns import MYSQL, ON_LEASE_CLOCK, Document, Key, Number, OrderKey, one_of, text
 
 metadata = columns.metadata
-#: The inventory's tables, which stand in a file of their own.
-inventory = inventory_schema
+#: Tables that stand in files of their own.
+inventory, queue = inventory_schema, queue_schema
 
-ON_LEASE_CLOCK = {LEASE_CLOCK: True}
 MODES = tuple(mode.value for mode in Mode)
 
 # Facts about the store itself: its tag, its clock.
@@ -319,125 +316,6 @@ escrow = Table(
     Column("generation", Integer, primary_key=True, autoincrement=False, comment="which of the job's keys"),
     Column("master_id", Integer, nullable=False),
     Column("master_wrap", text(80), nullable=False),
-    **MYSQL,
-)
-
-# ---------------------------------------------------------------- the queue
-
-
-def kept_states(machine: Machine) -> tuple[str, ...]:
-    """The states that a row can be in: those that something leads to without removing it."""
-    return tuple(dict.fromkeys(row.target for row in machine.rows if Also.DROP_ALL not in row.also))
-
-
-#: What the history tells of: the tables' events, and what else people do.
-QUEUE_EVENTS = tuple(dict.fromkeys((*BATCH.told, *INGEST_JOB.told, *HOLD_EVENTS, *JOB_EVENTS, REPAIR_EVENT)))
-#: What has been taken has an end of its lease, and a length.
-TAKEN = "(lease is null) = (lease_until is null)"
-
-# The last number that was given to a batch, and to an ingest job: never given again.
-counter = Table(
-    "hg_counter",
-    metadata,
-    Column("name", text(20), primary_key=True),
-    Column("value", BigInteger, nullable=False),
-    **MYSQL,
-)
-
-batch = Table(
-    "hg_batch",
-    metadata,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("state", text(20), nullable=False),
-    Column("profile", text(255), nullable=False),
-    Column("submitter", text(255), nullable=False),
-    Column("payload_url", text(2048), nullable=False),
-    Column("type", text(40), nullable=False),
-    Column("mode", text(10), nullable=False),
-    Column("metadata", Document, nullable=False, comment="JSON"),
-    Column("submit_id", text(200), comment="of the request to submit; a repeat gives the same batch"),
-    Column("message", text(1000), nullable=False),
-    Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
-    # Its jobs, counted in the write that moves them.
-    Column("processing", Integer, nullable=False),
-    Column("failed", Integer, nullable=False),
-    Column("completed", Integer, nullable=False),
-    Column("made", Integer, nullable=False, comment="jobs that were ever made of its payload"),
-    Column("report", Document, comment="JSON; null: never reported"),
-    Column("worker", text(255), nullable=False),
-    Column("request_id", text(200), nullable=False, comment="of the newest taking"),
-    Column("token", BigInteger, nullable=False, comment="of the newest taking"),
-    Column("lease", BigInteger, comment="micro-seconds; null: nobody has taken it"),
-    Column("lease_until", BigInteger, comment="on the lease clock", info=ON_LEASE_CLOCK),
-    CheckConstraint(one_of("state", kept_states(BATCH)), name="hg_batch_state"),
-    CheckConstraint("processing >= 0 and failed >= 0 and completed >= 0", name="hg_batch_counts"),
-    CheckConstraint("made >= processing + failed + completed", name="hg_batch_made"),
-    CheckConstraint(TAKEN, name="hg_batch_taken"),
-    Index("hg_batch_next", "state", "id"),
-    Index("hg_batch_submit_id", "submit_id", unique=True),
-    **MYSQL,
-)
-
-ingest_job = Table(
-    "hg_ingest_job",
-    metadata,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("batch_id", BigInteger, nullable=False),
-    Column("position", Integer, nullable=False, comment="its place in the batch's payload"),
-    Column("state", text(20), nullable=False),
-    Column("last_successful", text(20), comment="the last step that it ended well"),
-    Column("retry_count", Integer, nullable=False),
-    Column("priority", Integer, nullable=False),
-    Column("space_needed", BigInteger, nullable=False, comment="bytes; 0: not known"),
-    Column("profile", text(255), nullable=False),
-    Column("identifiers", Document, nullable=False, comment="JSON"),
-    Column("configuration", Document, nullable=False, comment="JSON"),
-    Column("message", text(1000), nullable=False),
-    Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
-    Column("worker", text(255), nullable=False),
-    Column("request_id", text(200), nullable=False, comment="of the newest taking"),
-    Column("token", BigInteger, nullable=False, comment="of the newest taking"),
-    Column("lease", BigInteger, comment="micro-seconds; null: nobody has taken it"),
-    Column("lease_until", BigInteger, comment="on the lease clock", info=ON_LEASE_CLOCK),
-    CheckConstraint(one_of("state", kept_states(INGEST_JOB)), name="hg_ingest_job_state"),
-    CheckConstraint(f"priority between 0 and {HIGHEST_NUMBER}", name="hg_ingest_job_priority"),
-    CheckConstraint("space_needed >= 0 and retry_count >= 0", name="hg_ingest_job_numbers"),
-    CheckConstraint(TAKEN, name="hg_ingest_job_taken"),
-    # The order of taking. Taking itself changes no index: what is taken is passed over, and there is little of it.
-    Index("hg_ingest_job_next", "state", "priority", "id"),
-    # No job of a payload is made twice.
-    Index("hg_ingest_job_batch", "batch_id", "position", unique=True),
-    **MYSQL,
-)
-
-hold = Table(
-    "hg_hold",
-    metadata,
-    Column("profile", text(255), primary_key=True, comment="the collection, or * for the whole queue"),
-    Column("reason", text(1000), nullable=False),
-    Column("who", text(255), nullable=False),
-    Column("since", BigInteger, nullable=False),
-    **MYSQL,
-)
-
-queue_history = Table(
-    "hg_queue_history",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
-    Column("at", BigInteger, nullable=False),
-    Column("event", text(20), nullable=False),
-    Column("batch_id", BigInteger, comment="null: it happened to a hold"),
-    Column("job_id", BigInteger, comment="null: it happened to a batch or a hold"),
-    Column("profile", text(255), nullable=False, comment="of the hold; empty: it happened to a batch or job"),
-    Column("who", text(255), nullable=False),
-    Column("token", BigInteger, nullable=False),
-    Column("state_before", text(20), nullable=False),
-    Column("state_after", text(20), nullable=False),
-    Column("reason", text(1000), nullable=False),
-    Column("spent", BigInteger, comment="micro-seconds in the state before"),
-    CheckConstraint(one_of("event", QUEUE_EVENTS), name="hg_queue_history_event"),
-    Index("hg_queue_history_batch", "batch_id", "id"),
-    Index("hg_queue_history_job", "job_id", "id"),
     **MYSQL,
 )
 

@@ -37,19 +37,19 @@ class SqlTokens:
         self._database = database
 
     def token_key(self) -> bytes:
-        found = self._database.read(lambda tx: tx.one(READ_KEY))
-        return bytes.fromhex(str(found[0])) if found else self._database.write(_make_key)
+        found = self._database.single(READ_KEY)
+        return bytes.fromhex(str(found[0][0])) if found else self._database.write(_make_key)
 
     def add_token(self, token_id: str, name: str, scopes: Sequence[str], seconds: float | None, digest: str) -> None:
         values = {"id": token_id, "name": name, "scopes": json.dumps(list(scopes)), "digest": digest}
         self._database.write(lambda tx: tx.run(ADD_TOKEN, **values, seconds=to_micro(seconds), no=False))
 
     def token(self, token_id: str) -> tuple[ApiToken, str] | None:
-        row = self._database.read(lambda tx: tx.one(READ_TOKEN, id=token_id))
-        return None if row is None else (_token(row), str(row[7]))
+        found = self._database.single(READ_TOKEN, id=token_id)
+        return (_token(found[0]), str(found[0][7])) if found else None
 
     def tokens(self) -> Sequence[ApiToken]:
-        return [_token(row) for row in self._database.read(lambda tx: tx.all(READ_TOKENS))]
+        return [_token(row) for row in self._database.single(READ_TOKENS)]
 
     def revoke_token(self, token_id: str) -> bool:
         return bool(self._database.write(lambda tx: tx.count(REVOKE_TOKEN, id=token_id, yes=True, no=False)))

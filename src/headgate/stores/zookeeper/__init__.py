@@ -1,1 +1,1 @@
-"""Locks in ZooKeeper: one node a resource, one multi a change, one session a lease."""
+"""Locks and queue in ZooKeeper: one node a resource or item, one multi a change, one session a lease."""

@@ -58,20 +58,10 @@ class History(HistoryFolders):
         return self.with_moved(self._entries(which, self.folders()), which)
 
     def _entries(self, which: HistoryFilter, folders: Sequence[str]) -> list[Entry]:
-        found: list[Entry] = []
-        fits = self._name_filter(which)
-        for folder in folders:
-            for node in self.nodes(folder, fits, min(which.limit, 500)):
-                entry = self.entry(*node)
-                if entry is None:
-                    continue  # Something that is not ours; it hides nothing else.
-                if which.since is not None and entry.at < which.since:
-                    return found
-                if which.client in (None, entry.client) and which.resource in (None, entry.resource):
-                    found.append(entry)
-                if len(found) >= which.limit:
-                    return found
-        return found
+        def fits(entry: Entry) -> bool:
+            return which.resource in (None, entry.resource)
+
+        return self.matching(which, folders, self._name_filter(which), fits)
 
     def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
         try:

@@ -111,6 +111,28 @@ class HistoryFolders(ABC):
                 if not isinstance(answer, Exception):
                     yield number, name, *answer
 
+    def matching(
+        self,
+        which: HistoryFilter | QueueHistoryFilter,
+        folders: Sequence[str],
+        by_name: Callable[[int, str], bool],
+        by_content: Callable[[Entry], bool],
+    ) -> list[Entry]:
+        """What fits, newest first: by the nodes' names, and then by what is in them."""
+        found: list[Entry] = []
+        for folder in folders:
+            for node in self.nodes(folder, by_name, min(which.limit, 500)):
+                entry = self.entry(*node)
+                if entry is None:
+                    continue  # Something that is not ours; it hides nothing else.
+                if which.since is not None and entry.at < which.since:
+                    return found
+                if which.client in (None, entry.client) and by_content(entry):
+                    found.append(entry)
+                if len(found) >= which.limit:
+                    return found
+        return found
+
     @abstractmethod
     def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
         """A node as an entry; None: it is not ours."""

@@ -57,23 +57,12 @@ class QueueHistory(HistoryFolders):
 
     def ask(self, which: QueueHistoryFilter) -> Sequence[Entry]:
         """What happened, newest first."""
-        self.catch_up()
-        return self.with_moved(self._entries(which), which)
 
-    def _entries(self, which: QueueHistoryFilter) -> list[Entry]:
-        found: list[Entry] = []
-        for folder in self.folders():
-            for node in self.nodes(folder, _name_filter(which), min(which.limit, 500)):
-                entry = self.entry(*node)
-                if entry is None:
-                    continue  # Something that is not ours; it hides nothing else.
-                if which.since is not None and entry.at < which.since:
-                    return found
-                if which.client in (None, entry.client) and which.noun in (None, entry.noun):
-                    found.append(entry)
-                if len(found) >= which.limit:
-                    return found
-        return found
+        def fits(entry: Entry) -> bool:
+            return which.noun in (None, entry.noun)
+
+        self.catch_up()
+        return self.with_moved(self.matching(which, self.folders(), _name_filter(which), fits), which)
 
     def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
         try:

@@ -72,7 +72,8 @@ function soon() {
 
 function tick() {
   const age = Math.round((Date.now() - updated) / 1000);
-  document.getElementById("live-age").textContent = `Updated ${age} s ago`;
+  const words = age < 60 ? `${age} s` : `${Math.floor(age / 60)} min`;
+  document.getElementById("live-age").textContent = `Updated ${words} ago`;
   if (paused || document.hidden) return;
   if (age * 1000 >= (source?.readyState === EventSource.OPEN ? SLOW : POLL)) refresh();
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 import warnings
@@ -137,8 +138,8 @@ class Sqlite(Dialect):
             _warn_of_network_filesystem(self.path)
 
     def connect(self) -> Connection:
-        if self.path is not None and not self.path.parent.is_dir():
-            raise StoreUnavailable(self.name, f"the folder {self.path.parent} does not exist")
+        if self.path is not None:
+            self._check_place(self.path)
         connection = sqlite3.connect(
             self._target(),
             timeout=0,
@@ -212,6 +213,16 @@ class Sqlite(Dialect):
 
     def errors(self) -> tuple[type[BaseException], ...]:
         return (sqlite3.Error,)
+
+    def _check_place(self, path: Path) -> None:
+        """Say what SQLite only calls "unable to open database file"."""
+        folder, is_there = path.parent, os.path.exists(path)  # noqa: PTH110 - a Path raises where it may not look
+        if not os.path.isdir(folder):  # noqa: PTH112 - the same
+            raise StoreUnavailable(self.name, f"the folder {folder} does not exist, or this user may not enter it")
+        if not is_there and not os.access(folder, os.W_OK | os.X_OK):
+            raise StoreUnavailable(self.name, f"in the folder {folder} this user may make no file")
+        if is_there and not os.access(path, os.R_OK):
+            raise StoreUnavailable(self.name, f"this user may not read {path}")
 
     def classify(self, error: BaseException) -> Trouble:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.http.dashboard.layout import Edge, layout
+from headgate.core.layout import Edge, layout
 
 NAMES = [f"n{number}" for number in range(12)]
 EDGES = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)).filter(lambda e: e[0] != e[1]), max_size=30)

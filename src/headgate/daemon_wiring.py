@@ -1,0 +1,86 @@
+"""Joins the daemons: what each of those that are done in rounds does on a gate, and who does the consumers' work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headgate.core.errors import BadValue
+from headgate.core.inventory import SENT_BY_MESSENGER
+from headgate.daemons.batch_watcher import batch_watcher
+from headgate.daemons.cleaner import cleaner
+from headgate.daemons.history_mover import history_mover
+from headgate.daemons.messenger import messenger
+from headgate.daemons.reaper import reaper
+from headgate.daemons.rounds import Rounds
+from headgate.service.routing import RoutedLocks
+from headgate.service.work_folder import sweep_folder
+from headgate.wiring import Gate, kind_of
+
+if TYPE_CHECKING:
+    from headgate.service.outcomes import Handler
+
+
+def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rounds]:
+    """What the daemons of these names, all of them done in rounds, do on that gate."""
+    if not interval > 0:
+        raise BadValue("interval", interval, "is not more than 0 seconds")
+    return [each for name in dict.fromkeys(names) for each in MAKERS[name](gate, interval)]
+
+
+def ingest_handlers(gate: Gate) -> Mapping[str, Handler]:
+    """Ingest's own steps, by the names of the consumers whose work they do."""
+    from headgate.ingest.handlers import handlers
+
+    return handlers(gate.ingest)
+
+
+def _batch_watcher(gate: Gate, interval: float) -> list[Rounds]:
+    return batch_watcher(gate.queue, interval)
+
+
+def _reaper(gate: Gate, interval: float) -> list[Rounds]:
+    return reaper(gate.locks, gate.ledger if gate.keeps_ledger else None, gate.queue, interval)
+
+
+def _cleaner(gate: Gate, interval: float) -> list[Rounds]:
+    def sweep(age: float) -> int:
+        """Remove what jobs have left in the work folder, once the queue no longer knows of them."""
+        forget = gate.inventory.forget if gate.keeps_inventory else lambda _item: None
+        return sweep_folder(gate.queue, gate.work_folder, gate.store.tag, age, forget)
+
+    return cleaner(gate.queue, gate.settings.number("retention"), interval, sweep)
+
+
+def _history(gate: Gate, interval: float) -> list[Rounds]:
+    store, settings = gate.store, gate.settings
+    moves = store.history_moves() if isinstance(store, RoutedLocks) else []
+    if moves:
+        age = settings.number("history_age")
+        return [history_mover(source, keeper, age, interval) for source, keeper in moves]
+    in_zookeeper = kind_of(settings["coordination_url"] or settings["url"]) == "zookeeper"
+    why = "`url` names no database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
+    return [Rounds("history", lambda: 0, interval, idle=f"nothing can be moved, since {why}")]
+
+
+def _messenger(gate: Gate, interval: float) -> list[Rounds]:
+    def send() -> int:
+        """Send what waits in the outbox. What that needs is loaded when there is something to send."""
+        if not gate.inventory.due(SENT_BY_MESSENGER, 1):
+            return 0
+        from headgate.ingest.messages import send_due
+
+        return send_due(gate.ingest)
+
+    # Without an inventory there is no outbox either.
+    return messenger(send, interval) if gate.keeps_inventory else []
+
+
+#: Who makes the rounds of each, by the names in daemons/names.py.
+MAKERS: Mapping[str, Callable[[Gate, float], list[Rounds]]] = {
+    "batch-watcher": _batch_watcher,
+    "reaper": _reaper,
+    "cleaner": _cleaner,
+    "history": _history,
+    "messenger": _messenger,
+}

@@ -1,0 +1,186 @@
+"""What is sent about the queue and the inventory."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headgate.core import inventory
+from headgate.http.schemas import ActedLightly, Body, By, Lease, Tokened, TokenNumber, Wait, WorkerWaiting
+
+# ---------------------------------------------------------------- the queue
+
+
+class SubmissionAsked(Body):
+    """What a depositor hands in. Nothing is fetched or looked into now."""
+
+    profile: str = Field(examples=["demo_content"])
+    submitter: str = Field(examples=["ann"])
+    payload_url: str = Field(examples=["https://example.org/payload.checkm"])
+    type: str = "object-manifest"
+    mode: str = "add"
+    metadata: dict[str, Any] = Field({}, examples=[{"erc_who": "Ann", "erc_what": "A book"}])
+
+
+class BatchTaking(WorkerWaiting):
+    """A consumer asks for a batch."""
+
+    after: str | None = Field(None, description="Only batches behind that one.")
+
+
+class PlaceGiven(Body):
+    """A place in the order of a state."""
+
+    priority: int = Field(ge=0, le=99)
+    id: str = Field(examples=["jid0000000007"])
+
+
+class JobTaking(WorkerWaiting):
+    """A consumer asks for an ingest job."""
+
+    after: PlaceGiven | None = Field(None, description="Only those behind that place.")
+
+
+class Taken(Tokened):
+    """What an owner shows to prove that an item is its own."""
+
+    state: str = Field(description="The state in which it was taken.", examples=["pending"])
+    worker: str = ""
+
+
+class ItemRenewal(Taken):
+    """The consumer lives."""
+
+    lease: Lease = 60
+
+
+class GivenBack(Taken):
+    """Not done, and nobody's."""
+
+    message: str = ""
+
+
+class ItemChanges(BaseModel):
+    """What an owner writes down."""
+
+    priority: int | None = None
+    space_needed: int | None = None
+    identifiers: dict[str, Any] | None = Field(None, examples=[{"primary": "ark:/99999/fk4", "local": ["x1"]}])
+    configuration: dict[str, Any] | None = None
+
+
+class ItemChanged(Taken, ItemChanges):
+    """What an owner writes down while the item stays its own."""
+
+
+class ReportWritten(Body):
+    """A batch's status-report."""
+
+    failed: list[str]
+    successful: list[str]
+
+
+class Fired(Body, ItemChanges):
+    """An event: the owner's, with token and state; a person's, with a reason; or a daemon's."""
+
+    token: TokenNumber | None = None
+    state: str | None = Field(None, description="The state in which it was taken; for its owner.")
+    worker: str = ""
+    message: str = ""
+    report: ReportWritten | None = None
+    reason: str = Field("", description="For a person's event.")
+    by: By = None
+    daemon: bool = Field(False, description="Fired by a daemon of the queue, not by a person.")
+
+
+class JobsMade(Taken):
+    """Jobs of a batch, from a position on."""
+
+    position: int = Field(ge=0)
+    jobs: list[dict[str, Any]]
+
+
+class PrioritySet(ActedLightly):
+    """Another place in the order."""
+
+    priority: int = Field(description="0 is first, 99 last.")
+
+
+class FaultGiven(Body):
+    """A fault, as /queue/faults told it."""
+
+    kind: str
+    item: str
+    what: str
+    repair: str = ""
+    by: By = None
+
+
+# ---------------------------------------------------------------- the inventory
+
+
+class LocalIds(Body):
+    """What a depositor calls an object."""
+
+    owner: str
+    ids: Annotated[list[str], Field(min_length=1, max_length=1000)]
+    ark: str = Field(examples=["ark:/99999/fk4"])
+
+
+class Recorded(Body):
+    """A stored version, and what is to be told of it."""
+
+    model_config = ConfigDict(strict=False)  # Strictly, a list in JSON is no tuple.
+    recording: inventory.Recording
+    messages: list[inventory.Message] = []
+    by: By = None
+
+
+class Removed(Body):
+    """An object whose bytes are gone."""
+
+    ark: str = Field(examples=["ark:/99999/fk4"])
+    dataids: Annotated[list[str], Field(max_length=10_000, description="What the ledger calls its versions.")] = []
+    reason: str
+    by: By = None
+
+
+class ProblemTold(Body):
+    """Why something did not go on."""
+
+    problem: str
+
+
+class MessageSettled(Body):
+    """How a message ended."""
+
+    state: inventory.Delivery = Field(strict=False, examples=["delivered"])
+    problem: str = ""
+
+
+class MessageDelayed(ProblemTold):
+    """A message that is tried again."""
+
+    seconds: float = Field(ge=0, le=1e9, allow_inf_nan=False)
+
+
+class Verification(Body):
+    """An object whose every byte is to be read."""
+
+    ark: str = Field(examples=["ark:/99999/fk4"])
+    wait: Wait = 0
+
+
+class Verified(BaseModel):
+    """What a verification found."""
+
+    bytes: int = Field(description="So many were read.")
+    problems: list[dict[str, str]] = Field(description="What is not as it was stored; none: all is.")
+
+
+class Uploaded(BaseModel):
+    """A file that was handed in."""
+
+    payload_url: str = Field(description="To be submitted as the payload of a batch.")
+    bytes: int

@@ -1,0 +1,138 @@
+"""Every row of the chunk's table, taken on every store: where it leads, and exactly what else it changes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headgate import Gate
+from headgate.core.ledger import EXTERNAL, Row
+from headgate.core.machine import Also, Transition
+from headgate.core.states import CHUNK
+from headgate.service.ledger import Ledger
+from tests.conftest import SQL_STORES
+from tests.contract.ledger_steps import WHY, claimed, clear, expire, one_job, told
+
+pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
+#: A word that nobody knows stands for every other.
+WORDS = {"other": "lunch"}
+#: What a `when` of the table asks of the job.
+POLICIES: Mapping[str, dict[str, Any]] = {
+    "on_failure is hold": {"on_failure": "hold"},
+    "max_crashes died on it": {"max_crashes": 1},
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is kept of a chunk."""
+
+    output: Row | None
+    reads: bool
+    told: list[tuple[str, str, str]]
+
+    def count(self, name: str) -> int:
+        return 0 if self.output is None else int(getattr(self.output, name))
+
+
+def picture(gate: Gate, job: str, dataset: str) -> Picture:
+    outputs = gate.ledger.status(dataset, job, "1", kind="OUTPUT")
+    inputs = gate.ledger.status("raw", job, "1", kind="INPUT")
+    return Picture(outputs[0] if outputs else None, bool(inputs), told(gate, job, "1"))
+
+
+def effects(before: Picture, after: Picture) -> Also:
+    """What else changed, as far as it could be seen."""
+    seen = Also.NOTHING
+    if after.output is not None:
+        seen |= Also.NEW_TOKEN if after.count("token") > before.count("token") else seen
+        for counter, effect in COUNTERS.items():
+            seen |= effect if after.count(counter) == before.count(counter) + 1 else seen
+        if has_counts(before) and not has_counts(after):
+            seen |= Also.CLEAR_COUNTS
+    if before.reads and not after.reads:
+        seen |= Also.CLEAR_INPUTS
+    return seen | Also.TELL_HISTORY if len(after.told) > len(before.told) else seen
+
+
+COUNTERS = {"attempt": Also.COUNT_ATTEMPT, "failures": Also.COUNT_FAILURE, "crashes": Also.COUNT_CRASH}
+
+
+def has_counts(found: Picture) -> bool:
+    return bool(found.count("failures") or found.count("crashes"))
+
+
+def hidden(before: Picture) -> Also:
+    """What could not be seen: nothing was there to be cleared."""
+    found = Also.NOTHING if has_counts(before) else Also.CLEAR_COUNTS
+    return found if before.reads else found | Also.CLEAR_INPUTS
+
+
+def put_in(ledger: Ledger, state: str, former: str = "") -> None:
+    """The chunk that `clean` makes, in that state."""
+    if state == "HOLD":
+        put_in(ledger, former or "absent")
+        ledger.hold("clean", "1", reason=WHY)
+    elif state in ("PENDING", "other"):
+        ledger.set_status("tidy", "1", "clean", "OUTPUT", WORDS.get(state, state), reason=WHY)
+    elif state != "absent":
+        claim = claimed(ledger, "clean")
+        if state == "ERROR":
+            ledger.fail(claim, "no")
+        elif state != "RUNNING":
+            ledger.success(claim)
+        if state == "RESUBMIT":
+            ledger.resubmit("clean", "1", reason=WHY)
+
+
+def fire(gate: Gate, row: Transition) -> None:
+    """The event, by whoever may fire it."""
+    ledger = gate.ledger
+    token = next((each.token for each in ledger.status("tidy", "clean", "1", kind="OUTPUT")), 0)
+    word = WORDS.get(row.target, row.target)
+    acts: dict[str, Callable[[], object]] = {
+        "publish": lambda: ledger.publish("raw", "1"),
+        "claim": lambda: ledger.claim("clean", "1"),
+        "success": lambda: ledger.success("clean", "1", token),
+        "fail": lambda: ledger.fail("clean", "no", "1", token),
+        "reap": ledger.reap,
+        "force": lambda: ledger.force("clean", "1", reason=WHY, steal=True),
+        "resubmit": lambda: ledger.resubmit("clean", "1", reason=WHY, steal=True),
+        "hold": lambda: ledger.hold("clean", "1", reason=WHY),
+        "unhold": lambda: ledger.unhold("clean", "1"),
+        "forget": lambda: ledger.forget("clean", "1", reason=WHY, steal=True),
+        "set_status": lambda: ledger.set_status("tidy", "1", "clean", "OUTPUT", word, reason=WHY),
+    }
+    if row.event == "reap":
+        expire(gate, "1")
+    acts[row.event]()
+
+
+def test_every_row_leads_where_it_says_and_changes_what_it_says(gate: Gate) -> None:
+    """One store for all of them, emptied between."""
+    wrong: list[tuple[object, ...]] = []
+    for row in CHUNK.rows:
+        before, after = take(gate, row)
+        source, target = (WORDS.get(each, each) for each in (row.source, row.target))
+        found = "absent" if after.output is None else after.output.status, effects(before, after)
+        if (found[0], found[1] | (row.also & hidden(before))) != (target, row.also):
+            wrong.append((row.name, *found))
+        if Also.TELL_HISTORY in row.also and after.told[-1] != (row.event, source, target):
+            wrong.append((row.name, *after.told[-1]))
+        clear(gate)
+    assert wrong == []
+
+
+def take(gate: Gate, row: Transition) -> tuple[Picture, Picture]:
+    """The chunk before and after."""
+    ledger = one_job(gate, **POLICIES.get(row.when, {}))
+    job, dataset = (EXTERNAL, "raw") if row.event == "publish" else ("clean", "tidy")
+    if job != EXTERNAL:
+        ledger.publish("raw", "1")
+        put_in(ledger, row.source, row.target if row.event == "unhold" else "")
+    elif row.source != "absent":
+        ledger.set_status("raw", "1", EXTERNAL, "OUTPUT", row.source, reason=WHY)
+    before = picture(gate, job, dataset)
+    fire(gate, row)
+    return before, picture(gate, job, dataset)

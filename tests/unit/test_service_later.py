@@ -1,0 +1,50 @@
+"""One thread for all that is to be done later."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import headgate
+from headgate.service import later as module
+from headgate.service.clock import steady
+from headgate.service.later import Later
+
+
+def of_name(name: str) -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == name]
+
+
+def test_what_is_due_is_done_in_the_order_of_its_time_and_not_before() -> None:
+    later, done, all_done = Later(), [], threading.Event()
+    began = steady()
+
+    def work(name: str) -> None:
+        done.append((name, steady() - began))
+        if len(done) == 3:
+            all_done.set()
+
+    for name, seconds in (("third", 0.15), ("first", 0.0), ("second", 0.1)):
+        later.call(began + seconds, lambda name=name: work(name))  # type: ignore[misc] # mypy knows no defaults here
+    assert all_done.wait(10)
+    assert [name for name, _ in done] == ["first", "second", "third"]
+    assert all(after >= due for (_, after), due in zip(done, (0.0, 0.1, 0.15), strict=True))
+
+
+def test_the_thread_ends_when_nothing_is_left_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+    later, done = Later(), threading.Semaphore(0)
+    before = set(of_name("headgate-later"))
+    for _ in range(2):
+        later.call(steady(), done.release)
+        assert done.acquire(timeout=10)
+        for each in set(of_name("headgate-later")) - before:
+            each.join(10)
+            assert not each.is_alive()
+
+
+def test_a_short_hold_needs_no_thread_of_its_own() -> None:
+    before = len(of_name("headgate-renewal"))
+    with headgate.connect("sqlite://") as gate, gate.locks.held("short", "a:1", lease=60):
+        assert len(of_name("headgate-renewal")) == before
