@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,6 +93,7 @@ def _answering(gate: Gate, listen: str, tls: tuple[str, str] | None, orders: Ord
 
     server = Server(Service(gate), listen, tls)
     server.start(orders.stop.set)
+    gc.freeze()  # What is loaded by now stays. To look through it took 70 ms, every second under load.
     try:
         yield server
     finally:

@@ -1,7 +1,8 @@
 """Quick calls to the store, for many callers by few threads.
 
 A thread of its own for each call would cost more than the call: handing over, and taking turns at the interpreter. Here
-a thread goes on with what is waiting, and what it has done is handed back many at a time.
+all calls that one turn of the event loop brings are handed over together, and results of calls that took no time are
+handed back together: the loop and the threads take long turns, and do not interrupt each other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from headgate.service.clock import steady
+
+#: A call that took less was not one to a disk or a server.
+NO_TIME_SECONDS = 0.0005
 T = TypeVar("T")
 Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
 
@@ -22,6 +27,8 @@ class Crew:
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
+        #: In this turn of the loop.
+        self._asked: list[Call] = []
         self._waiting: SimpleQueue[Call | None] = SimpleQueue()
         self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
         self._told = False
@@ -31,8 +38,11 @@ class Crew:
         """What the call gives, made in a thread. It is not undone when nobody waits for it any more."""
         if self._loop is None:
             self._start()
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.put((call, arguments, future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._asked.append((call, arguments, future))
+        if len(self._asked) == 1:
+            loop.call_soon(self._hand_over)
         return await future
 
     async def run_to_its_end(self, call: Callable[..., T], *arguments: Any) -> T:
@@ -59,19 +69,35 @@ class Crew:
         for number in range(self._threads):
             threading.Thread(target=self._work, args=(self._loop,), name=f"headgate-crew-{number}", daemon=True).start()
 
+    def _hand_over(self) -> None:
+        for each in self._asked:
+            self._waiting.put(each)
+        self._asked.clear()
+
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         while (todo := self._waiting.get()) is not None:
             call, arguments, future = todo
+            began = steady()
             try:
                 self._done.append((future, call(*arguments), None))
             except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 self._done.append((future, None, error))
-            if not self._told:
-                self._told = True
-                try:
-                    loop.call_soon_threadsafe(self._hand_back)
-                except RuntimeError:  # The loop has ended, and nobody waits any more.
-                    return
+            if not self._may_wait(steady() - began) and not self._tell(loop):
+                return
+
+    def _may_wait(self, seconds: float) -> bool:
+        """Whether a result waits for the next one, which comes in no time; what takes long keeps nobody waiting."""
+        return self._threads == 1 and seconds < NO_TIME_SECONDS and not self._waiting.empty()
+
+    def _tell(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether the loop takes what is done."""
+        if not self._told:
+            self._told = True
+            try:
+                loop.call_soon_threadsafe(self._hand_back)
+            except RuntimeError:  # It has ended, and nobody waits any more.
+                return False
+        return True
 
     def _hand_back(self) -> None:
         self._told = False  # Before they are taken: what is done from now on is told anew.
