@@ -169,14 +169,30 @@ def test_a_body_that_is_not_said_to_be_json_is_not_read(admin: httpx2.Client) ->
 
 @pytest.mark.parametrize(
     "value",
-    [b"1" * 5000, b"1e999", b"Infinity", b"NaN", b'"\\ud800"', b'"\xed\xa0\x80"', b"[" * 400 + b"]" * 400],
-    ids=["too many digits", "too large", "infinity", "no number", "half a character", "its bytes", "too deep"],
+    [
+        b"1" * 5000,
+        b"1e999",
+        b"Infinity",
+        b"NaN",
+        b'"\\ud800"',
+        b'"a\\u0000"',
+        b'"\xed\xa0\x80"',
+        b"[" * 400 + b"]" * 400,
+    ],
+    ids=["too many digits", "too large", "infinity", "no number", "half a character", "a NUL", "its bytes", "too deep"],
 )
 def test_what_cannot_be_kept_or_answered_is_refused(admin: httpx2.Client, value: bytes) -> None:
     begun = b'{"profile": "p", "submitter": "s", "payload_url": "https://x.org", "metadata": {"n": '
     answer = admin.post("/v1/batches", content=begun + value + b"}}", headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
     assert admin.get("/v1/batches").status_code == 200
+
+
+def test_a_backslash_before_zeros_is_no_nul(admin: httpx2.Client) -> None:
+    answer = admin.post(
+        "/v1/locks", content=rb'{"client": "\\u0000", "resource": "a"}', headers={"Content-Type": "application/json"}
+    )
+    assert (answer.status_code, answer.json()["locks"][0]["client"]) == (201, r"\u0000")
 
 
 def test_what_breaks_is_found_in_the_log_by_the_id_that_the_caller_is_told(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property
@@ -30,6 +31,8 @@ from headgate.http.bodies import by_length
 JSON_TYPES = ("application/json", "+json")
 #: Levels of lists and objects within each other that a body may have.
 DEEPEST = 50
+#: In JSON, behind no backslash of its own.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 Problems = list[dict[str, Any]]
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -226,12 +229,15 @@ def _read_body(request: Request, text: bytes, kind: TypeAdapter[Any], problems: 
 
 
 def parse_json(text: bytes) -> Any:
-    """A document that can be kept and answered again: in UTF-8, its numbers finite, no halves of characters, not too
-    deep.
+    """A document that can be kept and answered again: in UTF-8, its numbers finite, no halves of characters and no NUL,
+    not too deep.
     """
     found = json.loads(text.decode(), parse_float=_finite, parse_constant=_finite)
-    if b"\\u" in text:  # The only way to write half a character.
-        json.dumps(found, ensure_ascii=False).encode()
+    if b"\\u" in text:  # The only way to write half a character, or a NUL.
+        written = json.dumps(found, ensure_ascii=False)
+        written.encode()
+        if _NUL.search(written):
+            raise ValueError("it has a NUL, which no text has")
     if text.count(b"[") + text.count(b"{") > DEEPEST and _is_deeper(found, DEEPEST):
         raise ValueError("lists in lists without end")
     return found
