@@ -21,9 +21,7 @@ class Elsewhere(Headgate):
         self._told = {"HEADGATE_SERVER": server.url, "HEADGATE_API_TOKEN": token}
 
     def environment(self, **more: str) -> dict[str, str]:
-        found = super().environment(**self._told, **more)
-        del found["HEADGATE_URL"]
-        return found
+        return super().environment(**self._told, **more)
 
 
 @pytest.fixture

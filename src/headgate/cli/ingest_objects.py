@@ -13,7 +13,7 @@ import click
 from headgate.cli.items import is_ark
 from headgate.cli.output import ago, pairs, table
 from headgate.cli.session import DURATION, Session, common
-from headgate.core.errors import Invalid, Refused, ServiceUnavailable
+from headgate.core.errors import Invalid, MissingExtra, Refused, ServiceUnavailable
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -150,6 +150,8 @@ def _told(name: str, look: Callable[[], list[Problem]]) -> list[Problem]:
 
     try:
         return look()
+    except MissingExtra:  # It is needed for all of them.
+        raise
     except (Invalid, Refused, ServiceUnavailable) as error:
         return [Problem(name, "", f"it cannot be verified: {error}")]
 

@@ -12,7 +12,7 @@ let paused = false;
 let updated = Date.now();
 let state = "Live";
 let gathering = null;
-let fetching = false;
+let asking = null;       // the page is being fetched
 let again = false;
 let leaving = false;     // a form was sent: what it changes is shown by the next page
 
@@ -28,7 +28,10 @@ export function beginLive(announce) {
     const wanted = event.target.closest?.("[data-show-new]");
     if (wanted) showNew(wanted.dataset.showNew);
   });
-  document.addEventListener("submit", (event) => { leaving = event.target.method !== "dialog"; });
+  document.addEventListener("submit", (event) => {
+    leaving = event.target.method !== "dialog";
+    if (leaving) asking?.abort();
+  });
   window.addEventListener("pageshow", () => { leaving = false; });
   tick();
   setInterval(tick, 1000);
@@ -86,18 +89,18 @@ function show(word) {
 }
 
 async function refresh() {
-  if (fetching) { again = true; return; }
-  if (paused) return;
-  fetching = true;
+  if (asking) { again = true; return; }
+  if (paused || leaving) return;
+  asking = new AbortController();
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: asking.signal });
     if (answer.redirected && new URL(answer.url).pathname === "/sign-in") { location.assign(answer.url); return; }
     if (answer.status < 500) apply(await answer.text());
     if (answer.status >= 500) show("Reconnecting");
   } catch {
-    show("Reconnecting");
+    if (!leaving) show("Reconnecting");
   } finally {
-    fetching = false;
+    asking = null;
     if (again) { again = false; soon(); }
   }
 }
