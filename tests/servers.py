@@ -44,7 +44,29 @@ class ServerFailed(Exception):
     """The server ended or did not answer; the text ends with its log."""
 
 
-class PrivateServer(ABC):
+class Throwaway(ABC):
+    """What runs while a block does."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Begin, and wait until it answers."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Kill it and remove its folder."""
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.discard()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+
+class PrivateServer(Throwaway):
     """A server of our own, which a test may kill, suspend and restart."""
 
     kind: ClassVar[str]
@@ -87,7 +109,7 @@ class PrivateServer(ABC):
     def _command(self) -> list[str]:
         """What to run; it stays in the foreground."""
 
-    def _first_started(self) -> None:  # noqa: B027 - most servers need nothing
+    def _first_started(self) -> None:
         """What has to be set up once, on the running server."""
 
     @property
@@ -165,16 +187,6 @@ class PrivateServer(ABC):
     def fresh(self) -> str:
         """The URL of a brand-new empty database on this server."""
         return fresh.fresh(self.url)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.discard()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.discard()
 
     def _run(self, command: list[str]) -> None:
         """Run a command to its end as the server's user."""
@@ -397,7 +409,7 @@ class ZooKeeper(PrivateServer):
         ]
 
 
-class ZooKeeperEnsemble:
+class ZooKeeperEnsemble(Throwaway):
     """Several ZooKeeper servers that elect a leader; each member may be killed and restarted on its own."""
 
     kind: ClassVar[str] = "zookeeper"
@@ -448,16 +460,6 @@ class ZooKeeperEnsemble:
 
     def fresh(self) -> str:
         return fresh.fresh(self.url)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.discard()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.discard()
 
     def _leading(self) -> ZooKeeper | None:
         return next((member for member in self.members if member.mode() in {"leader", "standalone"}), None)

@@ -139,18 +139,21 @@ def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log
                 assert "in crash" in told(lines, "consumer.crash")[0]["traceback"]
 
 
-def test_provisioning_looks_at_all_and_lets_the_small_pass(on_sqlite: Headgate, script: Script) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_provisioning_looks_at_all_and_lets_the_small_pass(on_sqlite: Headgate, script: Script, workers: str) -> None:
     """Jobs that do not pass stay, and each is looked at in every round: with several workers none is left out."""
     room = script("room", "echo $HEADGATE_ITEM >>looks; case $HEADGATE_ITEM in *2|*4) exit 0;; esac; exit 75")
     (on_sqlite.folder / "headgate.toml").write_text("round_pause = 1.5\n")
     with opened(on_sqlite) as gate:
         fill(gate, jobs=4)
         bring_to(gate, "provisioning")
-        process = start(on_sqlite, "--exec", f"job-provisioning={room}", "--workers", "2")
+        process = start(on_sqlite, "--exec", f"job-provisioning={room}", "--workers", workers)
         until(lambda: counts(gate) == {"provisioning": 2, "downloading": 2}, "the small ones to pass")
         until(lambda: min(looks(on_sqlite, each) for each in (JOB, "jid0000000003")) >= 4, "some rounds for both")
         stop(process)
         assert counts(gate) == {"provisioning": 2, "downloading": 2}
+    if workers == "1":  # Of several, one may be so slow that a round of the others passes meanwhile.
+        assert abs(looks(on_sqlite, JOB) - looks(on_sqlite, "jid0000000003")) <= 1
     assert looks(on_sqlite, "jid0000000002") == 1
 
 
