@@ -17,6 +17,8 @@ PACKAGES = {
     "strace": "",  # kills a process at a chosen system call
     "faketime": "",  # moves the clock of one process
     "chromium": "",  # looks at the dashboard
+    "pgbouncer": "",  # pools connections to PostgreSQL
+    "haproxy": "",  # balances requests over two services
 }
 
 

@@ -40,6 +40,13 @@ class Known:
 KNOWN = (
     Known("url", "sqlite:///headgate.db", "The store: ledger, history, and all else unless named."),
     Known("coordination_url", "", "Where locks and queue are kept; empty: in `url` too."),
+    Known("answer_within", "2", "Seconds within which a call returns, beyond the time that it was asked to wait."),
+    Known("listen_url", "", "A direct connection for notifications, where `url` leads to a pooler such as PgBouncer."),
+    Known(
+        "replication",
+        "asynchronous",
+        "Replication of the database in `url`: asynchronous, or synchronous (leases survive a failover).",
+    ),
     Known("server", "", "A service to talk to instead of a store: http://host:port. It wins over `url`."),
     Known("api_token", "", "The token that opens the service.", secret=True),
     Known("work_folder", "headgate-work", "Where ingest jobs keep their files while they are worked on."),

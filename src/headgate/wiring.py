@@ -17,6 +17,7 @@ from headgate.service.checks import check_limit, check_span
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
+from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, StoreOptions
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
@@ -355,8 +356,20 @@ def migrate(url: str, *, beside: bool = False, dry_run: bool = False) -> Migrati
 def _open(settings: Settings) -> LockStore:
     """The service that is named, or the store."""
     if service := _service(settings):
-        return open_lock_store(service, settings["api_token"])
-    return open_lock_stores(settings["url"], settings["coordination_url"])
+        return open_lock_store(service, settings["api_token"], store_options(settings))
+    return open_lock_stores(settings["url"], settings["coordination_url"], store_options(settings))
+
+
+def store_options(settings: Settings) -> StoreOptions:
+    """The options that stores are opened with."""
+    replication = settings["replication"]
+    if replication not in (ASYNCHRONOUS, SYNCHRONOUS):
+        raise BadValue("replication", replication, f"is none of {ASYNCHRONOUS}, {SYNCHRONOUS}")
+    return StoreOptions(
+        answer_within=check_span("answer_within", settings.number("answer_within")),
+        listen_url=settings["listen_url"],
+        replication=replication,
+    )
 
 
 def _service(settings: Settings) -> str:
@@ -366,34 +379,34 @@ def _service(settings: Settings) -> str:
     return settings["url"] if kind_of(settings["url"]) in SERVICE_KINDS else ""
 
 
-def open_lock_stores(url: str, coordination_url: str) -> LockStore:
+def open_lock_stores(url: str, coordination_url: str, options: StoreOptions = DEFAULT_OPTIONS) -> LockStore:
     """One store, or two that act as one when locks are coordinated elsewhere."""
     if not coordination_url or coordination_url == url:
-        return open_lock_store(url)
+        return open_lock_store(url, options=options)
     from headgate.service.routing import RoutedLocks
 
-    beside_ledger = open_lock_store(url)
+    beside_ledger = open_lock_store(url, options=options)
     try:
-        return RoutedLocks(beside_ledger, open_lock_store(coordination_url))
+        return RoutedLocks(beside_ledger, open_lock_store(coordination_url, options=options))
     except BaseException:
         beside_ledger.close()
         raise
 
 
-def open_lock_store(url: str, api_token: str | None = None) -> LockStore:
+def open_lock_store(url: str, api_token: str | None = None, options: StoreOptions = DEFAULT_OPTIONS) -> LockStore:
     """The store that a URL names. `api_token`: a service's; None: that of the settings."""
     if kind_of(url) in SQL_KINDS:
         from headgate.stores.sql.locks import SqlLocks
         from headgate.stores.sql.opening import open_database
 
-        return SqlLocks(open_database(url))
+        return SqlLocks(open_database(url, options))
     if kind_of(url) in SERVICE_KINDS:
         from headgate.client import open_service
 
-        return open_service(url, load()["api_token"] if api_token is None else api_token)
+        return open_service(url, load()["api_token"] if api_token is None else api_token, options)
     from headgate.stores.zookeeper.locks import open_zookeeper_locks
 
-    return open_zookeeper_locks(url)
+    return open_zookeeper_locks(url, options)
 
 
 def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:

@@ -14,6 +14,7 @@ from headgate.client.errors import raise_problem
 from headgate.core.errors import MissingExtra, StoreUnavailable
 from headgate.service.identity import owner
 from headgate.settings import mask
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 #: Seconds for an answer, besides those that were asked to be waited; and for a connection.
 PATIENCE_SECONDS, CONNECT_SECONDS = 30.0, 5.0
@@ -24,11 +25,12 @@ MOST = 1000
 class Connection:
     """One service, as this process speaks to it. Safe over threads and forks."""
 
-    def __init__(self, url: str, api_token: str) -> None:
+    def __init__(self, url: str, api_token: str, options: StoreOptions = DEFAULT_OPTIONS) -> None:
         #: What errors call it.
         self.name = mask(url.rstrip("/"))
         self._base = url.rstrip("/") + "/v1"
         self._token = api_token
+        self.options = options
         #: By process.
         self._clients: dict[int, Any] = {}
 

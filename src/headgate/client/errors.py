@@ -26,7 +26,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "ItemLost": {"item": Any, "token": Any, "why": Any},
     "VersionLost": {"object_id": Any, "version": Any},
     "WorkStopped": {"work": Any},
-    "StoreUnavailable": {"store": Any, "why": Any, "request_id": Any},
+    "StoreUnavailable": {"store": Any, "why": Any, "request_id": Any, "outcome": Any},
     "ServiceUnavailable": {"service": Any, "why": Any, "retry_after": Any},
     "StorageGuardFailed": {"resource": Any, "why": Any},
     "BadValue": {"what": Any, "value": Any, "why": Any},

@@ -199,15 +199,17 @@ class WorkStopped(Lost):
 
 
 class StoreUnavailable(Unavailable):
-    """The store does not answer. Whether the last request took effect is not known.
+    """The store does not answer.
 
-    Repeating an acquire with the same `request_id` gives the same grant, so that nothing is taken twice.
+    `outcome` is "unknown" when the last request may have taken effect, "none" when it certainly did not.
+    Repeating an acquire with the same `request_id` returns the same grant, so that nothing is taken twice.
     """
 
-    def __init__(self, store: str, why: str, request_id: str | None = None) -> None:
+    def __init__(self, store: str, why: str, request_id: str | None = None, outcome: str = "unknown") -> None:
         self.store = store
         self.why = why
         self.request_id = request_id
+        self.outcome = outcome
         super().__init__(f"{store} does not answer: {why}. Try again when it is back")
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
 from headgate.stores.sql.statement import Row, Statement
 from headgate.telemetry import tell_store_call
@@ -166,8 +167,9 @@ class Writers:
 class Database:
     """One database, by its dialect."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, options: StoreOptions = DEFAULT_OPTIONS) -> None:
         self.dialect = dialect
+        self.options = options
         self.name = dialect.name
         self._pool = Pool(dialect)
         self._writers = Writers()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.lock_statements import READ_TAG
@@ -19,9 +20,9 @@ READ_FACTS = Statement("What is known of the store.", "select name, value from h
 ARRIVING, TOKEN_FLOOR = "arriving", "token_floor"
 
 
-def open_database(url: str, *, half_moved: bool = False) -> Database:
+def open_database(url: str, options: StoreOptions = DEFAULT_OPTIONS, *, half_moved: bool = False) -> Database:
     """The database of that URL, with the schema of this version. `half_moved`: also one that nobody may work with."""
-    database = Database(dialect_for(url))
+    database = Database(dialect_for(url), options)
     try:
         make_or_check(database)
         facts = read_facts(database)

@@ -22,6 +22,7 @@ from headgate.core.locks import (
 )
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.history import HistoryKeeper, HistorySource
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
 
 try:
@@ -50,10 +51,10 @@ Outcome = tuple[Held, ...] | LockRefused
 T = TypeVar("T")
 
 
-def open_zookeeper_locks(url: str) -> ZookeeperLocks:
+def open_zookeeper_locks(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> ZookeeperLocks:
     """The store of that URL, made if it is not there."""
     address = parse(url)
-    sessions = Sessions(address)
+    sessions = Sessions(address, options)
     try:
         return ZookeeperLocks(address, sessions, open_tree(sessions, address))
     except BaseException:

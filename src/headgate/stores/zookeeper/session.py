@@ -23,6 +23,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry, RetryFailedError
 
 from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import Question
 from headgate.telemetry import logger
@@ -299,8 +300,9 @@ class Session:
 class Sessions:
     """All sessions of this process on one store, each made when it is first needed."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, options: StoreOptions = DEFAULT_OPTIONS) -> None:
         self._address = address
+        self.options = options
         self._guard = threading.Lock()
         self._pid = os.getpid()
         self._by_length: dict[float, Session] = {}

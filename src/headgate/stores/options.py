@@ -1,0 +1,23 @@
+"""Options that every kind of store is opened with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Replication modes of the database in `url` (setting `replication`).
+ASYNCHRONOUS, SYNCHRONOUS = "asynchronous", "synchronous"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a store behaves, apart from where it is."""
+
+    #: Seconds within which a call that does not wait must return; a call with `wait=N` returns within N plus this.
+    answer_within: float = 2.0
+    #: A direct connection for notifications, where `url` points to a pooler; empty: `url` itself.
+    listen_url: str = ""
+    #: `asynchronous`: a failover may lose the newest commits. `synchronous`: it loses none, so leases stay.
+    replication: str = ASYNCHRONOUS
+
+
+DEFAULT_OPTIONS = StoreOptions()
