@@ -21,8 +21,8 @@ from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, 
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
+    from headgate.core.faults import Fault
     from headgate.core.history import Entry
-    from headgate.core.queue import Fault
     from headgate.ingest.context import Context
     from headgate.ingest.profile import Profile
     from headgate.ingest.storage import Problem, Progress
@@ -189,14 +189,15 @@ class Gate:
         return {"counts": self.queue.counts(), "holds": [asdict(hold) for hold in self.queue.holds()]}
 
     def faults(self) -> list[Fault]:
-        """What should not be in the queue and in the ledger, each with what a repair would do."""
-        return [*self.queue.faults(), *(() if self._ledger is None else self._ledger.faults())]
+        """Damage in the store, each with what a repair does."""
+        claims = () if self._ledger is None else self._ledger.faults()
+        return [*self.queue.faults(), *self.locks.faults(), *claims]
 
     def repair(self, fault: Fault, by: str) -> bool:
-        """Mend it as it says, if it is still so. False: it is no longer so, or cannot be mended."""
+        """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
         if fault.kind == DEAD_WORKER:
             return self.ledger.repair(fault)
-        return self.queue.repair(fault, by=by)
+        return self.queue.repair(fault, by=by) or self.locks.repair(fault, by=by)
 
     def looked_at(self) -> dict[str, int]:
         """What faults are looked for in, counted."""

@@ -20,7 +20,7 @@ def test_nothing_wrong_says_what_was_looked_at(headgate: Headgate) -> None:
         fill(gate, jobs=2)
     done = headgate("doctor")
     assert done.code == 0
-    assert done.out.splitlines()[0].startswith("looked at: 1 batches, 2 ingest jobs")
+    assert done.out.splitlines()[0].startswith("checked: 1 batches, 2 ingest jobs")
     assert done.out.splitlines()[-1] == "nothing is wrong"
 
 
@@ -38,9 +38,9 @@ def test_a_fault_is_explained_and_left_alone_until_it_is_to_be_mended(headgate: 
     assert shown.code == 1
     assert f"FAULT    bid0000000001: {fault['what']}" in shown.out
     assert f"repair: {fault['repair']}" in shown.out
-    assert "can be mended: headgate doctor --repair" in shown.out
+    assert "can be repaired: headgate doctor --repair" in shown.out
     mended = headgate("doctor", "--repair", "--json")
-    assert (mended.code, mended.json["faults"], len(mended.json["mended"])) == (0, [], 1)
+    assert (mended.code, mended.json["faults"], len(mended.json["repaired"])) == (0, [], 1)
     assert headgate("doctor").code == 0
     with connect(headgate.url) as gate:
         assert gate.queue.batch("bid0000000001").jobs.processing == 2
@@ -57,10 +57,10 @@ def test_claims_of_the_dead_where_no_reaper_runs(headgate: Headgate) -> None:
         database.execute("update hg_chunk set lease_until = 1 where dataid <> '3' and lease_until is not null")
     found = headgate("doctor")
     assert (found.code, found.out.count("claimed it and died (dead-worker)")) == (1, 2)
-    assert re.search(r"looked at: .* 3 claims", found.out)
+    assert re.search(r"checked: .* 3 claims", found.out)
     assert "FAULT    clean/1" in found.out
     mended = headgate("doctor", "--repair", "--json")
-    assert (mended.code, mended.json["faults"], len(mended.json["mended"])) == (0, [], 2)
+    assert (mended.code, mended.json["faults"], len(mended.json["repaired"])) == (0, [], 2)
     with connect(headgate.url) as gate:
         assert [row.status for row in gate.ledger.status("raw", "clean")] == ["ERROR", "ERROR", "RUNNING"]
 

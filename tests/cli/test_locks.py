@@ -1,8 +1,10 @@
 """The commands for locks do what they say, and say it in words and in JSON."""
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
+from headgate import connect
 from tests.cli.commands import Headgate
 from tests.waiting import until
 
@@ -165,3 +167,37 @@ def test_break_makes_the_token_stale_and_keeps_the_reason(headgate: Headgate) ->
     assert "host is gone" in check.err
     (entry,) = headgate("history", "--event", "break", "--json").json["entries"]
     assert entry["reason"].endswith("host is gone")
+
+
+def test_who_is_stuck_behind_whom_is_shown_to_the_end_of_the_chain(headgate: Headgate) -> None:
+    """c waits for b, which holds s:two and waits for a, which holds s:one: a is the one to look at."""
+    with connect(headgate.url) as gate:
+        gate.locks.acquire("a", "s:one", "exclusive")
+        gate.locks.acquire("b", "s:two", "exclusive")
+        with ThreadPoolExecutor(2) as pool:
+            waits = [
+                pool.submit(gate.locks.acquire, client, resource, "exclusive", wait=60)
+                for client, resource in (("b", "s:one"), ("c", "s:two"))
+            ]
+            until(lambda: len(gate.locks.waiters()) == 2, "both wait")
+            plain = headgate("lock", "waiters")
+            chain = headgate("lock", "waiters", "--blocked-by", "a")
+            only_b = headgate("lock", "waiters", "--blocked-by", "c")
+            document = headgate("lock", "waiters", "--client", "c", "--blocked-by", "--json").json
+            for held in gate.locks.list():
+                if held.client == "a":
+                    gate.locks.release(held)
+            first = waits[0].result()
+            gate.locks.release(first)
+            for held in gate.locks.list():
+                if held.client == "b":
+                    gate.locks.release(held)
+            assert waits[1].result().client == "c"
+    assert sorted(line.split()[1] for line in plain.out.splitlines()[1:]) == ["b", "c"]
+    lines = chain.out.splitlines()
+    behind_c = next(index for index, line in enumerate(lines) if line.startswith("c waits for exclusive on s:two"))
+    assert "blocked by: s:two: b" in lines[behind_c + 1]
+    assert lines[behind_c + 2].strip().startswith("b waits for exclusive on s:one")
+    assert "blocked by: s:one: a" in lines[behind_c + 3]
+    assert only_b.out.strip() == "nobody waits"
+    assert [(each["client"], each["roots"]) for each in document] == [("c", ["a"])]

@@ -7,7 +7,8 @@ import pytest
 
 import headgate
 from headgate import Gate
-from headgate.core.queue import Counts, Fault
+from headgate.core.faults import Fault
+from headgate.core.queue import Counts
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.statement import Statement

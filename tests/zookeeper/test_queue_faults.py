@@ -8,7 +8,8 @@ import pytest
 
 import headgate
 from headgate import ForeignStore, Gate, UnknownName
-from headgate.core.queue import Fault, Folder
+from headgate.core.faults import Fault
+from headgate.core.queue import Folder
 from headgate.service.queue import Queue
 from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.zookeeper import queue_faults
@@ -221,3 +222,27 @@ def test_a_node_that_goes_while_it_is_read_is_left_out(gate: Gate, raw: Any, roo
     assert {fault.item for fault in queue.faults()} == {second, third}
     assert taken_job(queue).id == first
     until(lambda: queue.acquire_job("pending") is None, "nothing else to be taken")
+
+
+@pytest.mark.parametrize("name", ["requests", "owners", "arrivals/pending", "holds"])
+def test_a_node_of_the_queue_that_is_gone_is_made_again(gate: Gate, raw: Any, root: str, name: str) -> None:
+    path = f"{root}/headgate/queue/{name}"
+    job_in(gate.queue, "downloading")
+    raw.delete(path, recursive=True)
+    (fault,) = [each for each in gate.faults() if each.kind == "missing-node"]
+    assert fault.item == path
+    assert gate.repair(fault, by="ann")
+    assert gate.faults() == []
+    assert raw.exists(path)
+
+
+@pytest.mark.parametrize("name", ["clock", "mail", "refusals"])
+def test_a_node_of_the_locks_that_is_gone_is_made_again(gate: Gate, raw: Any, root: str, name: str) -> None:
+    path = f"{root}/headgate/{name}"
+    gate.queue.batches()
+    raw.delete(path, recursive=True)
+    (fault,) = gate.faults()
+    assert (fault.kind, fault.item) == ("missing-node", path)
+    assert gate.repair(fault, by="ann")
+    assert gate.faults() == []
+    gate.locks.release(gate.locks.acquire("ann", "a:b", "exclusive"))

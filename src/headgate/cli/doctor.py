@@ -1,4 +1,4 @@
-"""`headgate doctor`: finds what should not be, explains it, and mends it when asked."""
+"""`headgate doctor`: find damage in the store, explain it, and repair it on request."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from headgate.cli.session import Session, common
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
-    from headgate.core.queue import Fault
+    from headgate.core.faults import Fault
+    from headgate.wiring import Gate
 
-#: There is a fault that was not mended.
+#: There is a fault that was not repaired.
 FAULTS_REMAIN = 1
+#: One repair may show what another one hid.
+MOST_ROUNDS = 5
 
 
 @click.command("doctor")
-@click.option("--repair", is_flag=True, help="Mend what can be mended, as it is told here.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired, as listed.")
 @common
 @click.pass_obj
 def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passes by name
-    """Find what should not be in the store, say what it means, and mend it with --repair.
+    """Find damage in the store, explain it, and repair it with --repair.
 
-    Looks at batches and ingest jobs: in two places or none, counted wrongly, taken by the dead, entries without a job;
-    and at claims of chunks: whose worker died a while ago, where no daemon `reaper` runs. Of locks it only says how
-    many there are: their store mends them by itself, and the daemon `reaper` sooner.
+    Checks batches and ingest jobs (in two places or none, counted wrongly, taken by dead workers), chunks (lost from
+    what find_next sees, running without a lease, without an output row, of jobs that are not defined), locks (without
+    their resource, counted wrongly, with leases that never end), counters that would give an id or a token twice,
+    history that was deleted, missing nodes in ZooKeeper, and the store's clock.
     Nothing is changed without --repair. It is safe while others work.
 
     Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
@@ -37,26 +41,37 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
       headgate doctor
       headgate doctor --repair --json
     """
-    with session.gate() as gate, working(session, "looking at everything"):
+    with session.gate() as gate, working(session, "checking everything"):
         looked = {**gate.looked_at(), "locked resources": gate.locks.status()["lockCount"]}
-        found = gate.faults()
-        mended = [each for each in found if repair and each.repair and gate.repair(each, by=session.client())]
-        left = gate.faults() if mended else found
-    document = {"looked_at": looked, "faults": plain(left), "mended": plain(mended)}
-    session.answer(document, lambda: _text(session, looked, left, mended))
+        repaired, left = _repair(gate, session.client()) if repair else ([], gate.faults())
+    document = {"looked_at": looked, "faults": plain(left), "repaired": plain(repaired)}
+    session.answer(document, lambda: _text(session, looked, left, repaired))
     return FAULTS_REMAIN if left else 0
 
 
-def _text(session: Session, looked: dict[str, Any], left: Sequence[Fault], mended: Sequence[Fault]) -> str:
-    lines = ["looked at: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
-    lines += [f"mended   {each.item}: {each.what}" for each in mended]
+def _repair(gate: Gate, by: str) -> tuple[list[Fault], list[Fault]]:
+    """What was repaired, and what is left."""
+    repaired: list[Fault] = []
+    left = gate.faults()
+    for _ in range(MOST_ROUNDS):
+        done = [fault for fault in left if fault.repair and gate.repair(fault, by=by)]
+        repaired += done
+        if not done:
+            break
+        left = gate.faults()
+    return repaired, left
+
+
+def _text(session: Session, looked: dict[str, Any], left: Sequence[Fault], repaired: Sequence[Fault]) -> str:
+    lines = ["checked: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
+    lines += [f"repaired {each.item}: {each.what}" for each in repaired]
     for each in left:
         lines += [
             f"FAULT    {each.item}: {each.what} ({each.kind})",
-            f"         repair: {each.repair or 'none; a person must look'}",
+            f"         repair: {each.repair or 'none; an operator must look'}",
         ]
     if not left:
         return "\n".join([*lines, "nothing is wrong"])
     can = sum(1 for each in left if each.repair)
-    hint = f"; {can} can be mended: {session.command('doctor', '--repair')}" if can else ""
-    return "\n".join([*lines, f"{len(left)} fault(s){hint}"])
+    hint = f"; {can} can be repaired: {session.command('doctor', '--repair')}" if can else ""
+    return "\n".join([*lines, f"{len(left)} {'fault' if len(left) == 1 else 'faults'}{hint}"])

@@ -10,6 +10,7 @@ import click
 from headgate.cli.lock_run import run
 from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, table
 from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.cli.waiters import waiters
 from headgate.core.durations import in_words
 from headgate.core.errors import StoreUnavailable
 from headgate.core.wire import plain, rfc3339
@@ -48,6 +49,7 @@ def lock() -> None:
 
 
 lock.add_command(run)
+lock.add_command(waiters)
 
 
 @lock.command("acquire")

@@ -29,7 +29,7 @@ COMMANDS = {
     "ingest": ("headgate.cli.ingest", "ingest", "Submit batches, watch their jobs, hold, release, resume, delete."),
     "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
     "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
-    "doctor": ("headgate.cli.doctor", "doctor", "Find what should not be in the store; mend it with --repair."),
+    "doctor": ("headgate.cli.doctor", "doctor", "Find damage in the store; repair it with --repair."),
     "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),
     "copy": ("headgate.cli.moving", "copy", "Copy a whole store into an empty one of any kind, and compare."),
     "backup": ("headgate.cli.moving", "backup", "Write the whole store into one file, while others work."),

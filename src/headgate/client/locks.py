@@ -13,6 +13,7 @@ from headgate.client.inventory import ServiceInventory
 from headgate.client.ledger import ServiceLedger
 from headgate.client.queue import ServiceQueue
 from headgate.client.tokens import ServiceTokens
+from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
 from headgate.core.wire import parse, plain
@@ -146,6 +147,13 @@ class ServiceLocks:
 
     def forget_resource(self, resource: str) -> None:
         self._connection.send("DELETE", "resources", resource=resource, again=False)
+
+    def faults(self) -> Sequence[Fault]:
+        return [parse(Fault, each) for each in self._connection.get("store", "faults")]
+
+    def repair(self, fault: Fault, who: str) -> bool:
+        body = {**plain(fault), "by": who}
+        return bool(self._connection.send("POST", "store", "repair", body=body)["repaired"])
 
     def ping(self) -> None:
         self._connection.get("about")

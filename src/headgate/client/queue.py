@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from headgate.client.connection import Connection
+from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
 from headgate.core.queue import (
     Batch,
     Changes,
-    Fault,
     Folder,
     Hold,
     IngestJob,
@@ -141,7 +141,7 @@ class ServiceQueue:
 
     def repair(self, fault: Fault, who: str) -> bool:
         body = {**plain(fault), "by": who}
-        return bool(self._connection.send("POST", "queue", "repair", body=body, again=False)["mended"])
+        return bool(self._connection.send("POST", "queue", "repair", body=body, again=False)["repaired"])
 
     def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
         from headgate.client.locks import history

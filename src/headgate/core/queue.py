@@ -235,20 +235,6 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """Something in the store that should not be."""
-
-    #: What kind, a fixed word: `two-entries`, `lost-entry`, …
-    kind: str
-    #: The batch, job or node that it is about.
-    item: str
-    #: What is wrong, for people.
-    what: str
-    #: What a repair would do; empty: nothing can, a person must look.
-    repair: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """What the conditions of the tables look at."""
 

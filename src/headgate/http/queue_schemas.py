@@ -108,7 +108,7 @@ class PrioritySet(ActedLightly):
 
 
 class FaultGiven(Body):
-    """A fault, as /queue/faults told it."""
+    """A fault, as `/queue/faults` or `/store/faults` reported it."""
 
     kind: str
     item: str

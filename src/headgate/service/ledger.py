@@ -43,8 +43,8 @@ from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, RowF
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
+    from headgate.core.faults import Fault
     from headgate.core.history import Entry
-    from headgate.core.queue import Fault
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
@@ -366,7 +366,7 @@ class Ledger:
 
     def faults(self) -> list[Fault]:
         """What should not be: claims that ended long ago, and that nobody has turned into errors."""
-        from headgate.core.queue import Fault
+        from headgate.core.faults import Fault
 
         dead = [row for row in self.running() if row.expires_in is not None and row.expires_in < -LONG_GONE_SECONDS]
         return [

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused
+from headgate.core.faults import Fault
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, decide, parse_lock_id, parse_mode
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
@@ -214,14 +215,15 @@ class Locks:
         return self._store.waiters(None if resource is None else check_resource(resource))
 
     def explain(self, resource: str) -> Sequence[tuple[Waiter, tuple[Blocker, ...]]]:
-        """Who waits for a resource, earliest first, each with everything that is in its way."""
+        """The waiters for a resource, earliest first, each with everything that blocks it."""
         waiting = self.waiters(resource)
-        held = self.list(resource) if waiting else ()
-        found = []
-        for place, waiter in enumerate(waiting):
-            request = Request(str(waiter.ticket), waiter.client, (Want(waiter.resource, waiter.mode),))
-            found.append((waiter, decide(request, held, waiting[:place]).blockers))
-        return found
+        return _with_blockers(waiting, self.list(resource) if waiting else ())
+
+    def stuck(self) -> Sequence[tuple[Waiter, tuple[Blocker, ...]]]:
+        """The waiters for every resource, earliest first, each with everything that blocks it."""
+        waiting = self.waiters()
+        resources = {waiter.resource for waiter in waiting}
+        return _with_blockers(waiting, [lock for each in sorted(resources) for lock in self.list(each)])
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
         """Registered clients and since when, by name."""
@@ -261,6 +263,17 @@ class Locks:
             status["holders"] = [asdict(lock) for lock in self._store.list(LockFilter())]
             status["waiting"] = [asdict(waiter) for waiter in self._store.waiters()]
         return status
+
+    def faults(self) -> Sequence[Fault]:
+        """Damage to locks, chunks, counters, history and clock, each with what a repair does. Changes nothing."""
+        return self._store.faults()
+
+    def repair(self, fault: Fault, *, by: str) -> bool:
+        """Repair a fault as it says, if it is still there. False: it is not, or an operator must look."""
+        repaired = self._store.repair(fault, check_name("client", by))
+        if repaired:
+            event("store.repair", logging.WARNING, kind=fault.kind, item=fault.item)
+        return repaired
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         """Be told at once when the store learns that a lock is gone."""
@@ -344,3 +357,13 @@ def _reference(lock: LockLike, token: object) -> tuple[str, int]:
     if token is None:
         raise BadValue("token", token, "is missing; a lock that is named by its id needs its token")
     return lock, check_token(token)
+
+
+def _with_blockers(waiting: Sequence[Waiter], held: Sequence[Lock]) -> list[tuple[Waiter, tuple[Blocker, ...]]]:
+    """Each waiter with the holders and the earlier waiters that block it."""
+    found = []
+    for place, waiter in enumerate(waiting):
+        request = Request(str(waiter.ticket), waiter.client, (Want(waiter.resource, waiter.mode),))
+        earlier = [other for other in waiting[:place] if other.ticket != waiter.ticket]
+        found.append((waiter, decide(request, held, earlier).blockers))
+    return found

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
+from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.core.queue import (
     ALL,
     Batch,
-    Fault,
     Folder,
     Hold,
     Identifiers,
@@ -351,10 +351,11 @@ class Queue:
         return self._store.faults()
 
     def repair(self, fault: Fault, *, by: str | None = None) -> bool:
-        """Mend a fault as it says, if it is still there. False: it is not, or a person must look."""
-        mended = self._store.repair(fault, actor(by))
-        event("queue.repair", logging.WARNING, kind=fault.kind, item=fault.item, mended=mended)
-        return mended
+        """Repair a fault as it says, if it is still there. False: it is not, or an operator must look."""
+        repaired = self._store.repair(fault, actor(by))
+        if repaired:
+            event("queue.repair", logging.WARNING, kind=fault.kind, item=fault.item)
+        return repaired
 
     def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
         """What happened to batches, ingest jobs and holds, newest first."""

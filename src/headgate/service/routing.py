@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import islice
 
 from headgate.core.errors import BadValue, Refused
+from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, Ticket
@@ -144,6 +145,12 @@ class RoutedLocks:
 
     def forget_resource(self, resource: str) -> None:
         self._for_resource(resource).forget_resource(resource)
+
+    def faults(self) -> Sequence[Fault]:
+        return [fault for store in self.joined for fault in store.faults()]
+
+    def repair(self, fault: Fault, who: str) -> bool:
+        return any(store.repair(fault, who) for store in self.joined)
 
     def ping(self) -> None:
         for store in self.joined:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from headgate.core.faults import Fault
 from headgate.core.ledger import Change, Claim, Dataset, Job, Kind, Row
 from headgate.core.locks import Lock, Mode, Request, Waiter
 
@@ -170,6 +171,12 @@ class LockStore(Protocol):
 
     def forget_resource(self, resource: str) -> None:
         """Known: unknown, its token kept. UnknownName when there is none; Refused while it is held or waited for."""
+
+    def faults(self) -> Sequence[Fault]:
+        """Damage to locks, chunks, counters, history and clock, each with what a repair does. Writes nothing."""
+
+    def repair(self, fault: Fault, who: str) -> bool:
+        """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
 
     def ping(self) -> None:
         """Ask for the shortest answer there is; StoreUnavailable when none comes."""

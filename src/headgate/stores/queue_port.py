@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
 from headgate.core.queue import (
     Batch,
     Changes,
-    Fault,
     Folder,
     Hold,
     IngestJob,

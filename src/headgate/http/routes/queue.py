@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Request, Response
 
 from headgate.core.errors import BadValue
+from headgate.core.faults import Fault
 from headgate.core.names import check_reason
 from headgate.core.queue import (
     ALL,
     Batch,
-    Fault,
     Folder,
     Hold,
     IngestJob,
@@ -232,17 +232,17 @@ async def await_work(
     return nothing()
 
 
-@router.get("/queue/faults", responses=documented(200, list[Fault], "Each with what a repair would do."))
+@router.get("/queue/faults", responses=documented(200, list[Fault], "Each with what a repair does."))
 def faults(gate: TheGate, _who: Reader) -> Response:
-    """What should not be. Changes nothing."""
+    """Find damage to batches and ingest jobs. Changes nothing."""
     return answer(gate.queue.faults())
 
 
-@router.post("/queue/repair", responses=documented(200, dict[str, bool], "Whether it was mended."))
+@router.post("/queue/repair", responses=documented(200, dict[str, bool], "Whether it was repaired."))
 def repair(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
-    """Mend a fault as it says, if it is still there."""
+    """Repair a fault that `/queue/faults` reported, if it is still there."""
     fault = Fault(given.kind, given.item, given.what, given.repair)
-    return answer({"mended": gate.queue.repair(fault, by=who.by(given.by))})
+    return answer({"repaired": gate.queue.repair(fault, by=who.by(given.by))})
 
 
 # ---------------------------------------------------------------- what an owner or a person does

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from headgate import __version__
 from headgate.core.describe import machine_data
 from headgate.core.errors import BadValue
+from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.names import check_name
 from headgate.core.queue import check_item_id
@@ -18,6 +19,7 @@ from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
 from headgate.http import direct
 from headgate.http.auth import Admin, Caller, Operator, Reader, TheGate, TheService, needs
+from headgate.http.queue_schemas import FaultGiven
 from headgate.http.schemas import (
     After,
     Body,
@@ -88,6 +90,19 @@ def about(gate: TheGate, who: Anyone) -> Response:
 def status(gate: TheGate, _who: Reader, rich: bool = False) -> Response:
     """What runs, what is locked, what failed. `rich` adds holders, waiters and the queue's counts."""
     return answer(gate.status(rich=rich))
+
+
+@router.get("/store/faults", responses=documented(200, list[Fault], "Each with what a repair does."))
+def faults(gate: TheGate, _who: Reader) -> Response:
+    """Find damage to locks, chunks, counters, history and clock. Changes nothing."""
+    return answer(gate.locks.faults())
+
+
+@router.post("/store/repair", responses=documented(200, dict[str, bool], "Whether it was repaired."))
+def repair(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
+    """Repair a fault that `/store/faults` reported, if it is still there."""
+    fault = Fault(given.kind, given.item, given.what, given.repair)
+    return answer({"repaired": gate.locks.repair(fault, by=who.by(given.by))})
 
 
 @router.get("/machines", responses=documented(200, list[dict[str, Any]], "Each table."))

@@ -55,7 +55,8 @@ def read_row(row: SqlRow, datasets: dict[int, str], jobs: dict[int, str]) -> Row
     return Row(
         dataset=datasets[int(dataset)],
         dataid=str(dataid),
-        job=jobs[int(job)],
+        # A job whose definition was lost: the doctor reports it, and lists must not fail.
+        job=jobs.get(int(job), f"lost job {job}"),
         kind=Kind(kind),
         status=str(status),
         former=str(former),

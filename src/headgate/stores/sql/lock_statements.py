@@ -19,6 +19,9 @@ ADD_RESOURCE = Statement(
     """{insert_once} hg_resource (rkey, uri, token, holders, mode, waiting, known)
        values (:rkey, :uri, {token_floor}, 0, 'shared', 0, :known) {or_leave}""",
 )
+NAME_RESOURCE = Statement(
+    "A resource whose name was lost gets it back.", "update hg_resource set uri = :uri where rkey = :rkey"
+)
 READ_LOCKS = Statement(
     "The locks on these resources, and how long their leases still run; a lock-delay keeps a dead one in place.",
     f"select {_LOCK_COLUMNS}, l.lease_until + l.lock_delay - {{now}}"

@@ -23,6 +23,7 @@ from headgate.stores.sql.moments import moment
 from headgate.stores.sql.scene import Scene, heads, read_lock, read_places
 
 if TYPE_CHECKING:
+    from headgate.core.faults import Fault
     from headgate.core.history import Entry
     from headgate.stores.history import HistoryKeeper
     from headgate.stores.inventory_port import InventoryStore
@@ -252,6 +253,16 @@ class SqlLocks:
         self._wake(self._database.write(lambda tx: self._expire(tx, resource)))
         if not self._forget(resource):
             raise Refused(f"resource {resource!r} is held or waited for; release it first")
+
+    def faults(self) -> Sequence[Fault]:
+        from headgate.stores.sql.store_faults import faults
+
+        return faults(self._database)
+
+    def repair(self, fault: Fault, who: str) -> bool:
+        from headgate.stores.sql.store_faults import repair
+
+        return self._wake(repair(self._database, self.tag, fault, who))
 
     def ping(self) -> None:
         self._database.read(lambda tx: tx.one(sql.READ_TAG))

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.core.errors import StoreUnavailable, UnknownName
+from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import Also, By, Machine, Transition
 from headgate.core.queue import (
     MESSAGE_LENGTH,
     Batch,
     Changes,
-    Fault,
     Folder,
     Hold,
     IngestJob,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from headgate.core.queue import REPAIR_EVENT, Batch, Counts, Fault
+from headgate.core.faults import Fault
+from headgate.core.queue import REPAIR_EVENT, Batch, Counts
 from headgate.stores.sql import queue_fault_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import MICROSECONDS

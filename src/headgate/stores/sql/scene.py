@@ -224,6 +224,10 @@ class Scene:
         for each in self._resources.values():
             each.known = True
 
+    def reconsider(self) -> None:
+        """Look at the queues of these resources as if something had come free."""
+        self._freed |= set(self._resources)
+
     def settle(self) -> list[tuple[str, int]]:
         """Hand over what came free, bring the resources' rows into line. Gives whom to wake: (channel, ticket)."""
         handed = [wake for uri in sorted(self._freed) for wake in self._hand_over(uri)]
@@ -280,10 +284,15 @@ class Scene:
             for key in sorted(set(keys) - present):
                 self._tx.run(sql.ADD_RESOURCE, rkey=key, uri=keys[key], known=False)
             rows = self._tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
+        for key, uri, *_ in rows:
+            if uri != keys[bytes(key)]:  # The doctor put the row back without its name; this caller knows it.
+                self._tx.run(sql.NAME_RESOURCE, rkey=key, uri=keys[bytes(key)])
         self._wall = moment(rows[0][7])
         return {
-            str(uri): _Resource(bytes(key), uri, token, bool(known), (token, holders, mode, waiting, bool(known)))
-            for key, uri, token, holders, mode, waiting, known, _ in rows
+            keys[bytes(key)]: _Resource(
+                bytes(key), keys[bytes(key)], token, bool(known), (token, holders, mode, waiting, bool(known))
+            )
+            for key, _, token, holders, mode, waiting, known, _ in rows
         }
 
     def _drop_dead_waiters(self) -> None:

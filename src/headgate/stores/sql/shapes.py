@@ -148,7 +148,9 @@ def all_jobs(tx: Transaction) -> dict[int, Job]:
     links = tx.all(sql.READ_LINKS)
 
     def of(job_id: int, kind: Kind) -> list[str]:
-        return [names[int(dataset)] for job, dataset, word in links if job == job_id and word == kind]
+        # A dataset whose definition was lost: the doctor reports it, and lists must not fail.
+        wanted = (int(dataset) for job, dataset, word in links if job == job_id and word == kind)
+        return [names.get(dataset, f"lost dataset {dataset}") for dataset in wanted]
 
     rows = tx.all(sql.READ_JOBS)
     read = (read_job(row, of(row[0], Kind.INPUT), of(row[0], Kind.OUTPUT)) for row in rows)

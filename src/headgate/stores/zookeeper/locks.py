@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from headgate.core.errors import LockLost, LockRefused, MissingExtra, Refused, UnknownName
+from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.locks import (
     ENDINGS,
@@ -30,6 +31,7 @@ try:
 except ImportError as error:
     raise MissingExtra("zookeeper", "the library kazoo, which talks to ZooKeeper, is not installed") from error
 
+from headgate.stores.zookeeper import store_faults
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
 from headgate.stores.zookeeper.history import History
@@ -300,6 +302,13 @@ class ZookeeperLocks:
             scene.know(resource, known=False)
 
         self._transitions.act([self._tree.resource(resource)], work)
+
+    def faults(self) -> Sequence[Fault]:
+        return store_faults.faults(self._sessions, self._tree, self.name)
+
+    def repair(self, fault: Fault, who: str) -> bool:
+        del who  # A node that every store has is no event of its history.
+        return store_faults.repair(self._sessions, self._tree, fault)
 
     def ping(self) -> None:
         self._sessions.base.ask(look(self._tree.clients))

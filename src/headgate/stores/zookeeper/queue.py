@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headgate.core.errors import ItemLost, QueueRefused, UnknownName
+from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import Also, By, Machine, Transition
 from headgate.core.queue import (
     Batch,
     Changes,
     Facts,
-    Fault,
     Folder,
     Hold,
     IngestJob,

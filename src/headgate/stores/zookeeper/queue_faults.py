@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headgate.core.queue import REPAIR_EVENT, Fault, Folder, folder_of, is_batch
+from headgate.core.faults import Fault
+from headgate.core.queue import REPAIR_EVENT, Folder, folder_of, is_batch
 from headgate.stores.zookeeper.asking import look
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_commits import Commits, Plan
@@ -19,6 +20,7 @@ from headgate.stores.zookeeper.queue_records import Record, ask_batch, ask_job, 
 from headgate.stores.zookeeper.queue_removing import Removing
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, is_item, read_entry
 from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.stores.zookeeper.store_faults import MISSING_NODE, missing_nodes
 from headgate.stores.zookeeper.tree import name_of, parent
 
 #: An id without anything is in the making for so long, in seconds, if its maker's session is shorter.
@@ -68,7 +70,8 @@ class Faults:
             found = next((each for each in self._scan() if each.fault == fault and (each.ops or each.drop)), None)
             if found is None:
                 return Plan([], None)
-            return Plan(found.ops, found, [self._told(fault, who)] if found.ops else [])
+            told = [self._told(fault, who)] if found.ops and fault.kind != MISSING_NODE else []
+            return Plan(found.ops, found, told)
 
         mended = self._commits.run(build)
         if mended and mended.drop:
@@ -85,6 +88,8 @@ class Faults:
     def _scan(self) -> Iterator[Finding]:
         self._questions.catch_up()
         tree = self._tree
+        for fault in missing_nodes(self._sessions, tree.made_at_once):
+            yield Finding(fault, [Op("make", fault.item, tree.empty)])
         batches = self._questions.item_ids(tree.batches)
         places = self._places(batches)
         jobs = self._questions.item_ids(tree.jobs)

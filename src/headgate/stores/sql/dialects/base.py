@@ -153,6 +153,8 @@ class Dialect(ABC):
     in_memory: bool = False
     #: Where the tokens of a resource that was never named begin: none was given before the store was moved here.
     token_floor: int = 0
+    #: The last token that was given to a claim.
+    last_token: Statement
     #: Starts a reading that sees one state of all tables, however long it takes.
     begin_still: tuple[str, ...] = ("begin",)
 

@@ -161,6 +161,11 @@ class Mysql(Dialect):
     new_value = "values({})"
     behind = "(i.priority > :priority or (i.priority = :priority and i.id > :after))"
     begin_write = "start transaction"
+    last_token = Statement(
+        "The last number that was given.",
+        """select auto_increment - 1 from information_schema.tables
+           where table_schema = database() and table_name = 'hg_token'""",
+    )
     begin_read = "start transaction read only"
     list_tables = Statement(
         "The tables of this database.",

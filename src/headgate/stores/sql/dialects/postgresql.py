@@ -226,6 +226,7 @@ class Postgresql(Dialect):
     listens = True
     take_item = TAKE_ITEM
     move_job = MOVE_JOB
+    last_token = Statement("The last number that was given.", "select last_value from hg_token_number_seq")
     begin_read = "begin read only"
     begin_still = ("begin isolation level repeatable read read only", "set local enable_seqscan = on")
     list_tables = Statement(

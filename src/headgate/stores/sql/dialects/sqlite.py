@@ -113,6 +113,7 @@ class Sqlite(Dialect):
     for_update = ""
     skip_locked = ""
     begin_write = "begin immediate"
+    last_token = Statement("The last number that was given.", "select seq from sqlite_sequence where name = 'hg_token'")
     begin_read = "begin"
     list_tables = Statement(
         "The tables of this file.",

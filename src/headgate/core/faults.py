@@ -1,0 +1,38 @@
+"""Damage in a store: what `headgate doctor` finds, explains and repairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from headgate.core.durations import in_words
+
+#: A store's clock may differ from this machine's by this much: less is a matter of NTP, not of damage.
+CLOCK_TOLERANCE = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something in the store that should not be."""
+
+    #: The kind of damage, a fixed word: `two-entries`, `lost-candidate`, …
+    kind: str
+    #: The batch, job, chunk, lock, resource or node concerned.
+    item: str
+    #: What is wrong, for people.
+    what: str
+    #: What a repair does; empty: nothing can be repaired automatically, an operator must look.
+    repair: str = ""
+
+
+def clock_fault(store: str, clock: datetime, here: datetime) -> Fault | None:
+    """A store's clock that is far from this machine's; None when they agree."""
+    apart = clock - here
+    if abs(apart) <= CLOCK_TOLERANCE:
+        return None
+    direction = "ahead of" if apart > timedelta(0) else "behind"
+    what = (
+        f"its clock says {clock:%Y-%m-%d %H:%M} UTC, {in_words(abs(apart).total_seconds())} {direction} this "
+        "machine's; leases run by it, and times in the history are wrong. Set the clock of the server"
+    )
+    return Fault("store-clock", store, what)
