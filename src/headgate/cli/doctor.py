@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headgate.core.faults import Fault
     from headgate.wiring import Gate
 
-#: There is a fault that was not repaired.
+#: A fault is left that was not repaired.
 FAULTS_REMAIN = 1
 #: One repair may show what another one hid.
 MOST_ROUNDS = 5

@@ -93,13 +93,13 @@ def status(gate: TheGate, _who: Reader, rich: bool = False) -> Response:
 
 
 @router.get("/store/faults", responses=documented(200, list[Fault], "Each with what a repair does."))
-def faults(gate: TheGate, _who: Reader) -> Response:
+def store_faults(gate: TheGate, _who: Reader) -> Response:
     """Find damage to locks, chunks, counters, history and clock. Changes nothing."""
     return answer(gate.locks.faults())
 
 
 @router.post("/store/repair", responses=documented(200, dict[str, bool], "Whether it was repaired."))
-def repair(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
+def repair_store(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
     """Repair a fault that `/store/faults` reported, if it is still there."""
     fault = Fault(given.kind, given.item, given.what, given.repair)
     return answer({"repaired": gate.locks.repair(fault, by=who.by(given.by))})
