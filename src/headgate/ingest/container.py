@@ -102,7 +102,7 @@ def unpack(
     """
     if kind not in KINDS.values():
         raise BadValue("container", kind, f"is no kind that can be unpacked; known are {', '.join(KINDS)}")
-    staging = folder.with_name(f"{folder.name}.unpacking")
+    staging = staging_of(folder)
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
     try:
@@ -114,6 +114,11 @@ def unpack(
     return members
 
 
+def staging_of(folder: Path) -> Path:
+    """Where a container is unpacked before its folder appears."""
+    return folder.with_name(f"{folder.name}.unpacking")
+
+
 def _unpack(archive: Path, kind: str, folder: Path, budget: _Budget, algorithms: tuple[str, ...]) -> list[Member]:
     try:
         with _entries(archive, kind, budget) as entries:
@@ -121,6 +126,8 @@ def _unpack(archive: Path, kind: str, folder: Path, budget: _Budget, algorithms:
     except _BROKEN as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
+        if isinstance(error, MemoryError):
+            raise BadPayload(archive.name, "reading it takes more memory than is allowed") from error
         raise BadPayload(archive.name, f"it is damaged or no {kind} file: {error}") from error
     clashes = collisions(member.name for member in members)
     if clashes:

@@ -26,6 +26,7 @@ from headgate.ingest.profile import Profile
 from headgate.ingest.retries import Retries
 from headgate.ingest.stopping import Stop
 from headgate.ingest.system_files import PRODUCER, STORAGE_MANIFEST, SYSTEM
+from headgate.ingest.unpacking import unpack_confined
 
 #: Set by us in the configuration of a job whose payload was handed in as a file.
 UPLOADED = "uploaded"
@@ -238,7 +239,7 @@ class _Gathering:
         # A loss of power may have left it with names and without bytes: it is made anew.
         shutil.rmtree(self.folder.producer, ignore_errors=True)
         packed = self.folder.packed / name
-        members = container.unpack(packed, container_kind(name), self.folder.producer, limits=most, stop=self.stop)
+        members = unpack_confined(packed, container_kind(name), self.folder.producer, limits=most, stop=self.stop)
         found = {each.name: Found(each.size, each.digests) for each in members}
         return _as_it_says(self.folder, found, self.profile)
 
