@@ -249,6 +249,10 @@ class ZookeeperQueue:
         del limit
         return 0
 
+    def leased(self) -> Sequence[tuple[str, float]]:
+        """The lock node and the lease of each item that was taken through a service."""
+        return self._taking.leased()
+
     # ------------------------------------------------------------------ questions
 
     def holds(self) -> Sequence[Hold]:

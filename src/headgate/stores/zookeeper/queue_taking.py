@@ -263,6 +263,10 @@ class Taking:
             raise lost(taken, record)
         return record
 
+    def leased(self) -> list[tuple[str, float]]:
+        """The lock node and the lease of each item that was taken through a service."""
+        return []
+
     def session_of(self, item_id: str) -> Session:
         """The session that a taken item lives by, if it is this process's; otherwise that of everything else."""
         kept = self._kept.get(item_id)
