@@ -45,10 +45,10 @@ class Holdings:
         if len(self._known) > MOST_REMEMBERED:
             self._known = {lock_id: each for lock_id, each in self._known.items() if each.own}
 
-    def certain(self, lock_id: str, token: int) -> bool:
-        """Whether it is alive for certain."""
+    def left(self, lock_id: str, token: int) -> float:
+        """Seconds that it lives for certain; 0: it has to be asked."""
         known = self._known.get(lock_id)
-        return known is not None and known.token == token and time.monotonic() < known.until
+        return max(known.until - time.monotonic(), 0.0) if known is not None and known.token == token else 0.0
 
     def forget(self, lock_id: str) -> None:
         """It ended, or is another's affair."""

@@ -12,7 +12,6 @@ from typing import TypeVar
 from headgate.core.errors import LockLost, LockRefused, MissingExtra, Refused, StoreUnavailable, UnknownName
 from headgate.core.history import Entry
 from headgate.core.locks import (
-    ENDINGS,
     Lock,
     Mode,
     Request,
@@ -34,7 +33,7 @@ except ImportError as error:
     raise MissingExtra("zookeeper", "the library kazoo, which talks to ZooKeeper, is not installed") from error
 
 from headgate.stores.zookeeper.address import Address, parse
-from headgate.stores.zookeeper.asking import catch_up, children, look, make, read, remove, write
+from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.holdings import Holdings
@@ -44,12 +43,13 @@ from headgate.stores.zookeeper.outages import ZookeeperOutages
 from headgate.stores.zookeeper.questions import Questions, live
 from headgate.stores.zookeeper.queue import ZookeeperQueue
 from headgate.stores.zookeeper.queue_tokens import with_token_base
-from headgate.stores.zookeeper.records import Holder, State, decode_state, lock_node, moment, read_stamp
+from headgate.stores.zookeeper.records import moment
 from headgate.stores.zookeeper.refusals import Refusals
-from headgate.stores.zookeeper.scene import NO_SUCH, RUN_OUT, Held, Scene, Stale, View
+from headgate.stores.zookeeper.scene import Held, Scene, Stale
 from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.stores.zookeeper.tenure import Tenure
 from headgate.stores.zookeeper.transitions import Done, Transitions, told_lock
-from headgate.stores.zookeeper.tree import client_name, key_of_lock
+from headgate.stores.zookeeper.tree import client_name
 from headgate.stores.zookeeper.waiting import Queue
 
 Outcome = tuple[Held, ...] | LockRefused
@@ -84,6 +84,7 @@ class ZookeeperLocks:
         self._questions = Questions(sessions, tree, self._transitions)
         self._queue = Queue(sessions, tree, self._transitions, tag)
         self._holdings = Holdings()
+        self._tenure = Tenure(sessions, tree, self._transitions, self._questions, self._history, self._holdings)
         #: Requests whose outcome is unknown, and that are given up when the server is heard again.
         self._abandoned: set[str] = set()
         self._address = address
@@ -95,7 +96,7 @@ class ZookeeperLocks:
 
     @cached_property
     def _own_queue(self) -> ZookeeperQueue:
-        queue = ZookeeperQueue(self._address, self._sessions, self.tag)
+        queue = ZookeeperQueue(self._address, self._sessions, self.tag, self._transitions.clock)
         queue.told.keeper, queue.told.token_base = self._history.keeper, self._token_base
         return queue
 
@@ -212,12 +213,7 @@ class ZookeeperLocks:
                 scene.end(held, "release")
             scene.hand_over()
 
-        try:
-            self._change(lock_id, work, quick=True)
-        except StoreUnavailable as error:
-            if not (several and error.outcome == "unknown"):  # One hold less may have been done, and must not be again.
-                self._queue.later(lambda: self.release(lock_id, token))
-            raise
+        self._change(lock_id, work, quick=True)
         if not several:
             self._holdings.forget(lock_id)
 
@@ -226,7 +222,7 @@ class ZookeeperLocks:
         check_lock_id(lock_id, self.tag, self.name)
         with answered_within(self._sessions.answer_within):
             sent = time.monotonic()
-            lock = self._renew(lock_id, token)
+            lock = self._tenure.renew(lock_id, token)
             if lease is not None and lock.lease not in (None, lease):
                 lock = self._lengthen(lock_id, token, lease)
             self._holdings.note([lock], sent)
@@ -235,8 +231,7 @@ class ZookeeperLocks:
     def check(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
         with answered_within(self._sessions.answer_within):
-            view = self._judged(lock_id, token)
-            return told_lock(view, *self._holder(view, lock_id, token))
+            return self._tenure.check(lock_id, token)
 
     def upgrade(self, lock_id: str, token: int) -> Lock:
         def work(scene: Scene) -> Outcome:
@@ -250,7 +245,10 @@ class ZookeeperLocks:
             self._refusals.add(scene, request, blockers)
             return LockRefused(request, blockers)
 
-        return self._outcome(self._change(lock_id, work))[0]
+        sent = time.monotonic()
+        (lock,) = self._outcome(self._change(lock_id, work))
+        self._holdings.note([lock], sent)  # By another token.
+        return lock
 
     def downgrade(self, lock_id: str, token: int) -> Lock:
         def work(scene: Scene) -> Outcome:
@@ -276,13 +274,13 @@ class ZookeeperLocks:
             return lock
 
         check_lock_id(lock_id, self.tag, self.name)
-        return self._transitions.act([self._path(lock_id)], work).result
+        return self._transitions.act([self._tree.of_lock(lock_id)], work).result
 
     # ------------------------------------------------------------------ looking
 
     def get(self, lock_id: str) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        views = self._transitions.with_times(self._questions.views([self._path(lock_id)]), self._sessions.base)
+        views = self._transitions.with_times(self._questions.views([self._tree.of_lock(lock_id)]), self._sessions.base)
         for view in views:
             for holder in live(view):
                 if holder.id == lock_id:
@@ -358,7 +356,7 @@ class ZookeeperLocks:
 
     def _end_own(self) -> None:
         """A clean end gives up what this process holds by a lease: at once, as if it had run out."""
-        nodes = [self._node(lock_id, token) for lock_id, token in self._holdings.own()]
+        nodes = [self._tenure.node(lock_id, token) for lock_id, token in self._holdings.own()]
         if not nodes or not self._sessions.base.connected:
             return
         with suppress(StoreUnavailable), answered_within(self._sessions.answer_within):
@@ -383,17 +381,13 @@ class ZookeeperLocks:
             decision = scene.decide(request)
             if not decision.granted and scene.cached:
                 raise Stale
-            result = (
-                scene.grant(request, decision, waited=waited)
-                if decision.granted
-                else otherwise(scene, request)
-            )
+            result = scene.grant(request, decision, waited=waited) if decision.granted else otherwise(scene, request)
             scene.hand_over()
             return result
 
         done = self._transitions.act(self._queue.paths(request), work, quick=not request.reentrant)
         if request.lease is not None and isinstance(done.result, tuple):
-            locks = [held.holder.lock(held.resource) for held in done.result if held.fresh]
+            locks = [held.holder.lock(held.resource) for held in done.result]
             self._holdings.note(locks, sent, own=not request.outlives)
         return done
 
@@ -406,7 +400,7 @@ class ZookeeperLocks:
     def _suffices_to_end(self, scene: Scene, held: Held) -> bool:
         """Whether memory is enough to free it: it is alive for certain, and whoever waits is known."""
         holder = held.holder
-        if holder.lease is not None and not self._holdings.certain(holder.id, holder.token):
+        if holder.lease is not None and not self._holdings.left(holder.id, holder.token):
             return False
         return not any(each.view.state.waiting and not each.places for each in scene.resources.values())
 
@@ -477,28 +471,10 @@ class ZookeeperLocks:
         check_lock_id(lock_id, self.tag, self.name)
         with answered_within(self._sessions.answer_within):
             try:
-                return self._transitions.act([self._path(lock_id)], work, quick=quick)
+                return self._transitions.act([self._tree.of_lock(lock_id)], work, quick=quick)
             except LockLost as error:
                 self._holdings.forget(lock_id)
-                raise self._explained(error) from None
-
-    def _renew(self, lock_id: str, token: int) -> Lock:
-        """In one trip while it is alive for certain; otherwise it is judged first."""
-        path, node = self._path(lock_id), self._node(lock_id, token)
-        if self._holdings.certain(lock_id, token):
-            state, before, stat = self._sessions.base.ask(read(path), read(node), write(node, b""))
-            stamp = read_stamp(before)
-            if not isinstance(state, Exception) and stamp and not isinstance(stat, Exception):
-                for holder in decode_state(state[0], path).holders:
-                    if (holder.id, holder.token) == (lock_id, token):
-                        return holder.lock(decode_state(state[0], path).uri, since=moment(stamp.made))
-        while True:
-            view = self._judged(lock_id, token)
-            holder, resource = self._holder(view, lock_id, token)
-            stamp = view.stamps[holder.node]
-            written = self._sessions.base.ask(write(node, b"", stamp.version))[0]
-            if not isinstance(written, Exception):
-                return holder.lock(resource, since=moment(stamp.made))
+                raise self._tenure.explained(error) from None
 
     def _lengthen(self, lock_id: str, token: int, lease: float) -> Lock:
         def work(scene: Scene) -> Outcome:
@@ -506,56 +482,10 @@ class ZookeeperLocks:
 
         return self._outcome(self._change(lock_id, work))[0]
 
-    def _judged(self, lock_id: str, token: int) -> View:
-        """The grant's resource as far as it concerns that grant, in one trip."""
-        path, node = self._path(lock_id), lock_node(lock_id, token)
-        now, (state, answer) = self._transitions.clock.ask(
-            self._sessions.base, [read(path), read(f"{path}/{node}")]
-        )
-        stamp = read_stamp(answer)
-        found = decode_state(b"" if isinstance(state, Exception) else state[0], path) if stamp else None
-        if found is None or stamp is None:
-            return View(path, State(""), 0, frozenset())
-        return View(path, found, 0, frozenset([node]), {node: stamp}, now)
-
-    def _holder(self, view: View, lock_id: str, token: int) -> tuple[Holder, str]:
-        """The live grant and its resource; otherwise LockLost, with how it ended."""
-        node = lock_node(lock_id, token)
-        holder = next((each for each in view.state.holders if each.id == lock_id and each.node == node), None)
-        if holder and view.lives(holder):
-            return holder, view.state.uri
-        self._holdings.forget(lock_id)
-        if holder and view.over(holder):
-            raise LockLost(lock_id, token, RUN_OUT)
-        try:
-            self._scene(lock_id).held(lock_id, token)
-        except LockLost as error:
-            raise self._explained(error) from None
-        raise LockLost(lock_id, token, NO_SUCH)
-
-    def _scene(self, lock_id: str) -> Scene:
-        """The lock's resource as it is, for looking only."""
-        return Scene(self._questions.views([self._path(lock_id)]), self.tag, "")
-
     def _outcome(self, done: Done[Outcome]) -> Grant:
         if isinstance(done.result, LockRefused):
             raise done.result
         return self._transitions.tell_locks(done, done.result)
-
-    def _explained(self, error: LockLost) -> LockLost:
-        """With how it ended, if the history has it."""
-        ends = self._history.endings(error.lock_id, tuple(ENDINGS)) if error.why == NO_SUCH else []
-        if not ends:
-            return error
-        why = f": {ends[0].reason}" if ends[0].reason else ""
-        text = f"{ENDINGS[ends[0].event]} {ends[0].at:%Y-%m-%d %H:%M:%S} UTC{why}"
-        return LockLost(error.lock_id, error.token, text)
-
-    def _path(self, lock_id: str) -> str:
-        return self._tree.of_key(key_of_lock(lock_id))
-
-    def _node(self, lock_id: str, token: int) -> str:
-        return f"{self._path(lock_id)}/{lock_node(lock_id, token)}"
 
 
 def _unknown(lock_id: str) -> UnknownName:

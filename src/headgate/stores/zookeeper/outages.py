@@ -37,8 +37,9 @@ class ZookeeperOutages:
         now, (sign,) = self._clock.ask(self._sessions.base, [look(self._path)])
         outage = 0.0 if sign is None else now.age(sign.mtime, sign.mzxid)
         if outage:
-            for portion in windows([*self._locks(), *self._queue.leased()]):
+            for portion in windows(list(self._locks())):
                 self._move_on(portion, outage)
+            self._queue.move_on(outage)
         self.tell_alive()
         return outage
 

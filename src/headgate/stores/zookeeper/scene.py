@@ -52,7 +52,7 @@ class View:
     state: State
     version: int
     children: frozenset[str]
-    #: The stamps of children that were asked for, at least of all that may end, and the time before that; None: of none.
+    #: The stamps of children that were asked for (at least of all that may end), and the time before that.
     stamps: Mapping[str, Stamp] = field(default_factory=dict)
     now: Now | None = None
     #: True: every child was asked for.

@@ -52,6 +52,10 @@ class Tree:
         """A resource's node, by its key."""
         return f"{self.locks}/{key[:2]}/{key}"
 
+    def of_lock(self, lock_id: str) -> str:
+        """The node of a lock's resource, by the lock's id."""
+        return self.of_key(key_of_lock(lock_id))
+
     def resource(self, resource: str) -> str:
         """A resource's node, by its name."""
         return self.of_key(key_of(resource))

@@ -239,7 +239,8 @@ class Queue:
         self._transitions.remember(supposed_view(path, message.state, message.version, message.names))
         request = ticket.request
         spent = wait.spent(at, transaction)
-        holders = [each for each in message.state.holders if (each.request_id, each.client) == (request.id, request.client)]
+        asked = (request.id, request.client)
+        holders = [each for each in message.state.holders if (each.request_id, each.client) == asked]
         if any(each.lease is not None and spent > min(each.lease, TRIAL_SECONDS) / 2 for each in holders):
             return ()  # It was told late: whether it is still held has to be asked.
         return tuple(self._taken_up(path, message.state.uri, each, at, spent) for each in holders)
