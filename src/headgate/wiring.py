@@ -60,7 +60,8 @@ class Gate:
         from headgate.service.guards import FileGuard, GuardKeeper
         from headgate.service.locks import Locks
 
-        return Locks(self._store, GuardKeeper({name: FileGuard() for name in self._guards}), self._lock_delay)
+        guards = GuardKeeper({name: FileGuard() for name in self._guards})
+        return Locks(self._store, guards, self._lock_delay, store_options(self.settings).answer_within)
 
     @property
     def ledger(self) -> Ledger:

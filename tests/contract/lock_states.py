@@ -222,7 +222,6 @@ def fire_release(case: Case) -> None:
 
 
 def fire_expire(case: Case) -> None:
-    case.doomed.close()
     deadline = time.monotonic() + 30
     while case.mortal and case.lock and is_held(case):
         assert time.monotonic() < deadline, "the lease does not run out"

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 #: Far longer than anything here takes, even on a loaded machine.
 PATIENCE = 30.0
-#: Leases that their holders mean to keep; a ZooKeeper session here is from 1 to 10 seconds long.
+#: Leases that their holders mean to keep.
 LONG, LONGER = 8.0, 10.0
 #: A lease that is left to run out. Not shorter: it must outlive the steps before its end.
 SHORT = 0.3
@@ -66,16 +66,15 @@ def request_for(
 def lock_of_the_dead(
     gates: Gates, resource: str, mode: str = "exclusive", client: str = "dead", **settings: str
 ) -> Lock:
-    """A leased lock whose holder died: its process is gone and its lease has run out by the store's clock."""
+    """A leased lock whose holder does not renew it any more: its lease has run out by the store's clock."""
     doomed = gates.open(**settings)
     lock = doomed.locks.acquire(client, resource, mode, lease=SHORT)
-    let_die(doomed, lock, gates.open())
+    let_die(lock, gates.open())
     return lock
 
 
-def let_die(doomed: Gate, lock: Lock, witness: Gate) -> None:
-    """End the holder's session, renew nothing, and wait until the store says that the lock is gone."""
-    doomed.close()
+def let_die(lock: Lock, witness: Gate) -> None:
+    """Renew nothing, and wait until the store says that the lock is gone, though its holder's process lives on."""
     until(lambda: not is_there(witness, lock.id), f"the lease of {lock.id} to run out")
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from headgate import Gate, LockLost, LockRefused, Mode
+from headgate import Gate, LockLost, LockRefused, Mode, StoreUnavailable
 from headgate.service import renewal
 from headgate.service.renewal import Hold
 from tests.contract.steps import LONG, PATIENCE, Gates, holders, is_there, queue_behind, told
@@ -171,6 +171,55 @@ def test_nothing_is_renewed_after_the_end(gate: Gate, monkeypatch: pytest.Monkey
     end = time.monotonic() + 0.5
     until(lambda: time.monotonic() > end, "more than a lease to pass")
     assert len(renewed) == count
+    assert told(gate) == ["grant", "release"]
+
+
+def test_what_was_declared_lost_is_renewed_no_more_and_given_up(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block runs on after it was told of the loss: nothing keeps the lock alive meanwhile, or after it."""
+    real, away = gate.locks._store.renew, threading.Event()
+    after_loss: list[str] = []
+    lost = threading.Event()
+
+    def renew(lock_id: str, token: int, lease: float | None = None) -> object:
+        if lost.is_set():
+            after_loss.append(lock_id)
+        if away.is_set():
+            raise StoreUnavailable(gate.store.name, "nothing is heard of it")
+        return real(lock_id, token, lease)
+
+    def go_on() -> None:
+        # The margin is most of the lease: the store still has the lock when its holder is told.
+        with gate.locks.held("a", R, lease=20.0, margin=19.0, on_lost=lambda _: lost.set()) as lock:
+            away.set()
+            assert lost.wait(PATIENCE)
+            away.clear()
+            end = time.monotonic() + 0.6
+            until(lambda: time.monotonic() > end, "several renewals to be due")
+            assert is_there(gate, lock.id)
+
+    monkeypatch.setattr(renewal, "RENEWALS", 400)  # Every 50 ms.
+    monkeypatch.setattr(gate.locks._store, "renew", renew)
+    with pytest.raises(LockLost, match="could not be renewed in time"):
+        go_on()
+    assert after_loss == []
+    assert gate.locks.list() == []
+
+
+def test_a_persistent_lock_whose_release_is_not_answered_is_released_later(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tries = gate.locks._store.release, []
+
+    def release(lock_id: str, token: int) -> None:
+        tries.append(lock_id)
+        if len(tries) < 3:
+            raise StoreUnavailable(gate.store.name, "nothing is heard of it")
+        real(lock_id, token)
+
+    monkeypatch.setattr(gate.locks._store, "release", release)
+    with pytest.raises(StoreUnavailable), gate.locks.held("a", R, lease=None):
+        pass
+    until(lambda: not gate.locks.list(), "the lock to be released")
     assert told(gate) == ["grant", "release"]
 
 

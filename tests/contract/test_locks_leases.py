@@ -1,4 +1,4 @@
-"""Persistent locks stay; leased ones end with their holder, by the store's clock and nobody else's."""
+"""Persistent locks stay; leased ones end when they are not renewed, by the store's clock and nobody else's."""
 
 import subprocess
 import sys
@@ -90,7 +90,7 @@ def test_expire_says_how_many_it_freed(gates: Gates) -> None:
     locks = [doomed.locks.acquire("dead", f"r{number}", "write", lease=SHORT) for number in range(3)]
     gate.locks.acquire("alive", "r9", "write", lease=LONG)
     for lock in locks:
-        let_die(doomed, lock, gate)
+        let_die(lock, gate)
     # Somebody else may have noticed some of them first, but each is told exactly once.
     assert gate.locks.expire() <= 3
     assert told(gate, event="expire") == ["expire"] * 3
@@ -167,10 +167,20 @@ def test_a_waiter_is_let_in_when_the_holder_dies(gates: Gates) -> None:
     doomed, gate = gates.open(), gates.open()
     dead = doomed.locks.acquire("dead", R, "write", lease=1.0)
     waiting = queue_behind(gate, "heir", R, "write")
-    doomed.close()
     lock = waiting.result(timeout=30)
     assert lock.token > dead.token
     assert told(gate, resource=R) == ["grant", "expire", "grant"]
+
+
+def test_any_process_renews_by_id_and_token(gates: Gates) -> None:
+    lock = gates.open().locks.acquire("a", R, "write", lease=1.0)
+    other = gates.open()
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        assert other.locks.renew(lock.id, lock.token).lease == 1.0
+        time.sleep(0.1)
+    other.locks.release(lock.id, lock.token)
+    assert told(other) == ["grant", "release"]
 
 
 # ------------------------------------------------------------------ lock-delay
@@ -227,7 +237,7 @@ def test_a_request_repeated_after_its_reader_died_is_granted_anew(gates: Gates) 
     doomed = gates.open(lock_delay="30")
     lock = doomed.locks.acquire("a", R, "read", lease=SHORT, request_id="the same")
     gate = gates.open(lock_delay="30")
-    let_die(doomed, lock, gate)
+    let_die(lock, gate)
     again = gate.locks.acquire("a", R, "read", request_id="the same")
     assert again.id == lock.id
     assert again.token > lock.token

@@ -26,7 +26,7 @@ from tests.contract.queue_steps import (
     taken_job,
     told,
 )
-from tests.contract.steps import SHORT, Gates
+from tests.contract.steps import Gates
 
 
 def test_a_request_to_submit_that_is_repeated_gives_the_same_batch(gate: Gate) -> None:
@@ -72,10 +72,9 @@ def test_making_that_was_cut_off_is_taken_up_and_no_job_is_made_twice(gates: Gat
     gate, doomed = gates.open(), gates.open()
     rows = rows_for(10)
     new_batch(gate.queue)
-    dead = doomed.queue.acquire_batch("pending", lease=SHORT)
+    dead = doomed.queue.acquire_batch("pending", lease=2.0)
     assert dead
     assert doomed.queue.create_jobs(dead, rows[:4]) == 4
-    doomed.close()
     batch = retaken(lambda: gate.queue.acquire_batch("pending"))
     assert (batch.id, batch.made, batch.jobs.processing) == (dead.id, 4, 4)
     with pytest.raises(ItemLost):

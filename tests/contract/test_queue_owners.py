@@ -109,7 +109,6 @@ def test_what_a_dead_consumer_had_is_taken_again_in_the_same_state(gates: Gates)
     for job, state in zip(gate.queue.jobs(), reversed(STEPS), strict=True):
         advance(gate.queue, job, state)
     dead = {state: doomed.queue.acquire_job(state, lease=SHORT) for state in STEPS}
-    doomed.close()
     again = {state: retaken(lambda: gate.queue.acquire_job(state, lease=LONG)) for state in STEPS}  # noqa: B023
     for state, lost in dead.items():
         assert lost
@@ -132,7 +131,6 @@ def test_a_dead_owner_of_a_batch_is_followed_by_another(gates: Gates) -> None:
     new_batch(gate.queue)
     dead = doomed.queue.acquire_batch("pending", lease=SHORT)
     assert dead
-    doomed.close()
     assert retaken(lambda: gate.queue.acquire_batch("pending", lease=LONG)).id == dead.id
     refused_batch = as_taken(dead)
     for event in ("hold", "start"):
@@ -246,7 +244,6 @@ def test_the_dead_are_freed_for_all_to_see(gates: Gates) -> None:
     job = job_in(gate.queue, "pending")
     dead = doomed.queue.acquire_job("pending", lease=SHORT)
     assert dead
-    doomed.close()
     until(lambda: not gate.queue.job(job.id).worker, "the job to be nobody's")
     refused(gate, as_taken(dead))
     gate.queue.reap()

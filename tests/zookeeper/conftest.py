@@ -64,9 +64,9 @@ def raw(url: str) -> Iterator[Any]:
     client.close()
 
 
-def expire(store: ZookeeperLocks, lease: float | None, url: str) -> None:
-    """End the session that leases of that length live by, as the server would."""
-    session = store._sessions.leasing(lease)
+def expire(store: ZookeeperLocks, url: str) -> None:
+    """End the session of a store, as the server would."""
+    session = store._sessions.base
     thief = KazooClient(hosts=url.split("/")[2], client_id=session._client.client_id)
     thief.start()
     thief.stop()

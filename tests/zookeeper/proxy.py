@@ -22,6 +22,8 @@ class Proxy:
         self._lose: int | None = None
         self._skip = 0
         self.lost = threading.Event()
+        self._flowing = threading.Event()
+        self._flowing.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_answer_to(self, kind: int, skip: int = 0) -> None:
@@ -46,14 +48,20 @@ class Proxy:
         self.lost.wait()
         self.cut()
 
+    def freeze(self) -> None:
+        """Nothing is handed on, and nothing is closed, until `mend`."""
+        self._flowing.clear()
+
     def mend(self) -> None:
         self._open = True
+        self._flowing.set()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._listener.close()
+        self._flowing.set()
         self.cut()
 
     def _accept(self) -> None:
@@ -83,7 +91,9 @@ class Proxy:
     def _requests(self, link: tuple[socket.socket, socket.socket], doomed: list[int]) -> None:
         client, server = link
         with contextlib.suppress(OSError, EOFError):
-            server.sendall(read_frame(client))
+            greeting = read_frame(client)
+            self._flowing.wait()
+            server.sendall(greeting)
             while True:
                 frame = read_frame(client)
                 number, kind = struct.unpack_from("!ii", frame, 4)
@@ -92,6 +102,7 @@ class Proxy:
                     if self._skip < 0:
                         self._lose = None
                         doomed.append(number)
+                self._flowing.wait()
                 server.sendall(frame)
         self._drop(link)
 

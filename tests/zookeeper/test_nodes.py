@@ -34,7 +34,6 @@ HOLDERS = st.builds(
     mode=st.sampled_from(Mode),
     token=st.integers(1, 2**62),
     node=TEXT,
-    session=st.integers(1, 2**63 - 1),
     lease=st.floats(0.001, 1e6),
     count=st.integers(1, 99),
     owner=TEXT,

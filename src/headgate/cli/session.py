@@ -49,8 +49,8 @@ class Session:
     def gate(self, *, stay: bool = False) -> Iterator[Gate]:
         """Everything that may be asked, on the store that the settings name.
 
-        `stay`: leave without a good-bye, so that a leased lock outlives this process on a store where a lease is a
-        session (ZooKeeper).
+        `stay`: leave without closing it, so that a leased lock outlives this process on ZooKeeper too, where a clean
+        end releases it.
         """
         from headgate.wiring import Gate
 

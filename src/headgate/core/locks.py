@@ -85,6 +85,8 @@ class Request:
     note: str = ""
     #: True when the id was made for this request, so that it cannot be a repeat.
     fresh: bool = False
+    #: True when a leased grant is to outlive this process's clean end: it is taken for a client of the service.
+    outlives: bool = False
 
     def delay_of(self, mode: Mode) -> float:
         """The lock-delay of a grant in that mode: a dead reader leaves nothing half-written."""

@@ -38,6 +38,7 @@ def request_of(asked: LockAsked, who: Caller, key: str | None, gate: Gate) -> Re
         owner=check_note("owner", asked.owner)[:255] or who.by(),
         note=check_note("note", asked.note),
         fresh=key is None,
+        outlives=True,
     )
 
 

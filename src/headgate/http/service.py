@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
 
 from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
@@ -16,6 +15,7 @@ from headgate.http.limits import Limits, Pace
 from headgate.http.metrics import Metrics
 from headgate.http.sign_ins import SignIns
 from headgate.http.waiting import Turns
+from headgate.service.routing import KnowsOutages, Outages
 from headgate.telemetry import event
 from headgate.wiring import Gate
 
@@ -31,16 +31,6 @@ MOST_READERS = 2
 SIGN_OF_LIFE_SECONDS = 3.0
 #: What the last day brought is read on this often, so that little of a busy hour is missed.
 ACTIVITY_SECONDS = 20.0
-
-
-class Outages(Protocol):
-    """What a store knows of the times without a service."""
-
-    def tell_alive(self) -> None:
-        """A service lives."""
-
-    def bridge(self) -> float:
-        """Move leases on by the time that no service was there. Gives that time, in seconds."""
 
 
 class Service:
@@ -149,6 +139,5 @@ class Service:
 
 
 def _outages(gate: Gate) -> Outages | None:
-    """Where a lease is a session of ZooKeeper, no service can move it on."""
-    found: Outages | None = getattr(gate.store, "outages", None)
-    return found
+    """What the store knows of the times without a service; None: it is a service itself."""
+    return gate.store.outages if isinstance(gate.store, KnowsOutages) else None

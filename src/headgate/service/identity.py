@@ -46,13 +46,14 @@ def new_request_id() -> str:
             noise.extend(drawn[at : at + 16] for at in range(0, len(drawn), 16))
 
 
-def asker_for(worker: str | None, lease: object, request_id: str | None) -> Asker:
+def asker_for(worker: str | None, lease: object, request_id: str | None, *, outlives: bool = False) -> Asker:
     """Who asks for work: this process unless it names a worker; a repeat unless the id is made now."""
     return Asker(
         owner() if worker is None else check_name("worker", worker),
         check_positive_lease(lease),
         new_request_id() if request_id is None else check_request_id(request_id),
         fresh=request_id is None,
+        outlives=outlives,
     )
 
 

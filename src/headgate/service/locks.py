@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused
+from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused, Unavailable
 from headgate.core.faults import Fault
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, decide, parse_lock_id, parse_mode
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
@@ -18,22 +20,31 @@ from headgate.service.clock import steady
 from headgate.service.guards import GuardBusy, GuardKeeper
 from headgate.service.identity import new_request_id, owner
 from headgate.service.obtaining import Obtained, Obtaining
-from headgate.service.renewal import Hold
+from headgate.service.renewal import LONGEST_PAUSE_SECONDS, Hold
 from headgate.stores.base import Grant, LockFilter, LockStore
+from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
 
 #: Leases of `held`: short enough that a dead holder is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
+#: A persistent lock that could not be released at the end of its block is tried again after so long, then less often.
+RELEASE_AGAIN_SECONDS = 0.25
 LockLike = Lock | Hold | str
 
 
 class Locks:
     """Shared and exclusive locks on resources, by named clients."""
 
-    def __init__(self, store: LockStore, guards: GuardKeeper | None = None, lock_delay: float = 0.0) -> None:
+    def __init__(
+        self,
+        store: LockStore,
+        guards: GuardKeeper | None = None,
+        lock_delay: float = 0.0,
+        answer_within: float = DEFAULT_OPTIONS.answer_within,
+    ) -> None:
         self._store = store
         self._guards = guards or GuardKeeper({})
-        self._obtaining = Obtaining(store, self._guards)
+        self._obtaining = Obtaining(store, self._guards, answer_within)
         self._lock_delay = check_span("lock_delay", lock_delay)
 
     def acquire(
@@ -304,20 +315,44 @@ class Locks:
         return self._obtaining.obtain(request, steady() + check_seconds("wait", wait))
 
     def _end(self, holds: Sequence[Hold]) -> HeadgateError | None:
-        """Stop renewing, then give back what is still ours. Gives the first error."""
+        """Stop renewing, then give back what is still ours, or may be. Gives the first error."""
         errors: list[HeadgateError] = []
         for hold in holds:
             hold.stop()
         for hold in holds:
             try:
                 if hold.lost:
-                    self._guards.lose(hold.id, hold.token)
                     errors.append(hold.lost)
+                    self._guards.lose(hold.id, hold.token)
+                    with suppress(HeadgateError):  # The store may still have it; otherwise it ends by itself.
+                        self._store.release(hold.id, hold.token)
                 else:
                     self.release(hold)
             except HeadgateError as error:
                 errors.append(error)
+                if isinstance(error, Unavailable) and hold.lease is None:
+                    self._release_later(hold.lock)
         return errors[0] if errors else None
+
+    def _release_later(self, lock: Lock) -> None:
+        """Nobody will release a persistent lock whose block has ended: try again until the store answers."""
+
+        def run() -> None:
+            pause = RELEASE_AGAIN_SECONDS
+            while True:
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                try:
+                    self._store.release(lock.id, lock.token)
+                except Unavailable:
+                    continue
+                except HeadgateError:
+                    return  # It is gone already.
+                event("lock.released", lock=lock.id, token=lock.token)
+                self._guards.leave(lock.id)
+                return
+
+        threading.Thread(target=run, name="headgate-release", daemon=True).start()
 
     def _guard_upgrade(self, lock_id: str) -> Mode | None:
         try:

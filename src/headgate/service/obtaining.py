@@ -11,6 +11,8 @@ from headgate.core.locks import Blocker, Lock, Request
 from headgate.service.clock import steady
 from headgate.service.guards import GuardBusy, GuardKeeper
 from headgate.stores.base import Grant, LockStore, Ticket
+from headgate.stores.deadline import answered_within
+from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
 
 #: A waiter tells the store at least this often that it lives.
@@ -30,14 +32,21 @@ class Obtained:
 class Obtaining:
     """One store, and the guards of this process."""
 
-    def __init__(self, store: LockStore, guards: GuardKeeper) -> None:
+    def __init__(
+        self, store: LockStore, guards: GuardKeeper, answer_within: float = DEFAULT_OPTIONS.answer_within
+    ) -> None:
         self._store = store
         self._guards = guards
+        self._answer_within = answer_within
 
     def obtain(self, request: Request, deadline: float) -> Obtained:
-        """All that is wanted, by the deadline (monotonic); LockRefused otherwise, and nothing is taken."""
+        """All that is wanted, by the deadline (monotonic); LockRefused otherwise, and nothing is taken.
+
+        A store that does not answer is given up `answer_within` seconds after the deadline.
+        """
         while True:
-            obtained = self._obtain_in_store(request, deadline)
+            with answered_within(max(deadline - steady(), 0.0) + self._answer_within):
+                obtained = self._obtain_in_store(request, deadline)
             try:
                 self.guard(request, obtained.grant)
             except LockRefused:

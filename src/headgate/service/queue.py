@@ -99,16 +99,16 @@ class Queue:
         lease: float = DEFAULT_LEASE,
         after: Batch | str | None = None,
         request_id: str | None = None,
+        outlives: bool = False,
     ) -> Batch | None:
         """The oldest batch in that state that nobody works on, taken; None when there is none.
 
-        `after`: only batches behind that one.
+        `after`: only batches behind that one. `outlives`: on ZooKeeper too, its lease does not end with this process.
         """
         state = check_state(self._store.batch_table, state)
         behind = after.id if isinstance(after, Batch) else after
-        return self._store.take_batch(
-            state, asker_for(worker, lease, request_id), None if behind is None else check_item_id(behind)
-        )
+        asker = asker_for(worker, lease, request_id, outlives=outlives)
+        return self._store.take_batch(state, asker, None if behind is None else check_item_id(behind))
 
     def acquire_job(
         self,
@@ -118,14 +118,16 @@ class Queue:
         lease: float = DEFAULT_LEASE,
         after: Place | IngestJob | None = None,
         request_id: str | None = None,
+        outlives: bool = False,
     ) -> IngestJob | None:
         """The first job in that state that nobody works on, taken; None when there is none.
 
-        `after`: only jobs behind that one, so that a round can look at every job once.
+        `after`: only jobs behind that one, so that a round can look at every job once. `outlives`: on ZooKeeper too,
+        its lease does not end with this process.
         """
         state = check_state(self._store.job_table, state)
         place = after.place if isinstance(after, IngestJob) else after
-        return self._store.take_job(state, asker_for(worker, lease, request_id), place)
+        return self._store.take_job(state, asker_for(worker, lease, request_id, outlives=outlives), place)
 
     def renew(self, item: Item | Taken, *, lease: float | None = None) -> float:
         """The consumer lives: its lease begins anew. Gives its seconds; ItemLost when it has run out."""

@@ -107,13 +107,16 @@ class KeptAlive(ABC):
         """Log that something happened."""
 
     def _renew_on(self, lease: float) -> None:
-        while not self._done.wait(self._renew_once(lease)):
+        """Until it is stopped, or lost: what its holder was told is gone must not live on."""
+        while not self.gone and not self._done.wait(self._renew_once(lease)):
             pass
 
     def _renew_once(self, lease: float) -> float:
         """Renew. Gives the pause until the next try."""
         try:
             with self.busy:
+                if self.gone:
+                    return 0.0
                 sent = steady()
                 left = self._renewed()
         except Lost as error:

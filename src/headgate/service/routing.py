@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
+from typing import Protocol, runtime_checkable
 
 from headgate.core.errors import BadValue, Refused
 from headgate.core.faults import Fault
@@ -18,6 +19,41 @@ from headgate.stores.queue_port import QueueStore
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"
+
+
+class Outages(Protocol):
+    """What a store knows of the times without a service."""
+
+    def tell_alive(self) -> None:
+        """A service lives."""
+
+    def bridge(self) -> float:
+        """Move leases on by the time that no service was there. Returns that time, in seconds."""
+
+
+@runtime_checkable
+class KnowsOutages(Protocol):
+    """A store that can move leases on."""
+
+    @property
+    def outages(self) -> Outages:
+        """What it knows."""
+
+
+class JoinedOutages:
+    """The outages of a service that works on several stores."""
+
+    def __init__(self, parts: Sequence[Outages]) -> None:
+        self._parts = parts
+
+    def tell_alive(self) -> None:
+        """A service lives."""
+        for part in self._parts:
+            part.tell_alive()
+
+    def bridge(self) -> float:
+        """Move leases on by the time that no service was there. Returns the longest, in seconds."""
+        return max((part.bridge() for part in self._parts), default=0.0)
 
 
 class RoutedLocks:
@@ -35,7 +71,8 @@ class RoutedLocks:
         self.ledger = getattr(ledger_side, "ledger", None)
         #: Who may ask the service for what.
         self.tokens = getattr(ledger_side, "tokens", None)
-        self.outages = getattr(ledger_side, "outages", None)
+        #: The times without a service, as both know them.
+        self.outages = JoinedOutages([each.outages for each in self.joined if isinstance(each, KnowsOutages)])
         if isinstance(ledger_side, KeepsHistory) and isinstance(coordination, MovesHistory):
             coordination.keep_history_in(ledger_side.keeper)
 

@@ -200,6 +200,8 @@ class Asker:
     request_id: str
     #: True: the id was made just now, so that nobody can have asked by it before.
     fresh: bool = False
+    #: True: what is taken outlives this process, since it is taken for a client of the service.
+    outlives: bool = False
 
 
 @dataclass(frozen=True, slots=True)

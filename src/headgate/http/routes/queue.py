@@ -89,7 +89,9 @@ async def next_batch(
 
     def look() -> Batch | None:
         queue = service.gate.queue
-        return queue.acquire_batch(state, worker=worker, lease=asked.lease, after=asked.after, request_id=key)
+        return queue.acquire_batch(
+            state, worker=worker, lease=asked.lease, after=asked.after, request_id=key, outlives=True
+        )
 
     place = ("batch", state, asked.after or "")
     return await _found(request, service, place, look, asked.wait, again=key is not None)
@@ -142,7 +144,7 @@ async def next_job(
 
     def look() -> IngestJob | None:
         queue = service.gate.queue
-        return queue.acquire_job(state, worker=worker, lease=asked.lease, after=after, request_id=key)
+        return queue.acquire_job(state, worker=worker, lease=asked.lease, after=after, request_id=key, outlives=True)
 
     place = ("job", state, str(after or ""))
     return await _found(request, service, place, look, asked.wait, again=key is not None)

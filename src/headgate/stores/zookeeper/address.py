@@ -30,8 +30,8 @@ class Address:
     queue: QueueTree
     #: Seconds of the session of everything that is not leased.
     session: float = 10.0
-    #: Seconds that a request waits for the server before it counts as unavailable.
-    patience: float = 5.0
+    #: Seconds that a call may take, in place of the setting `answer_within`; None: as the setting says.
+    patience: float | None = None
     #: Name and password for ZooKeeper's digest scheme.
     auth: list[tuple[str, str]] = field(default_factory=list)
     #: Who may use our nodes; None: everybody.

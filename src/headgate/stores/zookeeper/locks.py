@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
-from headgate.core.errors import LockLost, LockRefused, MissingExtra, Refused, UnknownName
+from headgate.core.errors import LockLost, LockRefused, MissingExtra, Refused, StoreUnavailable, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.locks import (
-    ENDINGS,
     Lock,
     Mode,
     Request,
@@ -22,6 +23,7 @@ from headgate.core.locks import (
     find_cycle,
 )
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.deadline import answered_within
 from headgate.stores.history import HistoryKeeper, HistorySource
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
@@ -36,17 +38,20 @@ from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.history_moving import MovableHistory
+from headgate.stores.zookeeper.holdings import Holdings
 from headgate.stores.zookeeper.losses import LossWatch
 from headgate.stores.zookeeper.opening import Root, open_tree
-from headgate.stores.zookeeper.questions import Questions
+from headgate.stores.zookeeper.outages import ZookeeperOutages
+from headgate.stores.zookeeper.questions import Questions, live
 from headgate.stores.zookeeper.queue import ZookeeperQueue
 from headgate.stores.zookeeper.queue_tokens import with_token_base
 from headgate.stores.zookeeper.records import moment
 from headgate.stores.zookeeper.refusals import Refusals
-from headgate.stores.zookeeper.scene import NO_SUCH, RUN_OUT, Held, Scene, Seat, Stale
-from headgate.stores.zookeeper.session import Session, Sessions
-from headgate.stores.zookeeper.transitions import Done, Transitions
-from headgate.stores.zookeeper.tree import client_name, key_of_lock
+from headgate.stores.zookeeper.scene import Held, Scene, Stale
+from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.stores.zookeeper.tenure import Tenure
+from headgate.stores.zookeeper.transitions import Done, Transitions, told_lock
+from headgate.stores.zookeeper.tree import client_name
 from headgate.stores.zookeeper.waiting import Queue
 
 Outcome = tuple[Held, ...] | LockRefused
@@ -80,6 +85,10 @@ class ZookeeperLocks:
         self._refusals = Refusals(sessions, tree, self._history)
         self._questions = Questions(sessions, tree, self._transitions)
         self._queue = Queue(sessions, tree, self._transitions, tag)
+        self._holdings = Holdings()
+        self._tenure = Tenure(sessions, tree, self._transitions, self._questions, self._history, self._holdings)
+        #: Requests whose outcome is unknown, and that are given up when the server is heard again.
+        self._abandoned: set[str] = set()
         self._address = address
 
     @property
@@ -89,7 +98,7 @@ class ZookeeperLocks:
 
     @cached_property
     def _own_queue(self) -> ZookeeperQueue:
-        queue = ZookeeperQueue(self._address, self._sessions, self.tag)
+        queue = ZookeeperQueue(self._address, self._sessions, self.tag, self._transitions.clock)
         queue.told.keeper, queue.told.token_base = self._history.keeper, self._token_base
         return queue
 
@@ -100,12 +109,22 @@ class ZookeeperLocks:
         books = (self._history, self._own_queue.told)
         return [MovableHistory(self._sessions, each, self._tree.clock) for each in books]
 
+    @cached_property
+    def outages(self) -> ZookeeperOutages:
+        """The times without a service."""
+        return ZookeeperOutages(self._sessions, self._tree, self._transitions.clock, self._questions, self._own_queue)
+
     # ------------------------------------------------------------------ asking
 
     def acquire(self, request: Request) -> Grant:
-        return self._outcome(self._ask_for(request, self._or_refuse))
+        with self._asking(request):
+            return self._outcome(self._ask_for(request, self._or_refuse))
 
     def queue_up(self, request: Request) -> Grant | Ticket:
+        with self._asking(request):
+            return self._queue_up(request)
+
+    def _queue_up(self, request: Request) -> Grant | Ticket:
         if ticket := self._queue.place_of(request):
             return ticket
         if not self._seems_busy(request):
@@ -124,14 +143,22 @@ class ZookeeperLocks:
         try:
             return ticket if blocked else self.take_turn(ticket) or ticket
         except BaseException:
-            self._queue.later(self._queue.forget(ticket), lambda: self.withdraw(ticket))
+            self._queue.forget(ticket)
+            self._queue.later(lambda: self.withdraw(ticket))
             raise
 
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
-        self._queue.sleep(ticket, seconds)
+        with answered_within(max(seconds, self._sessions.answer_within)):
+            self._queue.sleep(ticket, seconds)
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
-        grant = self._queue.handed(ticket) or self._take_turn(ticket)
+        with answered_within(self._sessions.answer_within):
+            sent = time.monotonic()
+            grant = self._queue.handed(ticket)
+            if grant:
+                self._holdings.note(grant, sent, own=not ticket.request.outlives)
+            else:
+                grant = self._take_turn(ticket)
         if grant:
             self._queue.forget(ticket)
         return grant or None
@@ -140,6 +167,10 @@ class ZookeeperLocks:
         del tickets  # A place lives as long as its session.
 
     def give_up(self, ticket: Ticket) -> Grant:
+        with answered_within(self._sessions.answer_within):
+            return self._give_up(ticket)
+
+    def _give_up(self, ticket: Ticket) -> Grant:
         request = ticket.request
         done = self._ask_for(request, self._or_leave, waited=True)
         self._queue.forget(ticket)
@@ -157,42 +188,52 @@ class ZookeeperLocks:
             scene.leave_queue(ticket.request)
             scene.hand_over()
 
-        session = self._queue.forget(ticket)
+        self._queue.forget(ticket)
         try:
-            self._transitions.act(self._queue.paths(ticket.request), work)
+            with answered_within(self._sessions.answer_within):
+                self._transitions.act(self._queue.paths(ticket.request), work)
         except BaseException:
-            self._queue.later(session, lambda: self.withdraw(ticket))
+            self._queue.later(lambda: self.withdraw(ticket))
             raise
+        for want in ticket.request.wants:
+            self._holdings.forget(ticket.request.lock_id(self.tag, want.resource))
 
     # ------------------------------------------------------------------ holding
 
     def release(self, lock_id: str, token: int) -> None:
+        several = False
+
         def work(scene: Scene) -> None:
+            nonlocal several
             held = scene.held(lock_id, token)
-            if scene.cached and any(e.view.state.waiting and not e.places for e in scene.resources.values()):
+            if scene.cached and not self._suffices_to_end(scene, held):
                 raise Stale
-            if held.holder.count > 1:
+            several = held.holder.count > 1
+            if several:
                 scene.change(held, "leave", count=-1)
             else:
                 scene.end(held, "release")
             scene.hand_over()
 
         self._change(lock_id, work, quick=True)
+        if not several:
+            self._holdings.forget(lock_id)
 
     def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
-        """Held and alive: heard of through its own session, if that is this process's, so that its time begins anew.
-
-        Another length moves it to a session of that length; only the process that it lives by can do so.
-        """
-        held, session = self._held(lock_id, token)
-        if lease is not None and session and held.holder.lease is not None:
-            other = self._sessions.leasing(lease)
-            if other.lease != held.holder.lease:
-                return self._rehouse(lock_id, token, other)
-        return self._told(held, session)
+        """Held and alive: its stamp is written anew, by whichever process."""
+        check_lock_id(lock_id, self.tag, self.name)
+        with answered_within(self._sessions.answer_within):
+            sent = time.monotonic()
+            lock = self._tenure.renew(lock_id, token)
+            if lease is not None and lock.lease not in (None, lease):
+                lock = self._lengthen(lock_id, token, lease)
+            self._holdings.note([lock], sent)
+            return lock
 
     def check(self, lock_id: str, token: int) -> Lock:
-        return self._told(*self._held(lock_id, token))
+        check_lock_id(lock_id, self.tag, self.name)
+        with answered_within(self._sessions.answer_within):
+            return self._tenure.check(lock_id, token)
 
     def upgrade(self, lock_id: str, token: int) -> Lock:
         def work(scene: Scene) -> Outcome:
@@ -206,7 +247,10 @@ class ZookeeperLocks:
             self._refusals.add(scene, request, blockers)
             return LockRefused(request, blockers)
 
-        return self._outcome(self._change(lock_id, work))[0]
+        sent = time.monotonic()
+        (lock,) = self._outcome(self._change(lock_id, work))
+        self._holdings.note([lock], sent)  # By another token.
+        return lock
 
     def downgrade(self, lock_id: str, token: int) -> Lock:
         def work(scene: Scene) -> Outcome:
@@ -217,7 +261,7 @@ class ZookeeperLocks:
         return self._outcome(self._change(lock_id, work))[0]
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
-        watch = LossWatch(self._sessions, self._tree, self._transitions, lock, lost, self.check)
+        watch = LossWatch(self._sessions, self._tree, lock, lost, self.check)
         watch.begin()
         return watch.end
 
@@ -232,16 +276,18 @@ class ZookeeperLocks:
             return lock
 
         check_lock_id(lock_id, self.tag, self.name)
-        return self._transitions.act([self._path(lock_id)], work).result
+        return self._transitions.act([self._tree.of_lock(lock_id)], work).result
 
     # ------------------------------------------------------------------ looking
 
     def get(self, lock_id: str) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        found = self._scene(lock_id).find(lock_id)
-        if found is None or found.holder.dead:
-            raise _unknown(lock_id)
-        return self._told(found, None)
+        views = self._transitions.with_times(self._questions.views([self._tree.of_lock(lock_id)]), self._sessions.base)
+        for view in views:
+            for holder in live(view):
+                if holder.id == lock_id:
+                    return told_lock(view, holder, view.state.uri)
+        raise _unknown(lock_id)
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
         return self._questions.locks(which)
@@ -314,7 +360,17 @@ class ZookeeperLocks:
         self._sessions.base.ask(look(self._tree.clients))
 
     def close(self) -> None:
+        self._end_own()
         self._sessions.close()
+
+    def _end_own(self) -> None:
+        """A clean end gives up what this process holds by a lease: at once, as if it had run out."""
+        nodes = [self._tenure.node(lock_id, token) for lock_id, token in self._holdings.own()]
+        if not nodes or not self._sessions.base.connected:
+            return
+        with suppress(StoreUnavailable), answered_within(self._sessions.answer_within):
+            for portion in windows(nodes):
+                self._sessions.base.ask(*(remove(node) for node in portion))
 
     # ------------------------------------------------------------------ within
 
@@ -322,7 +378,7 @@ class ZookeeperLocks:
         self, request: Request, otherwise: Callable[[Scene, Request], Outcome], *, waited: bool = False
     ) -> Done[Outcome]:
         """Grant it, or do otherwise."""
-        session = self._sessions.leasing(request.lease)
+        sent = time.monotonic()
 
         def work(scene: Scene) -> Outcome:
             self._need(scene, [want.resource for want in request.wants])
@@ -330,25 +386,32 @@ class ZookeeperLocks:
                 raise Stale
             if repeated := scene.repeated(request):
                 scene.leave_queue(request)
-                return repeated
+                return tuple(scene.renewed(held) for held in repeated)
             decision = scene.decide(request)
             if not decision.granted and scene.cached:
                 raise Stale
-            result = (
-                scene.grant(request, decision, _seat(session, request), waited=waited)
-                if decision.granted
-                else otherwise(scene, request)
-            )
+            result = scene.grant(request, decision, waited=waited) if decision.granted else otherwise(scene, request)
             scene.hand_over()
             return result
 
-        return self._transitions.act(self._queue.paths(request), work, session, quick=not request.reentrant)
+        done = self._transitions.act(self._queue.paths(request), work, quick=not request.reentrant)
+        if request.lease is not None and isinstance(done.result, tuple):
+            locks = [held.holder.lock(held.resource) for held in done.result]
+            self._holdings.note(locks, sent, own=not request.outlives)
+        return done
 
     def _suffices(self, scene: Scene, request: Request, *, waited: bool) -> bool:
         """Whether memory is enough to grant: nobody waits, or it knows of our own place among those who do."""
         if waited:
             return len(scene.own_places(request)) == len(request.wants)
         return not any(each.view.state.waiting for each in scene.resources.values())
+
+    def _suffices_to_end(self, scene: Scene, held: Held) -> bool:
+        """Whether memory is enough to free it: it is alive for certain, and whoever waits is known."""
+        holder = held.holder
+        if holder.lease is not None and not self._holdings.left(holder.id, holder.token):
+            return False
+        return not any(each.view.state.waiting and not each.places for each in scene.resources.values())
 
     def _or_refuse(self, scene: Scene, request: Request) -> Outcome:
         blockers = scene.decide(request, times=True).blockers
@@ -391,67 +454,47 @@ class ZookeeperLocks:
             self._transitions.make_resources(missing)
             raise Stale
 
+    @contextmanager
+    def _asking(self, request: Request) -> Iterator[None]:
+        """One call for locks: it is answered in time, and what it may have left behind is given up later.
+
+        A caller that named the request itself asks again by that id; nobody else knows of what it may have been given.
+        """
+        self._abandoned.discard(request.id)
+        try:
+            with answered_within(self._sessions.answer_within):
+                yield
+        except StoreUnavailable as error:
+            error.request_id = request.id
+            if request.fresh and error.outcome != "none":
+                self._abandoned.add(request.id)
+                self._queue.later(lambda: self._abandon(request))
+            raise
+
+    def _abandon(self, request: Request) -> None:
+        if request.id in self._abandoned:
+            self.withdraw(Ticket(0, request))
+            self._abandoned.discard(request.id)
+
     def _change(self, lock_id: str, work: Callable[[Scene], T], *, quick: bool = False) -> Done[T]:
         check_lock_id(lock_id, self.tag, self.name)
-        try:
-            return self._transitions.act([self._path(lock_id)], work, quick=quick)
-        except LockLost as error:
-            raise self._explained(error) from None
+        with answered_within(self._sessions.answer_within):
+            try:
+                return self._transitions.act([self._tree.of_lock(lock_id)], work, quick=quick)
+            except LockLost as error:
+                self._holdings.forget(lock_id)
+                raise self._tenure.explained(error) from None
 
-    def _held(self, lock_id: str, token: int) -> tuple[Held, Session | None]:
-        """The live grant, and its session if it is this process's."""
-        check_lock_id(lock_id, self.tag, self.name)
-        try:
-            found = self._scene(lock_id).held(lock_id, token)
-        except LockLost as error:
-            raise self._explained(error) from None
-        return found, self._sessions.by_id(found.holder.session)
-
-    def _scene(self, lock_id: str) -> Scene:
-        """The lock's resource as it is, for looking only."""
-        return Scene(self._questions.views([self._path(lock_id)]), self.tag, "")
-
-    def _told(self, held: Held, session: Session | None) -> Lock:
-        """With its time; LockLost when its node is another session's, or gone."""
-        holder = held.holder
-        path = f"{self._path(holder.id)}/{holder.node}"
-        stat = (session or self._sessions.base).ask(look(path))[0]
-        if stat is None:
-            raise LockLost(holder.id, holder.token, RUN_OUT)
-        if stat.ephemeralOwner != holder.session:
-            raise LockLost(holder.id, holder.token, "its node is another session's")
-        return holder.lock(held.resource, since=moment(stat.mtime))
-
-    def _rehouse(self, lock_id: str, token: int, session: Session) -> Lock:
+    def _lengthen(self, lock_id: str, token: int, lease: float) -> Lock:
         def work(scene: Scene) -> Outcome:
-            return (scene.rehouse(scene.held(lock_id, token), Seat(session.id, session.lease)),)
+            return (scene.lengthen(scene.held(lock_id, token), lease),)
 
-        try:
-            done = self._transitions.act([self._path(lock_id)], work, session)
-        except LockLost as error:
-            raise self._explained(error) from None
-        return self._outcome(done)[0]
+        return self._outcome(self._change(lock_id, work))[0]
 
     def _outcome(self, done: Done[Outcome]) -> Grant:
         if isinstance(done.result, LockRefused):
             raise done.result
         return self._transitions.tell_locks(done, done.result)
-
-    def _explained(self, error: LockLost) -> LockLost:
-        """With how it ended, if the history has it."""
-        ends = self._history.endings(error.lock_id, tuple(ENDINGS)) if error.why == NO_SUCH else []
-        if not ends:
-            return error
-        why = f": {ends[0].reason}" if ends[0].reason else ""
-        text = f"{ENDINGS[ends[0].event]} {ends[0].at:%Y-%m-%d %H:%M:%S} UTC{why}"
-        return LockLost(error.lock_id, error.token, text)
-
-    def _path(self, lock_id: str) -> str:
-        return self._tree.of_key(key_of_lock(lock_id))
-
-
-def _seat(session: Session, request: Request) -> Seat:
-    return Seat() if request.lease is None else Seat(session.id, session.lease)
 
 
 def _unknown(lock_id: str) -> UnknownName:

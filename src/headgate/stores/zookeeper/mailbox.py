@@ -31,7 +31,7 @@ class Mailbox:
     """The box of one session at a time."""
 
     def __init__(
-        self, session: Session, folder: str, deliver: Callable[[Message, int], None], wake_all: Callable[[], None]
+        self, session: Session, folder: str, deliver: Callable[[Message, int, int], None], wake_all: Callable[[], None]
     ) -> None:
         self._session = session
         self._folder = folder
@@ -86,7 +86,7 @@ class Mailbox:
         missed, seen.version = stat.version != seen.version + 1, stat.version
         message = read_message(data, self._path(seen.session))
         if message:
-            self._deliver(message, stat.mtime)
+            self._deliver(message, stat.mtime, stat.mzxid)
         if missed:  # Another message was written over: whoever it was for looks by itself.
             self._wake_all()
 

@@ -14,6 +14,7 @@ from headgate.core.queue import Batch, Hold, IngestJob, folder_of
 from headgate.stores.queue_port import QueueStore
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import children, look, read, remove
+from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.opening import Root, open_tree, read_root
 from headgate.stores.zookeeper.queue import ZookeeperQueue
@@ -57,7 +58,7 @@ class ZookeeperQueuePlace:
         self._address = address
         self._sessions = sessions
         self._tree = address.queue
-        self._own = ZookeeperQueue(address, sessions, root.tag)
+        self._own = ZookeeperQueue(address, sessions, root.tag, Clock(address.tree))
         self._base = root.token_base
         #: That nobody else has begun to move something into the same place.
         self._guard = Op("check", address.tree.root)

@@ -12,7 +12,7 @@ from headgate.stores.zookeeper.asking import catch_up, children, read
 from headgate.stores.zookeeper.records import Holder, State, decode_state, moment, read_queue
 from headgate.stores.zookeeper.scene import View
 from headgate.stores.zookeeper.session import Session, Sessions, windows
-from headgate.stores.zookeeper.transitions import Transitions
+from headgate.stores.zookeeper.transitions import Transitions, told_lock
 from headgate.stores.zookeeper.tree import Tree, key_of_lock
 from headgate.telemetry import event
 
@@ -34,7 +34,7 @@ class Questions:
         for portion in self._portions(which.resource, which.after):
             views = [view for view in portion if any(_fits(holder, which) for holder in view.state.holders)]
             for view in self._transitions.with_times(views, self._sessions.base):
-                found += [_lock(view, holder) for holder in live(view) if _fits(holder, which)]
+                found += [told_lock(view, each, view.state.uri) for each in live(view) if _fits(each, which)]
             if which.limit is not None and len(found) >= which.limit:
                 break
         return sorted(found, key=lambda lock: lock.id)[: which.limit]
@@ -52,11 +52,10 @@ class Questions:
         for portion in self._portions(resource):
             views = [view for view in portion if read_queue(view.children, view.state.holders)]
             for view in self._transitions.with_times(views, self._sessions.base):
-                times = view.times or {}
                 found += [
-                    place.waiter(view.state.uri, times[place.name][0], moment(times[place.name][1]))
+                    place.waiter(view.state.uri, stamp.number, moment(stamp.made))
                     for place in read_queue(view.children, view.state.holders)
-                    if place.name in times
+                    if (stamp := view.stamps.get(place.name))
                 ]
         return sorted(found, key=lambda waiter: (waiter.ticket, waiter.resource))
 
@@ -78,6 +77,13 @@ class Questions:
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    def leased(self) -> Iterator[View]:
+        """Resources with holders, dead or alive, as their nodes have them."""
+        for paths in self._path_portions():
+            for path, state in self._states(paths).items():
+                if state.holders:
+                    yield View(path, state, 0, frozenset())
 
     def resources(self) -> list[str]:
         """Known resources."""
@@ -119,7 +125,7 @@ class Questions:
         found: list[View] = []
         for portion in windows(paths):
             try:
-                found += [view for view in self._transitions.look(portion, session) if view]
+                found += self._judged(portion, session)
             except ForeignStore:
                 if len(paths) == 1:
                     raise
@@ -128,9 +134,12 @@ class Questions:
 
     def _look_at_one(self, path: str, session: Session) -> list[View]:
         try:
-            return [view for view in self._transitions.look([path], session) if view]
+            return self._judged([path], session)
         except ForeignStore:
             return []
+
+    def _judged(self, paths: Sequence[str], session: Session) -> list[View]:
+        return self._transitions.judged([view for view in self._transitions.look(paths, session) if view], session)
 
     def _path_portions(self, after: str | None = None) -> Iterator[list[str]]:
         first = "" if after is None else _key(after)
@@ -157,7 +166,7 @@ class Questions:
 
 def live(view: View) -> list[Holder]:
     """The holders that live."""
-    return [holder for holder in view.state.holders if not holder.dead and holder.node in view.children]
+    return [holder for holder in view.state.holders if view.lives(holder)]
 
 
 def _living(state: State) -> int:
@@ -183,11 +192,6 @@ def _fits(holder: Holder, which: LockFilter) -> bool:
         and which.mode in (None, holder.mode)
         and (which.after is None or holder.id > which.after)
     )
-
-
-def _lock(view: View, holder: Holder) -> Lock:
-    _, since = (view.times or {}).get(holder.node, (0, 0))
-    return holder.lock(view.state.uri, since=moment(since))
 
 
 def _key(lock_id: str) -> str:

@@ -32,11 +32,13 @@ from headgate.stores.history import Book
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import look, make
+from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.history_folders import folder_path
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_commits import Commits, Plan
 from headgate.stores.zookeeper.queue_faults import Faults
 from headgate.stores.zookeeper.queue_history import QueueHistory, Told
+from headgate.stores.zookeeper.queue_leases import ItemLeases
 from headgate.stores.zookeeper.queue_making import Making
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions, ago
@@ -52,7 +54,7 @@ HELD_CONDITION = "its collection is not held"
 class ZookeeperQueue:
     """Batches, ingest jobs, holds and their history in one ZooKeeper ensemble."""
 
-    def __init__(self, address: Address, sessions: Sessions, tag: str) -> None:
+    def __init__(self, address: Address, sessions: Sessions, tag: str, clock: Clock) -> None:
         self.name = address.name
         self._sessions = sessions
         self._tree = tree = address.queue
@@ -61,12 +63,13 @@ class ZookeeperQueue:
         #: What happened; written by the commits, read here.
         self.told = QueueHistory(sessions, tree.history, Book(tag, "queue"))
         self.make_tree()
-        self._questions = QueueQuestions(sessions, tree)
+        self._questions = QueueQuestions(sessions, tree, clock)
         self._commits = Commits(sessions, tree, address.tree.clock, self.told)
         self._reports = Reports(sessions, tree)
         self._moves = Moves(tree, self._commits, self._reports)
         self._removing = Removing(sessions, tree, self._questions, self._moves)
-        self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves)
+        self._leases = ItemLeases(sessions, tree, self._questions, self._moves, clock)
+        self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves, self._leases)
         self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking)
         self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing)
 
@@ -246,8 +249,11 @@ class ZookeeperQueue:
         return self._questions.cleanable(machine, ago(self._commits.now(), seconds), limit)
 
     def expire(self, limit: int) -> int:
-        del limit
-        return 0
+        return self._taking.expire(limit)
+
+    def move_on(self, outage: float) -> None:
+        """Leases of items that were taken through a service run on by the time that there was none."""
+        self._leases.move_on(outage)
 
     # ------------------------------------------------------------------ questions
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
+from headgate.stores.deadline import answered_within, time_limit
 from headgate.stores.zookeeper.asking import catch_up, make, write
 from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi
 from headgate.stores.zookeeper.queue_history import QueueHistory, Told
@@ -38,6 +39,8 @@ class _Act(Generic[T]):
     until: float
     tries: int = 0
     synced: bool = False
+    #: A change of it was sent, and its answer was lost.
+    lost: bool = False
     #: Folder, mark and result of what may have happened.
     doubts: list[tuple[str, str, T]] = field(default_factory=list)
 
@@ -75,7 +78,15 @@ class Commits:
 
     def run(self, build: Callable[[], Plan[T]]) -> T:
         """Do what is planned; again, from reading on, while others are first. Never twice."""
-        act: _Act[T] = _Act(time.monotonic() + BUSY_SECONDS)
+        with answered_within(self._sessions.answer_within):
+            act: _Act[T] = _Act(time_limit(BUSY_SECONDS))
+            try:
+                return self._run(build, act)
+            except StoreUnavailable as error:
+                error.outcome = "unknown" if act.lost else "none"
+                raise
+
+    def _run(self, build: Callable[[], Plan[T]], act: _Act[T]) -> T:
         while True:
             act.tries += 1
             try:
@@ -104,6 +115,7 @@ class Commits:
         try:
             results = session.change(multi(checked_size(ops)))[0]
         except Interrupted as error:
+            act.lost = True
             if guards:
                 act.doubts.append((guards[0].path, mark, plan.result))
             raise Again(str(error)) from error

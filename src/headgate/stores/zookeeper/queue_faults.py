@@ -237,9 +237,9 @@ class Faults:
         yield Finding(Fault("no-status", item_id, what, "remove it"), [Op("remove", node) for node in (*below, path)])
 
     def _dead_lock(self, record: Record) -> Iterator[Finding]:
-        """A lock that no session keeps would stay for ever."""
-        if record.lock == 0:
-            what = "its lock belongs to no session, so that nobody can ever take it"
+        """A lock that no session keeps and no lease ends would stay for ever."""
+        if record.lock == 0 and not record.owned:
+            what = "its lock belongs to no session and has no lease, so that nobody can ever take it"
             path = self._tree.lock(record.item.id)
             yield Finding(Fault("dead-lock", record.item.id, what, "remove the lock"), [Op("remove", path)])
 

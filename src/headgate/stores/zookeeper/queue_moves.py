@@ -66,6 +66,9 @@ class Moves:
 
     def free(self, record: Record) -> list[Op]:
         """Nobody has it any more."""
+        if record.remains is not None:
+            owner = Op("remove", self._tree.owner(record.item.id), version=record.remains)
+            return [Op("remove", self._tree.lock(record.item.id)), owner]
         ops = [] if record.lock is None else [Op("remove", self._tree.lock(record.item.id))]
         return [*ops, *([Op("remove", self._tree.owner(record.item.id))] if record.owned else [])]
 
@@ -81,7 +84,7 @@ class Moves:
         ops = [Op("remove", tree.status(job.id), version=record.version)]
         ops += [Op("remove", each) for each in children[path] if each not in (path, ops[0].path)]
         ops += [Op("remove", path)]
-        ops += [Op("remove", tree.owner(job.id))] if record.owned else []
+        ops += [Op("remove", tree.owner(job.id))] if record.owned or record.remains is not None else []
         if job.state in tree.entry_states:
             ops.append(Op("remove", tree.entry(job.state, job.priority, job.id)))
         return [*ops, Op("remove", f"{tree.folder(job.batch, folder_of(job.state))}/{job.id}")]

@@ -12,10 +12,19 @@ from headgate.core.machine import Machine
 from headgate.core.queue import Batch, Folder, Hold, IngestJob, folder_of, is_batch
 from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.zookeeper.asking import catch_up, children, look, read
-from headgate.stores.zookeeper.queue_records import Record, as_cleaned, ask_batch, ask_job, read_batch, read_job
+from headgate.stores.zookeeper.clock import Clock
+from headgate.stores.zookeeper.queue_records import (
+    Record,
+    as_cleaned,
+    ask_batch,
+    ask_job,
+    judged,
+    read_batch,
+    read_job,
+)
 from headgate.stores.zookeeper.queue_reports import Reports
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, is_item, read_entry
-from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.stores.zookeeper.session import Session, Sessions, windows
 from headgate.telemetry import event
 
 #: Items that are read in one trip.
@@ -25,9 +34,10 @@ WINDOW = 60
 class QueueQuestions:
     """Reads the queue of one store."""
 
-    def __init__(self, sessions: Sessions, tree: QueueTree) -> None:
+    def __init__(self, sessions: Sessions, tree: QueueTree, clock: Clock) -> None:
         self._sessions = sessions
         self._tree = tree
+        self._clock = clock
         self._reports = Reports(sessions, tree)
 
     # ------------------------------------------------------------------ items
@@ -57,12 +67,16 @@ class QueueQuestions:
         """The table that an item moves by."""
         return self._tree.batch_table if is_batch(item_id) else self._tree.job_table
 
-    def records(self, ids: Iterable[str]) -> Iterator[Record]:
+    def records(self, ids: Iterable[str], *, judge: bool = True) -> Iterator[Record]:
         """Items in the same order; what cannot be read, or is gone, is left out."""
         for portion in windows(list(ids), WINDOW):
-            yield from self._read(portion, self._tolerant)
+            yield from self._read(portion, self._tolerant, judge=judge)
 
-    def _read(self, ids: Sequence[str], parse: object) -> list[Record]:
+    def owned(self) -> list[str]:
+        """The items that somebody of ours has taken."""
+        return self.item_ids(self._tree.owners)
+
+    def _read(self, ids: Sequence[str], parse: object, *, judge: bool = True) -> list[Record]:
         questions = [ask_batch(self._tree, each) if is_batch(each) else ask_job(self._tree, each) for each in ids]
         answers = iter(self._sessions.base.ask(*(question for some in questions for question in some)))
         found: list[Record] = []
@@ -70,7 +84,16 @@ class QueueQuestions:
             record = parse(item_id, [next(answers) for _ in some])  # type: ignore[operator]
             if record is not None and record.item.state not in self.table(item_id).ends:
                 found.append(record)
-        return self._with_cleaned(found)
+        return self._with_cleaned(self.judged(found, self._sessions.base) if judge else found)
+
+    def judged(self, records: Sequence[Record], session: Session) -> list[Record]:
+        """The same; what was taken through a service, and whose lease has run out, is nobody's."""
+        doubtful = [each for each in records if each.lock == 0]
+        if not doubtful:
+            return list(records)
+        now, owners = self._clock.ask(session, [read(self._tree.owner(each.item.id)) for each in doubtful])
+        found = {each.item.id: judged(each, owner, now) for each, owner in zip(doubtful, owners, strict=True)}
+        return [found.get(each.item.id, each) for each in records]
 
     def _with_cleaned(self, records: Sequence[Record]) -> list[Record]:
         """Completed jobs without an entry in the queue are cleaned."""

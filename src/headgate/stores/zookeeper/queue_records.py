@@ -10,6 +10,7 @@ from kazoo.exceptions import NoNodeError
 
 from headgate.core.queue import Batch, Counts, Folder, IngestJob, Item, Report
 from headgate.stores.zookeeper.asking import Question, look, read
+from headgate.stores.zookeeper.clock import Now
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode
 
 #: Instead of a version: whichever the node has; and that there is no node.
@@ -26,7 +27,8 @@ class Record:
     #: What the status holds, and its version: the token of the newest taking.
     status: bytes
     version: int
-    #: The session of whoever has it; 0: a lock that no session keeps; None: nobody has it.
+    #: The session of whoever has it; 0: a lock that no session keeps, since it was taken through the service; None:
+    #: nobody has it.
     lock: int | None
     #: There is a node that says who has it, and this is the mark of that taking.
     owned: bool
@@ -36,6 +38,10 @@ class Record:
     #: How many more nodes its report is in, and what they are called.
     parts: int = 0
     parts_name: str = ""
+    #: Seconds that are left of a lease that no session keeps; None: it is kept by one, or nobody has it.
+    left: float | None = None
+    #: It was taken, its lease has run out, and its nodes are still there: the version that the owner's has.
+    remains: int | None = None
 
     @property
     def job(self) -> IngestJob:
@@ -133,6 +139,22 @@ def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> Record
     )  # fmt: skip
 
 
+def judged(record: Record, owner: Any, now: Now) -> Record:
+    """An item whose lock no session keeps, with what is left of its lease; nobody's, if nothing is left."""
+    if isinstance(owner, Exception):
+        return record  # Not one of ours: see the faults.
+    data, stat = owner
+    content = decode(data, "owner")
+    worker, lease, mark = _read_owner(content)
+    span = content.get("left")
+    left = (lease if span is None else float(span)) - now.age(stat.mtime, stat.mzxid)
+    if left > 0:
+        item = replace(record.item, worker=worker, lease=lease)
+        return replace(record, item=item, owned=True, mark=mark, left=left)
+    item = replace(record.item, worker="", lease=None)
+    return replace(record, item=item, lock=None, owned=False, mark="", remains=stat.version)
+
+
 def as_cleaned(record: Record) -> Record:
     """A completed job that is no longer in the queue."""
     return replace(record, item=replace(record.job, state="cleaned"))
@@ -161,7 +183,10 @@ def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str]:
         return "", None, ""
     if isinstance(owner, Exception):
         return f"session {lock.ephemeralOwner:#x}", None, ""
-    content = decode(owner[0], "owner")
+    return _read_owner(decode(owner[0], "owner"))
+
+
+def _read_owner(content: dict[str, Any]) -> tuple[str, float, str]:
     return str(content.get("worker", "")), float(content.get("lease", 0)), str(content.get("mark", ""))
 
 

@@ -52,9 +52,13 @@ class Removing:
             for portion in windows(self._questions.refs(batch_id, folder)):
                 locks = self._sessions.base.ask(*(look(self._tree.lock(job)) for job in portion))
                 for job, stat in zip(portion, locks, strict=True):
-                    if stat is not None:
+                    if stat is not None and (stat.ephemeralOwner or self._is_taken(job)):
                         return str(job)
         return ""
+
+    def _is_taken(self, job_id: str) -> bool:
+        record = self._questions.find(job_id)
+        return record is not None and record.lock is not None
 
     def nodes(self, item_id: str) -> list[str]:
         """An item's node and all below it, the deepest first."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -11,9 +13,12 @@ from typing import Any, TypeVar
 from headgate.core.errors import HeadgateError, ItemLost, StoreUnavailable
 from headgate.core.queue import ALL, MESSAGE_LENGTH, Batch, IngestJob, Item, Place, Taken, is_batch
 from headgate.stores.base import Asker
+from headgate.stores.deadline import answered_within
 from headgate.stores.zookeeper.asking import catch_up, look, read
 from headgate.stores.zookeeper.multi import Op, first_error, multi
+from headgate.stores.zookeeper.overdue import Overdue
 from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_leases import ItemLeases
 from headgate.stores.zookeeper.queue_lists import JobList, Lists, PauseWatch, Wakes
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
@@ -37,18 +42,27 @@ class Kept:
     record: Record | None
     token: int
     session: Session
-    #: The session's number: another one means that the item was lost.
+    #: The session's number: another one means that the item was lost; 0: no session keeps it.
     number: int
     request_id: str
+    #: On the monotonic clock: its lease runs until then, unless another process renews it.
+    until: float
 
 
 class Taking:
     """Takes the items of one queue for this process."""
 
     def __init__(
-        self, sessions: Sessions, tree: QueueTree, questions: QueueQuestions, commits: Commits, moves: Moves
+        self,
+        sessions: Sessions,
+        tree: QueueTree,
+        questions: QueueQuestions,
+        commits: Commits,
+        moves: Moves,
+        leases: ItemLeases,
     ) -> None:
         self._sessions = sessions
+        self._leases = leases
         self._tree = tree
         self._questions = questions
         self._commits = commits
@@ -61,6 +75,7 @@ class Taking:
         self._lists = Lists(self._sessions, self._tree, self._questions)
         self._pause = PauseWatch(self._tree.hold(ALL))
         self._kept: dict[str, Kept] = {}
+        self._overdue = Overdue()
         #: Somebody else was first, the last time.
         self._crowded = False
 
@@ -81,12 +96,13 @@ class Taking:
 
     def _caught_up(self, asker: Asker, find: Callable[[Session], T | None]) -> T | None:
         """What it finds; if nothing, once more when the session's server has all that was listed by another's."""
-        session = self._sessions.leasing(asker.lease)
-        found = find(session)
-        if found is None:
-            session.ask(catch_up(self._tree.batches))
+        with answered_within(self._sessions.answer_within):
+            session = self._sessions.base if asker.outlives else self._sessions.leasing(asker.lease)
             found = find(session)
-        return found
+            if found is None:
+                session.ask(catch_up(self._tree.batches))
+                found = find(session)
+            return found
 
     def _find_batch(self, session: Session, state: str, asker: Asker, after: str | None) -> Batch | None:
         wakes = self.lists.board.wakes
@@ -102,7 +118,7 @@ class Taking:
                 blockers = [self._tree.hold(ALL)]
                 break
             free = [record for record in records if record.item.state == state and record.lock is None]
-            blockers += [self._tree.lock(record.item.id) for record in records if record.lock is not None]
+            blockers += self._blockers(wakes, records)
             for record in free:
                 if kept := self._take(session, record, asker):
                     return kept.batch
@@ -128,13 +144,20 @@ class Taking:
                 blockers = [self._tree.hold(ALL)]
                 break
             free = [each for each in records if each.item.state == state and each.lock is None and _name(each) in names]
-            blockers += [self._tree.lock(each.item.id) for each in records if each.lock is not None]
+            blockers += self._blockers(jobs.wakes, records)
             record, untried = self._take_one(session, free, asker)
             jobs.put_back(map(_name, untried))
             if record:
                 return record.job
         self._found_nothing(jobs.wakes, changes, blockers)
         return None
+
+    def _blockers(self, wakes: Wakes, records: Sequence[Record]) -> list[str]:
+        """The locks of those that somebody has. The end of a lease that no session keeps is told by this process."""
+        for record in records:
+            if record.left is not None:
+                self._overdue.expect(f"wake {record.item.id}", time.monotonic() + record.left, wakes.tell)
+        return [self._tree.lock(record.item.id) for record in records if record.lock is not None]
 
     def _samples(self, jobs: JobList, behind: str) -> Iterator[list[str]]:
         """A few names at a time, none twice, until even a new list has no other."""
@@ -184,15 +207,18 @@ class Taking:
                 record = None
             place += len(some)
             found += [record] if record else []
-        return paused, found
+        return paused, self._questions.judged(found, session)
 
     def _take(self, session: Session, record: Record, asker: Asker) -> Record | None:
         """One multi: the lock, who it is, and the status as it was, whose new version is the token."""
-        item, mark = record.item, new_mark()
+        item, mark, sent = record.item, new_mark(), time.monotonic()
         owner = encode({"worker": asker.worker, "lease": asker.lease, "mark": mark})
+        kind = "make" if asker.outlives else "keep"
+        remains = self._moves.free(record)
         ops = [
-            Op("keep", self._tree.lock(item.id), self._tree.empty),
-            Op("keep", self._tree.owner(item.id), owner),
+            *remains,
+            Op(kind, self._tree.lock(item.id), self._tree.empty),
+            Op(kind, self._tree.owner(item.id), owner),
             Op("set", self._tree.status(item.id), record.status, record.version),
         ]
         try:
@@ -205,9 +231,18 @@ class Taking:
                 return None
             self._commits.learn(results[-1].mtime)
         taken = replace(item, worker=asker.worker, token=record.version + 1, lease=asker.lease)
-        kept = replace(record, item=taken, version=taken.token, lock=session.id, owned=True, mark=mark)
-        self._kept[item.id] = Kept(kept, taken.token, session, session.id, asker.request_id)
+        number = 0 if asker.outlives else session.id
+        kept = replace(
+            record, item=taken, version=taken.token, lock=number, owned=True, mark=mark, left=None, remains=None
+        )
+        self._keep(item.id, Kept(kept, taken.token, session, number, asker.request_id, sent + asker.lease))
         return kept
+
+    def _keep(self, item_id: str, kept: Kept) -> None:
+        """Remember what was taken or renewed; let go of it when it is not renewed in time."""
+        self._kept[item_id] = kept
+        if kept.number:
+            self._overdue.expect(item_id, kept.until, lambda: self._let_go(item_id, kept))
 
     def _is_marked(self, session: Session, item_id: str, mark: str) -> bool:
         """Whether a taking whose answer was lost happened, and its session lives."""
@@ -248,6 +283,53 @@ class Taking:
                     return record
         return None
 
+    # ------------------------------------------------------------------ leases that ran out
+
+    def _let_go(self, item_id: str, kept: Kept) -> None:
+        """It was not renewed in time by this process, and goes, unless another process renews it."""
+
+        def run() -> None:
+            if self._kept.get(item_id) != kept or kept.session.closed:
+                return
+            try:
+                with answered_within(self._sessions.answer_within):
+                    self._end_lease(item_id, kept)
+            except StoreUnavailable:  # Its session may be lost meanwhile, and the item with it.
+                kept.session.on_return(run)
+            except HeadgateError:
+                self.forget(item_id)
+
+        threading.Thread(target=run, name="headgate-let-go", daemon=True).start()
+
+    def _end_lease(self, item_id: str, kept: Kept) -> None:
+        record = self._questions.find(item_id)
+        if record is None or record.version != kept.token or record.lock != kept.number:
+            self.forget(item_id)
+            return
+        left = self._leases.left(record)
+        if left > 0:
+            self._keep(item_id, replace(kept, until=time.monotonic() + left))
+            return
+        event("queue.lease_expired", item=item_id, token=kept.token)
+        self._free(record, kept.session)
+        self.forget(item_id)
+
+    def _free(self, record: Record, session: Session) -> None:
+        if self._leases.free(record, session):
+            self._freed(record)
+
+    def _freed(self, record: Record) -> None:
+        if not is_batch(record.item.id):
+            self.lists.jobs(record.item.state).put_back([_name(record)])
+            self.lists.jobs(record.item.state).wakes.tell()
+
+    def expire(self, limit: int) -> int:
+        """Free what was taken through a service by somebody whose lease has run out. Returns how many."""
+        freed = list(self._leases.expire(limit))
+        for record in freed:
+            self._freed(record)
+        return len(freed)
+
     # ------------------------------------------------------------------ keeping
 
     def owned(self, taken: Taken, *, remembered: bool = True) -> Record:
@@ -255,9 +337,10 @@ class Taking:
         kept = self._kept.get(taken.id)
         if kept and kept.token != taken.token:
             kept = None
-        if kept and kept.session.id != kept.number:
+        if kept and kept.number and kept.session.id != kept.number:
             # Remembered for good: another tool's lock, which rewrites nothing, must not pass for ours.
             raise ItemLost(taken.id, taken.token, "its ZooKeeper session has ended")
+        remembered = remembered and kept is not None and time.monotonic() < kept.until
         record = kept.record if kept and kept.record and remembered else self._questions.find(taken.id)
         if record is None or not is_owner(record, taken) or (kept and record.lock != kept.number):
             raise lost(taken, record)
@@ -276,22 +359,32 @@ class Taking:
     def forget(self, item_id: str) -> None:
         """It is no longer this process's."""
         self._kept.pop(item_id, None)
+        self._overdue.drop(item_id)
 
     def renew(self, taken: Taken, lease: float) -> float:
-        """The owner lives: heard of through its own session, if that is this process's."""
-        record = self.owned(taken, remembered=False)
-        kept = self._kept.get(taken.id)
-        if kept is None:
-            return record.item.lease or lease
-        session = self._sessions.leasing(lease)
-        if session is not kept.session:
-            self._rehouse(taken, session, lease, kept)
-        elif session.ask(look(self._tree.lock(taken.id)))[0] is None:
-            raise lost(taken, self._questions.find(taken.id))
-        return session.lease
+        """The owner lives: its lease begins anew."""
+        with answered_within(self._sessions.answer_within):
+            sent = time.monotonic()
+            kept = self._kept.get(taken.id)
+            if kept and kept.token == taken.token and not kept.number and sent < kept.until and kept.record:
+                if not self._leases.renew_in_one_trip(taken, lease, kept.record):
+                    self._leases.renew(taken, lease, lambda: self.owned(taken, remembered=False))
+            else:
+                record = self.owned(taken, remembered=False)
+                if kept is None or not kept.number:
+                    self._leases.renew(taken, lease, lambda: self.owned(taken, remembered=False))
+                elif record.item.lease != lease:
+                    self._rehouse(taken, self._sessions.leasing(lease), lease, kept)
+                    kept = self._kept[taken.id]
+                elif kept.session.ask(look(self._tree.lock(taken.id)))[0] is None:
+                    raise lost(taken, self._questions.find(taken.id))
+            if kept and kept.token == taken.token:
+                self._keep(taken.id, replace(kept, until=sent + lease))
+            return lease
 
     def _rehouse(self, taken: Taken, session: Session, lease: float, kept: Kept) -> None:
         """Another length is another session."""
+        sent = time.monotonic()
         lock, owner, mark = self._tree.lock(taken.id), self._tree.owner(taken.id), new_mark()
 
         def build() -> Plan[None]:
@@ -312,10 +405,14 @@ class Taking:
         except StoreUnavailable:
             self._let_go_later(session, taken.id, mark)
             raise
-        self._kept[taken.id] = Kept(None, taken.token, session, session.id, kept.request_id)
+        self._keep(taken.id, Kept(None, taken.token, session, session.id, kept.request_id, sent + lease))
 
     def give_back(self, taken: Taken, message: str) -> None:
         """The owner lets go of it. Its status is written anew, so that the token is dead for good."""
+        with answered_within(self._sessions.answer_within):
+            self._give_back(taken, message)
+
+    def _give_back(self, taken: Taken, message: str) -> None:
         sent = False
 
         def build() -> Plan[Record]:

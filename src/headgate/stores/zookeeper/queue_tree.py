@@ -4,14 +4,15 @@
              /submission  /status              written together; the status's version is the token of the newest taking
              /states/batch-…/JID               the batch's reference to each of its jobs: empty
              /status-report                    the full lists of the newest report
-             /lock                             ephemeral: somebody has taken it
+             /lock                             somebody has taken it: ephemeral; through the service: persistent
 <chroot>/jobs/jidNNNNNNNNNN                    likewise
              /configuration  /identifiers  /status  /priority  /space_needed  /lock
 <chroot>/jobs/states/<state>/PP-JID            the queue: empty
 <chroot>/headgate/queue                        all that is ours alone
     /batches/BID                               {"made", "request_id"}; its version guards the making of jobs
     /requests/-<request id>                    the batch that it made
-    /owners/<item>                             ephemeral, beside each lock: {"worker", "lease", "mark"}
+    /owners/<item>                             beside each lock, and made like it: {"worker", "lease", "mark"}; where
+                                               it is persistent, it is renewed like a lock, and "left" like its data
     /arrivals/<state>/PP                       the newest job that came with that priority
     /holds/-<profile>                          {"reason", "who", "since"} (spelling design)
     /history/…                                 as that of the locks
@@ -94,7 +95,12 @@ class QueueTree:
 
     def owner(self, item_id: str) -> str:
         """Who has taken it."""
-        return f"{self.own}/owners/{item_id}"
+        return f"{self.owners}/{item_id}"
+
+    @property
+    def owners(self) -> str:
+        """Who has what."""
+        return f"{self.own}/owners"
 
     def entry(self, state: str, priority: int, job_id: str) -> str:
         """A job's place in the queue."""

@@ -28,6 +28,41 @@ def moment(milliseconds: int) -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a child's own node tells: when it was made and renewed, by which transactions."""
+
+    #: The number of the transaction that made it, and its time in milliseconds.
+    number: int
+    made: int
+    #: Likewise of the newest renewal; the version that it left.
+    renewed: int
+    transaction: int
+    version: int
+    #: Seconds that the lease is long until the next renewal; None: as long as the holder's.
+    span: float | None = None
+
+
+def read_stamp(answer: Any) -> Stamp | None:
+    """The stamp within the answer to reading a child; None: there is no such child."""
+    if isinstance(answer, Exception):
+        return None
+    data, stat = answer
+    return Stamp(stat.czxid, stat.ctime, stat.mtime, stat.mzxid, stat.version, _span(data))
+
+
+def _span(data: bytes | None) -> float | None:
+    try:
+        return float(data) if data else None
+    except ValueError:
+        return None
+
+
+def write_span(seconds: float) -> bytes:
+    """As the node holds it."""
+    return b"%.3f" % seconds
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A grant as the resource's node has it."""
 
@@ -37,9 +72,7 @@ class Holder:
     token: int
     #: The child that it lives by.
     node: str
-    #: The session that the child must be of; 0: persistent.
-    session: int = 0
-    #: Seconds of that session; None: persistent.
+    #: Seconds that it lives without being renewed; None: persistent.
     lease: float | None = None
     count: int = 1
     owner: str = ""
@@ -52,9 +85,12 @@ class Holder:
     #: When it was granted, in milliseconds, where the child no longer says so.
     since: int | None = None
 
-    def lock(self, resource: str, *, alive: bool = True, since: datetime = NEVER) -> Lock:
-        """As the rest of the world sees it."""
-        left = None if self.lease is None else self.lease if alive else 0.0
+    def lock(self, resource: str, *, since: datetime = NEVER, left: float | None = None) -> Lock:
+        """As the rest of the world sees it. `left`: seconds of its lease, if not all of it."""
+        if self.dead:
+            left = 0.0
+        elif self.lease is None or left is None:
+            left = self.lease
         return Lock(
             self.id, resource, self.client, self.mode, self.token, since if self.since is None else moment(self.since),
             self.lease, left, self.count, self.owner, self.note, self.request_id,
@@ -72,7 +108,7 @@ def _encode_holder(each: Holder) -> str:
         f'"node":{quoted(each.node)},"request":{quoted(each.request_id)}',
     ]
     if each.lease is not None:
-        parts.append(f'"session":{each.session},"lease":{each.lease!r}')
+        parts.append(f'"lease":{each.lease!r}')
     if each.owner:
         parts.append(f'"owner":{quoted(each.owner)}')
     if each.note:
@@ -130,6 +166,7 @@ def decode_state(data: bytes, path: str) -> State:
 def _decode_holder(content: dict[str, Any]) -> Holder:
     fields = {**content, "mode": Mode(content["mode"]), "request_id": content["request"]}
     del fields["request"]
+    fields.pop("session", None)  # Leases were sessions once.
     return Holder(**fields)
 
 
@@ -152,7 +189,7 @@ class Place:
 
     @property
     def session(self) -> int:
-        """The session that the node is of."""
+        """The session that the node is of, whose box its waiter reads."""
         return int(self._parts[3])
 
     @property

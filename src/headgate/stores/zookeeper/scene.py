@@ -10,17 +10,20 @@ from headgate.core.errors import LockLost
 from headgate.core.locks import Decision, Lock, Mode, Request, Waiter, decide, repeated_grant
 from headgate.core.machine import Also
 from headgate.core.states import LOCK
+from headgate.stores.zookeeper.clock import Now
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.records import (
     DELAY,
     NEVER,
     Holder,
     Place,
+    Stamp,
     State,
     lock_node,
     moment,
     read_queue,
     write_message,
+    write_span,
 )
 
 #: A row of the table, found once.
@@ -29,6 +32,8 @@ RUN_OUT = "its lease has run out"
 NO_SUCH = "there is no such lock, and none is known to have been"
 #: Waiters that are granted in one change.
 MOST_HANDED = 100
+#: Seconds that a grant which was handed over lives until its waiter takes it up: that one may be dead.
+TRIAL_SECONDS = 30.0
 
 
 class Stale(Exception):
@@ -47,18 +52,35 @@ class View:
     state: State
     version: int
     children: frozenset[str]
-    #: (number, since in milliseconds) of children, where they were asked for.
-    times: Mapping[str, tuple[int, int]] | None = None
-    #: Seconds that the lock-delay of a dead holder still runs, by its node.
-    delays: Mapping[str, float] = field(default_factory=dict)
+    #: The stamps of children that were asked for (at least of all that may end), and the time before that.
+    stamps: Mapping[str, Stamp] = field(default_factory=dict)
+    now: Now | None = None
+    #: True: every child was asked for.
+    whole: bool = False
 
+    def left(self, holder: Holder) -> float | None:
+        """Seconds that are left of a lease, or of a dead holder's lock-delay; None: it has no end, or none is known."""
+        if self.now is None or (holder.lease is None and not holder.dead):
+            return None
+        stamp = self.stamps.get(holder.node)
+        if stamp is None:
+            return 0.0 if holder.dead else None
+        if holder.dead:
+            return holder.delay - self.now.age(stamp.made, stamp.number)
+        span = stamp.span if stamp.span is not None else holder.lease or 0.0
+        return span - self.now.age(stamp.renewed, stamp.transaction)
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """What a grant will live by: a session's number and its length; 0 and None: persistent."""
+    def over(self, holder: Holder) -> bool:
+        """Whether its lease has run out, or its lock-delay."""
+        left = self.left(holder)
+        return left is not None and left <= 0
 
-    session: int = 0
-    lease: float | None = None
+    def lives(self, holder: Holder) -> bool:
+        """Whether a grant is alive, as far as this tells."""
+        if holder.dead or holder.node not in self.children:
+            return False
+        asked = self.whole or (self.now is not None and holder.lease is not None)
+        return not (asked and holder.node not in self.stamps) and not self.over(holder)
 
 
 @dataclass(slots=True)
@@ -86,8 +108,8 @@ class Resource:
     children: set[str]
     known: bool
     freed: bool = False
-    #: Waiters that were granted it and keep their node, and those who are told of their turn.
-    served: list[Place] = field(default_factory=list)
+    #: Some waiter was granted it; and those who are told of their turn.
+    handed: bool = False
     called: list[Place] = field(default_factory=list)
     flagged: bool = False
     settled: State | None = None
@@ -100,7 +122,7 @@ class Resource:
     def state(self) -> State:
         """What the node will hold. Waiters that may come while one is handed its grant need not flag it again."""
         if self.settled is None:
-            waiting = bool(self.places) or self.flagged or (self.view.state.waiting and bool(self.served))
+            waiting = bool(self.places) or self.flagged or (self.view.state.waiting and self.handed)
             self.settled = State(self.uri, self.token, tuple(self.holders), waiting, self.known)
         return self.settled
 
@@ -178,24 +200,24 @@ class Scene:
 
     # ------------------------------------------------------------------ acting
 
-    def grant(self, request: Request, decision: Decision, seat: Seat, *, waited: bool = False) -> tuple[Held, ...]:
+    def grant(self, request: Request, decision: Decision, *, waited: bool = False) -> tuple[Held, ...]:
         """Nothing is in the way: hold all of it."""
         places = self.own_places(request) if waited else {}
         return tuple(
-            self._enter(request, decision.entered[want.resource], want.mode, seat, places.get(want.resource))
+            self._enter(request, decision.entered[want.resource], want.mode, places.get(want.resource))
             if want.resource in decision.entered
-            else self._grant_one(request, want.resource, want.mode, seat, places.get(want.resource), waited=waited)
+            else self._grant_one(request, want.resource, want.mode, places.get(want.resource), waited=waited)
             for want in request.wants
         )
 
-    def end(self, held: Held, event: str, reason: str = "", by: str | None = None) -> None:
-        """A grant ends: release, expire or break, as the table says."""
+    def end(self, held: Held, event: str, reason: str = "", by: str | None = None, *, version: int = -1) -> None:
+        """A grant ends: release, expire or break, as the table says. `version`: only if it was not renewed since."""
         each, holder = self.resources[held.resource], held.holder
         row = _row(holder.mode, event)
         each.holders = [other for other in each.holders if other.id != holder.id]
         each.freed = True
-        if holder.node in each.children:  # Otherwise it went with its session.
-            self.remove(each, holder.node)
+        if holder.node in each.children:  # Otherwise its holder ended cleanly.
+            self.remove(each, holder.node, version)
         told = f"{by}: {reason}" if by else reason
         self.tell(Told(event, each.uri, holder.client, holder.id, holder.token, holder.mode, row.target, told))
 
@@ -206,9 +228,8 @@ class Scene:
         if Also.NEW_TOKEN in row.also:
             each.token += 1
         new = replace(
-            holder,
+            self._rename(each, holder) if Also.NEW_TOKEN in row.also else holder,
             mode=Mode(row.target),
-            token=each.token if Also.NEW_TOKEN in row.also else holder.token,
             count=holder.count + count,
             request_id=request_id or holder.request_id,
         )
@@ -216,17 +237,23 @@ class Scene:
         self.tell(Told(event, each.uri, new.client, new.id, new.token, holder.mode, row.target))
         return self._replace(each, new)
 
-    def rehouse(self, held: Held, seat: Seat) -> Held:
-        """A grant lives by another session, or for ever, from now on."""
+    def lengthen(self, held: Held, lease: float | None) -> Held:
+        """A grant has a lease of that length from now on, which begins anew; None: it is persistent."""
         each, holder = self.resources[held.resource], held.holder
-        times = each.view.times
-        if times is None:
-            raise Unclear
-        since = holder.since if holder.since is not None else times[holder.node][1]
-        node = f"{lock_node(holder.id, holder.token)}-{self.mark}"
-        self.make(each, node, ephemeral=bool(seat.session))
+        self.ops.append(Op("set", f"{each.view.path}/{holder.node}"))
+        return self._replace(each, replace(holder, lease=lease))
+
+    def renewed(self, held: Held) -> Held:
+        """A grant whose lease begins anew, if it has one."""
+        return held if held.holder.lease is None else self.lengthen(held, held.holder.lease)
+
+    def _rename(self, each: Resource, holder: Holder) -> Holder:
+        """A new token is a new node: a grant's node is known by its id and token."""
+        since = holder.since if holder.since is not None else _time(each, holder.node)[1]
+        node = lock_node(holder.id, each.token)
+        self.make(each, node)
         self.remove(each, holder.node)
-        return self._replace(each, replace(holder, node=node, session=seat.session, lease=seat.lease, since=since))
+        return replace(holder, node=node, token=each.token, since=since)
 
     def leave_queue(self, request: Request) -> None:
         """The request's places are given up."""
@@ -253,14 +280,14 @@ class Scene:
         """One more entry for the history."""
         self.told.append(told)
 
-    def make(self, each: Resource, node: str, *, ephemeral: bool) -> None:
+    def make(self, each: Resource, node: str, data: bytes = b"") -> None:
         """A child is made."""
-        self.ops.append(Op("keep" if ephemeral else "make", f"{each.view.path}/{node}"))
+        self.ops.append(Op("make", f"{each.view.path}/{node}", data))
         each.children.add(node)
 
-    def remove(self, each: Resource, node: str) -> None:
-        """A child goes."""
-        self.ops.append(Op("remove", f"{each.view.path}/{node}"))
+    def remove(self, each: Resource, node: str, version: int = -1) -> None:
+        """A child goes, if it has that version."""
+        self.ops.append(Op("remove", f"{each.view.path}/{node}", version=version))
         each.children.discard(node)
 
     # ------------------------------------------------------------------ the change
@@ -293,18 +320,15 @@ class Scene:
             return []
         data = state.encode()
         version = each.view.version
-        # The grant's time is that of its node.
-        marks = [Op("set", f"{each.view.path}/{place.name}") for place in each.served]
         mail = [
             Op("set", f"{self._mail}/{place.session}", write_message(place.mark, version + 1, data, each.places))
             for place in each.called
         ]
-        return [Op("set", each.view.path, data, version), *marks, *mail]
+        return [Op("set", each.view.path, data, version), *mail]
 
     def _lock(self, each: Resource, holder: Holder, *, times: bool) -> Lock:
-        return holder.lock(
-            each.uri, alive=not holder.dead, since=moment(_time(each, holder.node)[1]) if times else NEVER
-        )
+        since = moment(_time(each, holder.node)[1]) if times else NEVER
+        return holder.lock(each.uri, since=since, left=each.view.left(holder))
 
     def _earlier(self, each: Resource, request: Request, *, times: bool) -> list[Waiter]:
         own = next((n for n, place in enumerate(each.places) if place.is_of(request)), len(each.places))
@@ -315,22 +339,19 @@ class Scene:
 
     def _end_expired(self, each: Resource) -> None:
         for holder in list(each.holders):
-            if holder.dead:
-                if each.view.delays.get(holder.node, 1.0) <= 0:
-                    self._expire(each, holder)
-            elif holder.node not in each.children:
-                if holder.delay and holder.mode is Mode.EXCLUSIVE:
-                    self._begin_delay(each, holder)
-                else:
-                    self._expire(each, holder)
-
-    def _expire(self, each: Resource, holder: Holder) -> None:
-        self.end(Held(each.uri, holder), "expire", "the lease ran out")
-        self.expired[holder.id] = holder.token
+            if each.view.lives(holder) or (holder.dead and not each.view.over(holder)):
+                continue
+            if holder.delay and holder.mode is Mode.EXCLUSIVE and not holder.dead:
+                self._begin_delay(each, holder)
+            else:
+                self.end(Held(each.uri, holder), "expire", "the lease ran out", version=_version(each, holder))
+                self.expired[holder.id] = holder.token
 
     def _begin_delay(self, each: Resource, holder: Holder) -> None:
         node = f"{DELAY}{holder.token}"
-        self.make(each, node, ephemeral=False)
+        self.make(each, node)
+        if holder.node in each.children:
+            self.remove(each, holder.node, _version(each, holder))
         self._replace(each, replace(holder, dead=True, node=node))
 
     def _replace(self, each: Resource, new: Holder) -> Held:
@@ -338,45 +359,42 @@ class Scene:
         return Held(each.uri, new)
 
     def _grant_one(
-        self, request: Request, resource: str, mode: Mode, seat: Seat, place: Place | None, *, waited: bool
+        self, request: Request, resource: str, mode: Mode, place: Place | None, *, waited: bool, handed: bool = False
     ) -> Held:
         each = self.resources[resource]
         each.known = True
         each.token += 1
         lock_id = request.lock_id(self.tag, resource)
-        kept = place is not None and place.session == seat.session
-        node = place.name if place and kept else lock_node(lock_id, each.token)
+        node = lock_node(lock_id, each.token)
         holder = Holder(
-            lock_id, request.client, mode, each.token, node, seat.session, seat.lease, 1, request.owner,
-            request.note, request.id, request.lock_delay,
+            lock_id, request.client, mode, each.token, node, request.lease, 1, request.owner, request.note, request.id,
+            request.lock_delay,
         )  # fmt: skip
         each.holders.append(holder)
-        if place and kept:
-            each.served.append(place)
-        else:
-            self.make(each, node, ephemeral=bool(seat.session))
+        each.handed |= handed
+        on_trial = handed and (request.lease or 0.0) > TRIAL_SECONDS
+        self.make(each, node, write_span(TRIAL_SECONDS) if on_trial else b"")
         if place:
-            self._drop_place(each, place, kept=kept)
+            self._drop_place(each, place)
         self.tell(Told("grant", resource, holder.client, lock_id, holder.token, "waiting" if waited else "new", mode))
         return Held(resource, holder, fresh=True)
 
-    def _enter(self, request: Request, own: Lock, wanted: Mode, seat: Seat, place: Place | None) -> Held:
+    def _enter(self, request: Request, own: Lock, wanted: Mode, place: Place | None) -> Held:
         held = Held(own.resource, self._find(own.resource, own.id))
         if place:
             self._drop_place(self.resources[own.resource], place)
         if own.request_id == request.id:
             return held
+        if own.lease is not None:
+            lease = None if request.lease is None else max(own.lease, request.lease)
+            held = self.lengthen(held, lease)
         if own.mode is Mode.SHARED and wanted is Mode.EXCLUSIVE:
             held = self.change(held, "upgrade")
-        lease = held.holder.lease
-        if lease is not None and (seat.lease is None or seat.lease > lease):
-            held = self.rehouse(held, seat)
         return self.change(held, "enter", count=1, request_id=request.id)
 
-    def _drop_place(self, each: Resource, place: Place, *, kept: bool = False) -> None:
+    def _drop_place(self, each: Resource, place: Place) -> None:
         each.places.remove(place)
-        if not kept:
-            self.remove(each, place.name)
+        self.remove(each, place.name)
 
     def _hand_over(self, each: Resource) -> None:
         earlier: list[Waiter] = []
@@ -385,7 +403,7 @@ class Scene:
             here = [self._lock(each, holder, times=False) for holder in each.holders]
             decision = decide(request, here, earlier)
             if decision.granted and place.lease is not None:
-                self._grant_one(request, each.uri, place.mode, Seat(place.session, place.lease), place, waited=True)
+                self._grant_one(request, each.uri, place.mode, place, waited=True, handed=True)
             else:
                 earlier.append(place.waiter(each.uri))
             if decision.granted:
@@ -417,6 +435,14 @@ def _waiter(each: Resource, place: Place, *, times: bool) -> Waiter:
 
 
 def _time(each: Resource, node: str) -> tuple[int, int]:
-    if each.view.times is None:
+    """Number and time of a child."""
+    if not each.view.whole:
         raise Unclear
-    return each.view.times.get(node, (0, 0))
+    stamp = each.view.stamps.get(node)
+    return (stamp.number, stamp.made) if stamp else (0, 0)
+
+
+def _version(each: Resource, holder: Holder) -> int:
+    """The version of a dead holder's node: one that was renewed since has another."""
+    stamp = each.view.stamps.get(holder.node)
+    return stamp.version if stamp else -1

@@ -1,4 +1,4 @@
-"""ZooKeeper sessions: one for each lease length, what they tell, and what kazoo's errors become."""
+"""ZooKeeper sessions: one for all locks, one for each lease length of items, and what kazoo's errors become."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry, RetryFailedError
 
 from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
+from headgate.stores.deadline import time_limit
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import Question
@@ -171,8 +172,12 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 class Session:
     """One ZooKeeper session after another, all of one length; what lives by the old one dies with it."""
 
-    def __init__(self, address: Address, seconds: float) -> None:
+    def __init__(self, address: Address, seconds: float, answer_within: Callable[[], float]) -> None:
         self._address = address
+        #: Seconds that a call may take.
+        self._answer_within = answer_within
+        #: True: it was ended on purpose, and nothing more is done by it.
+        self.closed = False
         self._losses: dict[object, Callable[[str], None]] = {}
         self._returns: list[Callable[[], None]] = []
         self._id = 0
@@ -200,14 +205,14 @@ class Session:
     def ready(self, until: float | None = None) -> Any:
         """The connected client, or StoreUnavailable when it stays away."""
         if not self._live.is_set():
-            left = self._address.patience if until is None else until - time.monotonic()
-            if not self._live.wait(max(left, 0)):
-                raise StoreUnavailable(self._address.name, "no server of it can be reached")
+            end = time_limit(self._answer_within()) if until is None else until
+            if not self._live.wait(max(end - time.monotonic(), 0)):
+                raise StoreUnavailable(self._address.name, "no server of it can be reached", outcome="none")
         return self._client
 
     def ask(self, *questions: Question) -> list[Any]:
         """Send all at once, and give the answers in order; again while the connection breaks. For reading."""
-        until = time.monotonic() + self._address.patience
+        until = time_limit(self._answer_within())
         while True:
             client = self.ready(until)
             try:
@@ -219,7 +224,7 @@ class Session:
 
     def change(self, *questions: Question) -> list[Any]:
         """Send all at once, and once only: Interrupted when an answer is lost."""
-        until = time.monotonic() + self._address.patience
+        until = time_limit(self._answer_within())
         client = self.ready(until)
         try:
             return [self._answer(sent, until) for sent in [question(client) for question in questions]]
@@ -237,13 +242,17 @@ class Session:
         return lambda: void(self._losses.pop(mark, None))
 
     def on_return(self, work: Callable[[], None]) -> None:
-        """Do it once, in a thread, when the server is heard again."""
+        """Do it once, in a thread, when the server is heard again; never when this was closed meanwhile."""
+        if self.closed:
+            return
         self._returns.append(work)
         if self.connected:
             self._run_returns()
 
     def close(self) -> None:
         """End the session: what lives by it is gone at once."""
+        self.closed = True
+        self._returns = []
         with suppress(*FAILURES, *INTERRUPTIONS):
             self._client.stop()
             self._client.close()
@@ -314,12 +323,18 @@ class Sessions:
         return self._address.name
 
     @property
+    def answer_within(self) -> float:
+        """Seconds that a call may take: the URL's `patience`, else the setting `answer_within`."""
+        patience = self._address.patience
+        return self.options.answer_within if patience is None else patience
+
+    @property
     def base(self) -> Session:
-        """The session of everything that is not leased."""
+        """The session of everything but the items that daemons take."""
         return self._session(self._address.session)
 
     def leasing(self, lease: float | None) -> Session:
-        """The session that a lock of that lease lives by, connected, so that its true length is known."""
+        """The session that an item of that lease lives by, connected, so that its true length is known."""
         if lease is None:
             return self.base
         session = self._session(rounded(lease))
@@ -349,7 +364,7 @@ class Sessions:
     def _make(self, seconds: float) -> Session:
         with self._guard:
             if seconds not in self._by_length:
-                self._by_length[seconds] = Session(self._address, seconds)
+                self._by_length[seconds] = Session(self._address, seconds, lambda: self.answer_within)
             return self._by_length[seconds]
 
     def _leave_to_parent(self) -> None:

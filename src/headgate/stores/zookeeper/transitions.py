@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -12,10 +12,12 @@ from kazoo.exceptions import NoNodeError
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import Lock
-from headgate.stores.zookeeper.asking import catch_up, children, look, make, read, write
+from headgate.stores.deadline import time_limit
+from headgate.stores.zookeeper.asking import catch_up, children, make, read
+from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi
-from headgate.stores.zookeeper.records import State, decode_state, moment, read_place
+from headgate.stores.zookeeper.records import Holder, Stamp, State, decode_state, moment, read_place, read_stamp
 from headgate.stores.zookeeper.scene import Held, Scene, Stale, Unclear, View
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions, windows
 from headgate.stores.zookeeper.tree import Tree, parent
@@ -28,6 +30,8 @@ BUSY_SECONDS = 30.0
 PAUSE_SECONDS = (0.0002, 0.003)
 #: Resources whose last state this process remembers.
 MOST_REMEMBERED = 10_000
+#: With no more children than this, all of them are asked for their times when some are.
+FEW_CHILDREN = 32
 
 
 class Conflict(Exception):
@@ -60,6 +64,8 @@ class _Act(Generic[T]):
     cached: bool = False
     synced: bool = False
     tries: int = 0
+    #: A change of it was sent, and its answer was lost.
+    lost: bool = False
     doubts: list[tuple[str, Scene, T]] = field(default_factory=list)
 
 
@@ -73,24 +79,28 @@ class Transitions:
         self._tag = tag
         self._name = name
         self._remembered: dict[str, View] = {}
+        #: By which leases are judged.
+        self.clock = Clock(tree)
         #: Where the tokens of a new resource begin.
         self.token_base = 0
 
     # ------------------------------------------------------------------ changing
 
-    def act(
-        self, paths: Sequence[str], work: Callable[[Scene], T], session: Session | None = None, *, quick: bool = False
-    ) -> Done[T]:
+    def act(self, paths: Sequence[str], work: Callable[[Scene], T], *, quick: bool = False) -> Done[T]:
         """Do the work on a scene of these resources, and all of its change at once."""
-        act = _Act(paths, work, session or self._sessions.base, new_mark(), time.monotonic() + BUSY_SECONDS)
+        act = _Act(paths, work, self._sessions.base, new_mark(), time_limit(BUSY_SECONDS))
         remembered = [self._remembered.get(path) for path in paths] if quick else [None]
         if all(remembered):
             act.views, act.cached = [view for view in remembered if view], True
-        while True:
-            done = self._try(act)
-            if done:
-                return done
-            self._pause(act)
+        try:
+            while True:
+                done = self._try(act)
+                if done:
+                    return done
+                self._pause(act)
+        except StoreUnavailable as error:
+            error.outcome = "unknown" if act.lost else "none"
+            raise
 
     def recall(self, path: str) -> View | None:
         """The resource as this process saw it last."""
@@ -204,7 +214,7 @@ class Transitions:
     def _doubt(self, act: _Act[T], scene: Scene, result: T, error: Interrupted) -> Done[T] | None:
         """It may have happened. The history knows, when it can be read again."""
         self._forget(scene)
-        act.views = None
+        act.views, act.lost = None, True
         if scene.told:
             act.doubts.append((scene.folder, scene, result))
         if time.monotonic() >= act.until:
@@ -233,7 +243,7 @@ class Transitions:
     def _views(self, act: _Act[T]) -> list[View]:
         if act.views is None:
             act.cached = False
-            act.views = self.with_delays([v for v in self.look(act.paths, act.session) if v], act.session)
+            act.views = self.judged([v for v in self.look(act.paths, act.session) if v], act.session)
         return act.views
 
     def look(self, paths: Sequence[str], session: Session) -> list[View | None]:
@@ -241,28 +251,31 @@ class Transitions:
         answers = session.ask(*(ask for path in paths for ask in (read(path), children(path))))
         return [read_view(path, *answers[2 * n : 2 * n + 2]) for n, path in enumerate(paths)]
 
-    def with_times(self, views: Sequence[View], session: Session) -> list[View]:
-        """The same, with number and time of every child."""
-        nodes = [(view.path, node) for view in views for node in view.children]
-        answers = session.ask(*(look(f"{path}/{node}") for path, node in nodes))
-        granted = {(view.path, holder.node) for view in views for holder in view.state.holders}
-        times: dict[str, dict[str, tuple[int, int]]] = {view.path: {} for view in views}
-        for (path, node), stat in zip(nodes, answers, strict=True):
-            if stat is not None:
-                times[path][node] = (stat.czxid, stat.mtime if (path, node) in granted else stat.ctime)
-        return [replace(view, times=times[view.path]) for view in views]
-
-    def with_delays(self, views: Sequence[View], session: Session) -> list[View]:
-        """The same, with what is left of lock-delays by the server's clock, if there are any."""
-        dead = [(view, holder) for view in views for holder in view.state.holders if holder.dead]
-        if not dead:
+    def judged(self, views: Sequence[View], session: Session) -> list[View]:
+        """The same, with the stamps of all holders that may be dead by now."""
+        if not any(_mortal(view.state) for view in views):
             return list(views)
-        stats = session.ask(write(self._tree.clock, b""), *(look(f"{v.path}/{h.node}") for v, h in dead))
-        now = stats[0].mtime
-        left: dict[str, dict[str, float]] = {view.path: {} for view in views}
-        for (view, holder), stat in zip(dead, stats[1:], strict=True):
-            left[view.path][holder.node] = 0.0 if stat is None else holder.delay - (now - stat.ctime) / 1000
-        return [replace(view, delays=left[view.path]) for view in views]
+        if sum(len(view.children) for view in views) <= FEW_CHILDREN:
+            return self.with_times(views, session)
+        nodes = {view.path: _mortal(view.state) & view.children for view in views}
+        return self._with_stamps(views, nodes, session, whole=False)
+
+    def with_times(self, views: Sequence[View], session: Session) -> list[View]:
+        """The same, with the stamps of every child."""
+        if all(view.whole for view in views):
+            return list(views)
+        return self._with_stamps(views, {view.path: view.children for view in views}, session, whole=True)
+
+    def _with_stamps(
+        self, views: Sequence[View], nodes: Mapping[str, frozenset[str]], session: Session, *, whole: bool
+    ) -> list[View]:
+        paths = [(path, node) for path, some in nodes.items() for node in some]
+        now, answers = self.clock.ask(session, [read(f"{path}/{node}") for path, node in paths])
+        stamps: dict[str, dict[str, Stamp]] = {view.path: {} for view in views}
+        for (path, node), answer in zip(paths, answers, strict=True):
+            if stamp := read_stamp(answer):
+                stamps[path][node] = stamp
+        return [replace(view, stamps=stamps[view.path], now=now, whole=whole) for view in views]
 
     def make_resources(self, resources: Iterable[str]) -> None:
         """Make the nodes of these resources, where there are none."""
@@ -276,14 +289,25 @@ class Transitions:
     def tell_locks(self, done: Done[Any], helds: Sequence[Held]) -> tuple[Lock, ...]:
         """Grants as the rest of the world sees them, with their times."""
         return tuple(
-            held.holder.lock(held.resource, since=moment(self._since(held, done) if at is None else at))
+            self._with_time(held, done.session) if at is None else held.holder.lock(held.resource, since=moment(at))
             for held, at in done.moments(helds)
         )
 
-    def _since(self, held: Held, done: Done[Any]) -> int:
-        path = f"{self._tree.resource(held.resource)}/{held.holder.node}"
-        stat = done.session.ask(look(path))[0]
-        return 0 if stat is None else int(stat.mtime)
+    def _with_time(self, held: Held, session: Session) -> Lock:
+        path, node = self._tree.resource(held.resource), held.holder.node
+        view = View(path, State(held.resource), 0, frozenset([node]))
+        return told_lock(self.with_times([view], session)[0], held.holder, held.resource)
+
+
+def told_lock(view: View, holder: Holder, resource: str) -> Lock:
+    """A grant as the rest of the world sees it, by its node's own times."""
+    stamp = view.stamps.get(holder.node)
+    return holder.lock(resource, since=moment(stamp.made if stamp else 0), left=view.left(holder))
+
+
+def _mortal(state: State) -> frozenset[str]:
+    """The nodes of holders that may be dead by now, or whose lock-delay runs."""
+    return frozenset(holder.node for holder in state.holders if holder.lease is not None or holder.dead)
 
 
 def new_mark() -> str:

@@ -1,15 +1,20 @@
 """Every node path of the locks, and nothing else.
 
 <chroot>/headgate                              {"tag", "schema"}
-    /clock                                     written to learn the server's time
+    /clock                                     written to learn the leader's time and epoch
+    /epochs/<epoch>                            an epoch of the leader was first noticed at its ctime
+    /service                                   a service was last heard of at its mtime
     /clients/-<client>                         since = ctime
     /locks/<2 letters>/<resource key>          the resource's state; its version guards every change
-        /lock-<token>-<request letters>        a grant: ephemeral while leased; since = mtime
+        /lock-<token>-<request letters>        a grant; since = ctime, renewed at its mtime; data: see below
         /wait:…:<sequence>                     a place in the queue: ephemeral; ticket = czxid
         /delay-<token>                         a dead writer's lock-delay runs since its ctime
     /history/<number>/<names>:<sequence>       what happened; id = number and sequence, at = ctime
     /mail/<session>                            tells a waiter that its turn has come: ephemeral
     /refusals/<2 letters>/<key>-<client>       path of this minute's history node
+
+A lease runs from the node's mtime, if that is of the leader's present epoch, else from the ctime of /epochs/<epoch>.
+It is as long as the state says; data that is not empty says how many seconds it is until it is renewed.
 """
 
 from __future__ import annotations
@@ -27,6 +32,8 @@ class Tree:
         self.chroot = chroot
         self.root = f"{chroot}/headgate"
         self.clock = f"{self.root}/clock"
+        self.epochs = f"{self.root}/epochs"
+        self.service = f"{self.root}/service"
         self.clients = f"{self.root}/clients"
         self.locks = f"{self.root}/locks"
         self.history = f"{self.root}/history"
@@ -36,11 +43,18 @@ class Tree:
     @property
     def folders(self) -> tuple[str, ...]:
         """The nodes that are made together with the root."""
-        return (self.clock, self.clients, self.locks, self.history, self.refusals, self.mail, self.history_folder(0))
+        return (
+            self.clock, self.epochs, self.clients, self.locks, self.history, self.refusals, self.mail,
+            self.history_folder(0),
+        )  # fmt: skip
 
     def of_key(self, key: str) -> str:
         """A resource's node, by its key."""
         return f"{self.locks}/{key[:2]}/{key}"
+
+    def of_lock(self, lock_id: str) -> str:
+        """The node of a lock's resource, by the lock's id."""
+        return self.of_key(key_of_lock(lock_id))
 
     def resource(self, resource: str) -> str:
         """A resource's node, by its name."""

@@ -9,13 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
-from headgate.core.locks import COMPATIBLE, Request
+from headgate.core.locks import COMPATIBLE, Lock, Request
 from headgate.stores.base import Grant, Ticket
-from headgate.stores.zookeeper.asking import catch_up, join, look, read
+from headgate.stores.zookeeper.asking import catch_up, children, join, look, read, write
+from headgate.stores.zookeeper.clock import EPOCH_BITS
 from headgate.stores.zookeeper.mailbox import Mailbox
 from headgate.stores.zookeeper.multi import Op, first_error, multi
-from headgate.stores.zookeeper.records import Message, decode_state, moment, place_name
-from headgate.stores.zookeeper.scene import Resource, Scene, View, supposed_view
+from headgate.stores.zookeeper.records import Holder, Message, decode_state, moment, place_name
+from headgate.stores.zookeeper.scene import TRIAL_SECONDS, Resource, Scene, View, supposed_view
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
 from headgate.stores.zookeeper.transitions import Transitions, new_mark
 from headgate.stores.zookeeper.tree import Tree, name_of
@@ -24,6 +25,8 @@ from headgate.stores.zookeeper.tree import Tree, name_of
 HAND_OVER_SECONDS = 0.2
 #: A pause for whoever waits without a place.
 LOST_SECONDS = 0.05
+#: A lease is asked for so long after its end is due: times are whole milliseconds.
+DUE_SECONDS = 0.002
 
 
 @dataclass(slots=True)
@@ -34,12 +37,21 @@ class Wait:
     session: Session
     mark: str
     woken: threading.Event = field(default_factory=threading.Event)
-    #: What it was told last, and when, in the server's milliseconds.
-    message: tuple[Message, int] | None = None
+    #: What it was told last, when in the leader's milliseconds, and by which transaction.
+    message: tuple[Message, int, int] | None = None
+    #: The leader's time when the place was taken, its transaction, and our own time just before.
+    taken: tuple[int, int, float] | None = None
 
     def wake(self, _event: object = None) -> None:
         """Something has changed. Called by kazoo's own thread, which must not be kept."""
         self.woken.set()
+
+    def spent(self, at: int, transaction: int) -> float:
+        """At most so many seconds have passed since that moment of the leader; infinitely many when it is not known."""
+        if self.taken is None or self.taken[1] >> EPOCH_BITS != transaction >> EPOCH_BITS:
+            return float("inf")
+        leaders, _, own = self.taken
+        return time.monotonic() - own - (at - leaders) / 1000
 
 
 class Queue:
@@ -65,7 +77,7 @@ class Queue:
 
     def join(self, request: Request) -> tuple[Ticket, bool]:
         """Take the last place in each queue. True: somebody is in the way, who will hand over."""
-        wait = Wait(request, self._sessions.leasing(request.lease), new_mark())
+        wait = Wait(request, self._sessions.base, new_mark())
         self._by_mark[wait.mark] = wait
         try:
             self._box(wait.session).open()
@@ -86,7 +98,7 @@ class Queue:
             return None
         number = scene.number(places)
         mark = next(iter(places.values())).mark
-        wait = Wait(request, self._sessions.leasing(request.lease), mark)
+        wait = Wait(request, self._sessions.base, mark)
         self._by_mark[mark] = self._waits[number] = wait
         return Ticket(number, request)
 
@@ -96,13 +108,11 @@ class Queue:
         new, _ = self.join(ticket.request)
         self._waits[ticket.number] = self._waits.pop(new.number)
 
-    def forget(self, ticket: Ticket) -> Session:
+    def forget(self, ticket: Ticket) -> None:
         """Nobody waits at it any more."""
         wait = self._waits.pop(ticket.number, None)
-        if wait is None:
-            return self._sessions.base
-        self._by_mark.pop(wait.mark, None)
-        return wait.session
+        if wait is not None:
+            self._by_mark.pop(wait.mark, None)
 
     def _take_places(self, wait: Wait) -> tuple[int, list[View]]:
         while True:
@@ -117,12 +127,14 @@ class Queue:
         """In one trip: take the place, and look at what is in the way."""
         want = wait.request.wants[0]
         path = self._tree.resource(want.resource)
-        name = place_name(wait.request, want.mode, wait.mark, wait.session.id, _lease(wait))
+        name = place_name(wait.request, want.mode, wait.mark, wait.session.id, wait.request.lease)
+        sent = time.monotonic()
         made, got = wait.session.change(join(f"{path}/{name}"), read(path))
         if isinstance(made, Exception) or isinstance(got, Exception):
             self._transitions.make_resources([want.resource])
             return None
         node, stat = made
+        wait.taken = (stat.ctime, stat.czxid, sent)
         view = supposed_view(path, decode_state(got[0], path), got[1].version, [name_of(node)])
         return int(stat.czxid), [view]
 
@@ -156,10 +168,10 @@ class Queue:
             self._boxes[session] = Mailbox(session, self._tree.mail, self._deliver, lambda: self._wake_all(session))
         return self._boxes[session]
 
-    def _deliver(self, message: Message, at: int) -> None:
+    def _deliver(self, message: Message, at: int, transaction: int) -> None:
         wait = self._by_mark.get(message.mark)
         if wait:
-            wait.message = (message, at)
+            wait.message = (message, at, transaction)
             wait.wake()
 
     def _wake_all(self, session: Session) -> None:
@@ -182,16 +194,19 @@ class Queue:
                 scene.hand_over()
 
         try:
-            self._transitions.act(self.paths(wait.request), work, wait.session)
+            self._transitions.act(self.paths(wait.request), work)
         except StoreUnavailable:
             wait.session.on_return(lambda: self._clean_up(wait))
 
-    def later(self, session: Session, work: Callable[[], None]) -> None:
+    def later(self, work: Callable[[], None]) -> None:
         """The store is away: do it as soon as it is back, so that nothing is left behind."""
+        session = self._sessions.base
 
         def run() -> None:
-            with suppress(HeadgateError):
-                work()
+            time.sleep(LOST_SECONDS)
+            if not session.closed:
+                with suppress(HeadgateError):
+                    work()
 
         session.on_return(run)
 
@@ -219,27 +234,37 @@ class Queue:
         told, wait.message = wait.message, None
         if told is None or len(ticket.request.wants) > 1:
             return ()
-        message, at = told
+        message, at, transaction = told
         path = self._tree.resource(message.state.uri)
         self._transitions.remember(supposed_view(path, message.state, message.version, message.names))
         request = ticket.request
-        return tuple(
-            holder.lock(message.state.uri, since=moment(at))
-            for holder in message.state.holders
-            if (holder.request_id, holder.client) == (request.id, request.client)
-        )
+        spent = wait.spent(at, transaction)
+        asked = (request.id, request.client)
+        holders = [each for each in message.state.holders if (each.request_id, each.client) == asked]
+        if any(each.lease is not None and spent > min(each.lease, TRIAL_SECONDS) / 2 for each in holders):
+            return ()  # It was told late: whether it is still held has to be asked.
+        return tuple(self._taken_up(path, message.state.uri, each, at, spent) for each in holders)
+
+    def _taken_up(self, path: str, resource: str, holder: Holder, at: int, spent: float) -> Lock:
+        """A grant that was handed over. One on trial gets its whole lease by a renewal that nobody waits for."""
+        if holder.lease is None:
+            return holder.lock(resource, since=moment(at))
+        if holder.lease > TRIAL_SECONDS:
+            self._sessions.base.send(write(f"{path}/{holder.node}", b""))
+        return holder.lock(resource, since=moment(at), left=min(holder.lease, TRIAL_SECONDS) - spent)
 
     def _watch_obstacles(self, wait: Wait) -> float:
         """Watch what is in the way. Gives the most seconds to sleep then; 0: nothing is in the way now."""
-        views = self._transitions.with_delays(self._look(wait), wait.session)
+        views = self._transitions.judged(self._look(wait), wait.session)
         scene = Scene(views, self._tag, wait.mark)
         if len(views) < len(wait.request.wants) or scene.ops or scene.told or scene.decide(wait.request).granted:
             return 0.0
         for each in scene.resources.values():
             if self._watch_queue_or_holders(wait, each):
                 return 0.0
-        delays = [left for view in views for left in view.delays.values() if left > 0]
-        return min(delays) + 0.001 if delays else float("inf")
+        # Of whatever else may end, nobody is told: the first one asks when it is due.
+        ends = [left for view in views for each in view.state.holders if (left := view.left(each)) is not None]
+        return max(min(ends), 0.0) + DUE_SECONDS if ends else float("inf")
 
     def _watch_queue_or_holders(self, wait: Wait, each: Resource) -> bool:
         """Watch the nearest waiter in the way or, as the first in the queue, the holders. True: one is gone."""
@@ -249,10 +274,9 @@ class Queue:
         earlier = [place for place in each.places[:own] if not COMPATIBLE[mode, place.mode]]
         if earlier:
             return wait.session.ask(look(f"{path}/{earlier[-1].name}", wait.wake))[0] is None
-        nodes = [h.node for h in each.holders if h.session and not h.dead and not COMPATIBLE[mode, h.mode]]
-        now, *lives = wait.session.ask(read(path, wait.wake), *(look(f"{path}/{node}", wait.wake) for node in nodes))
-        return isinstance(now, Exception) or now[1].version != each.view.version or None in lives
-
-
-def _lease(wait: Wait) -> float | None:
-    return None if wait.request.lease is None else wait.session.lease
+        nodes = [h.node for h in each.holders if h.lease is not None and not h.dead and not COMPATIBLE[mode, h.mode]]
+        # Their children are watched, of which there are none: that tells their end, and not each renewal.
+        watches = (children(f"{path}/{node}", wait.wake) for node in nodes)
+        now, *lives = wait.session.ask(read(path, wait.wake), *watches)
+        gone = any(isinstance(answer, Exception) for answer in (now, *lives))
+        return gone or now[1].version != each.view.version
