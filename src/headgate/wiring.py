@@ -60,7 +60,13 @@ class Gate:
         from headgate.service.guards import FileGuard, GuardKeeper
         from headgate.service.locks import Locks
 
-        return Locks(self._store, GuardKeeper({name: FileGuard() for name in self._guards}), self._lock_delay)
+        guards = GuardKeeper({name: FileGuard() for name in self._guards})
+        return Locks(self._store, guards, self._lock_delay, self.answer_within)
+
+    @cached_property
+    def answer_within(self) -> float:
+        """Seconds within which a call returns, besides those that it was asked to wait."""
+        return store_options(self.settings).answer_within
 
     @property
     def ledger(self) -> Ledger:
