@@ -9,7 +9,7 @@ from headgate.core.errors import HeadgateError, LockRefused, StorageGuardFailed,
 from headgate.core.locks import Blocker, Lock, Request
 from headgate.service.clock import steady
 from headgate.service.guards import GuardBusy, GuardKeeper
-from headgate.service.undoing import undoing
+from headgate.service.undoing import keep, undo_later
 from headgate.stores.base import Grant, LockStore, Ticket
 from headgate.stores.deadlines import within
 from headgate.stores.options import DEFAULT_OPTIONS
@@ -47,7 +47,7 @@ class Obtaining:
         StoreUnavailable at the latest `answer_within` seconds after the deadline. If its outcome is unknown, what was
         taken is given back in the background, unless the caller asks again with the same request id.
         """
-        undoing().forget(request.id)
+        keep(request.id)
         try:
             with within(max(deadline - steady(), 0.0) + self._answer_within):
                 return self._obtain(request, deadline)
@@ -105,7 +105,7 @@ class Obtaining:
 
     def _undo_later(self, ticket: Ticket) -> None:
         """A place lapses by itself, and so does a leased lock; a persistent one would stay."""
-        undoing().add(ticket.request.id, lambda: self._store.withdraw(ticket))
+        undo_later(ticket.request.id, lambda: self._store.withdraw(ticket))
 
     def _wait_a_while(self, ticket: Ticket, seconds: float) -> Obtained | None:
         try:

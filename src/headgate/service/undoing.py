@@ -45,7 +45,7 @@ class Undoing:
                 threading.Thread(target=self._run, name="headgate-undo", daemon=True).start()
 
     def forget(self, request_id: str) -> None:
-        """The same request is made again: whatever it did before counts now."""
+        """Undo nothing of that request any more."""
         if self._pending:
             with self._guard:
                 kept = [each for each in self._pending if each.request_id != request_id]
@@ -86,8 +86,16 @@ class Undoing:
 _undoing: dict[int, Undoing] = {}
 
 
-def undoing() -> Undoing:
-    """That of this process; a forked child has its own."""
+def undo_later(request_id: str, work: Callable[[], None]) -> None:
+    """Undo what that request may have done, in a thread of this process; a forked child has its own."""
     pid = os.getpid()
     found = _undoing.get(pid)
-    return found if found is not None else _undoing.setdefault(pid, Undoing())
+    if found is None:
+        found = _undoing.setdefault(pid, Undoing())
+    found.add(request_id, work)
+
+
+def keep(request_id: str) -> None:
+    """The same request is made again: whatever it did before counts, and is not undone."""
+    if _undoing and (found := _undoing.get(os.getpid())):
+        found.forget(request_id)

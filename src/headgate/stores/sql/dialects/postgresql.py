@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +34,7 @@ from headgate.stores.sql.dialects.base import (
 )
 from headgate.stores.sql.dialects.postgresql_ledger import DATASET_SPACE
 from headgate.stores.sql.dialects.postgresql_session import (
+    NEVER,
     PLANNING,
     Session,
     advice,
@@ -334,7 +334,9 @@ class Postgresql(Dialect):
         return None if row is None else Granted(*row)
 
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
-        row = next(iter(runner.single_once(HAND_OVER if contended else RELEASE, **params)), None)
+        # Whoever is handed the resource learns of it by a notification, or not at all.
+        way = HAND_OVER if contended and self.listens else RELEASE
+        row = next(iter(runner.single_once(way, **params)), None)
         return None if row is None else Freed(*row)
 
     def as_parameters(self, known: Known) -> Parameters:
@@ -397,7 +399,7 @@ class Postgresql(Dialect):
             heard(0)
             checked = time.monotonic()
             while not stop.is_set():
-                session.until = math.inf
+                session.until = NEVER
                 for notice in session.notifies(timeout=LISTEN_SECONDS):
                     heard(int(notice.payload))
                 if time.monotonic() - checked > LISTEN_CHECK_SECONDS:  # It may be half-open, and silent for ever.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Generator
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from headgate.core.errors import MissingExtra
 from headgate.stores.deadlines import Deadline
@@ -26,7 +24,6 @@ try:
 except ImportError as missing:  # pragma: no cover - the extra is installed in tests
     raise MissingExtra("postgresql", "PostgreSQL needs the library psycopg") from missing
 
-T = TypeVar("T")
 #: Every statement goes by keys and indexes. A plan is kept, so one that was made when the tables were nearly empty must
 #: go by the indexes too (a claim is 4 x slower otherwise), and one plan does for all values (1.2 x). What must be
 #: scanned all the same would count as so costly that it is compiled first.
@@ -39,8 +36,10 @@ KEEPALIVES: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-#: The longest pause between two looks at the deadline.
+#: The pause between two looks at signals of the process.
 LOOK_SECONDS = 0.1
+#: A moment that does not come while a process lives (monotonic).
+NEVER = 1e9
 #: Statements are prepared from their second use on.
 PREPARE_FROM = 2
 
@@ -87,7 +86,7 @@ class Session(psycopg.Connection[Row]):
     """A connection that keeps a deadline, with one cursor for single statements: a new one costs half a trip."""
 
     #: By then (monotonic) whatever is asked must be answered.
-    until: float = math.inf
+    until: float = NEVER
     #: The call is a long one.
     long: bool = False
     #: It leads to a pooler, which may use another server connection for each transaction.
@@ -98,29 +97,16 @@ class Session(psycopg.Connection[Row]):
         """That cursor. Through a pooler, settings and statement go in one message, with the values written into it."""
         return psycopg.ClientCursor(self) if self.pooled else self.cursor()
 
-    def wait(self, gen: Any, interval: float = LOOK_SECONDS, *args: Any, **kwargs: Any) -> Any:
-        """As psycopg waits, until the deadline."""
-        pause = min(interval, max(self.until - time.monotonic(), 0.0))
+    def wait(self, gen: Any, interval: float = LOOK_SECONDS, timeout: float | None = None) -> Any:
+        """As psycopg waits, but not beyond the deadline."""
+        left = max(self.until - time.monotonic(), 0.0)
         try:
-            return super().wait(_until(gen, self.until), pause, *args, **kwargs)
-        except Overdue:
+            return super().wait(gen, interval, left if timeout is None else min(timeout, left))
+        except psycopg.OperationalError:
+            if timeout is not None or self.closed or time.monotonic() < self.until:
+                raise
             self.close()
-            raise
-
-
-def _until(gen: Generator[Any, Any, T], until: float) -> Generator[Any, Any, T]:
-    """The generator, ended with Overdue when nothing is ready and it is late."""
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() >= until:
-                gen.close()
-                raise Overdue("no answer came in time")
-            wanted = gen.send(ready)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+            raise Overdue("no answer came in time") from None
 
 
 def open_session(target: str, options: StoreOptions) -> Session:
