@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue, MissingExtra
-from headgate.stores.deadlines import Deadline
+from headgate.stores.deadlines import BULK_SECONDS, Deadline
 from headgate.stores.sql.dialects import mysql_ledger
 from headgate.stores.sql.dialects.base import (
     CONNECT_SECONDS,
@@ -261,9 +261,9 @@ class Mysql(Dialect):
         """A long call changes the server's limits; one trip more, and one more when a short one follows."""
         connection.until = deadline.until
         long = deadline.left > 2 * self.options.answer_within
-        if long:
-            self._set_limits(connection, statement=deadline.left, idle=IDLE_BULK_SECONDS)
-        elif connection.long:
+        if long and not connection.long:
+            self._set_limits(connection, statement=BULK_SECONDS, idle=IDLE_BULK_SECONDS)
+        elif connection.long and not long:
             self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
         connection.long = long
 
@@ -273,6 +273,7 @@ class Mysql(Dialect):
         try:
             yield
         finally:
+            connection.long = False
             with suppress(*self.errors()):
                 self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
 

@@ -240,7 +240,7 @@ class Sqlite(Dialect):
             return Trouble.SETUP
         if isinstance(error, sqlite3.IntegrityError) and "UNIQUE" in str(error):
             return Trouble.DUPLICATE
-        if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        if code == sqlite3.SQLITE_ERROR or isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
             return Trouble.BUG
         return Trouble.OTHER
 
