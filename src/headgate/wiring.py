@@ -61,7 +61,12 @@ class Gate:
         from headgate.service.locks import Locks
 
         guards = GuardKeeper({name: FileGuard() for name in self._guards})
-        return Locks(self._store, guards, self._lock_delay, store_options(self.settings).answer_within)
+        return Locks(self._store, guards, self._lock_delay, self.answer_within)
+
+    @cached_property
+    def answer_within(self) -> float:
+        """Seconds within which a call returns, besides those that it was asked to wait."""
+        return store_options(self.settings).answer_within
 
     @property
     def ledger(self) -> Ledger:

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable
 
+from headgate.core.errors import HeadgateError
 from headgate.stores.sql.engine import Database
 
 #: The shortest and the longest pause between two looks.
@@ -56,10 +57,11 @@ class Listener:
 
     def _listen(self) -> None:
         stop, listening = self._stop, self._listening
+        expected: tuple[type[BaseException], ...] = (*self._database.dialect.errors(), HeadgateError)
         while not stop.is_set():
             try:
                 self._database.dialect.listen(self._channel, self._heard, stop)
-            except self._database.dialect.errors():
+            except expected:
                 listening.clear()  # Looking goes on meanwhile; try again in a moment.
                 stop.wait(1.0)
 
@@ -116,7 +118,7 @@ class Wakeups:
 
         `told`: whoever is in the way says so when it leaves, where it can be heard.
         """
-        if told and self.listening:
+        if (told and self.listening) or self._database.dialect.polls_slowly:
             return LISTENING_PAUSE
         return min(max(waited * PART, SHORTEST) * (1 + position), LONGEST)
 

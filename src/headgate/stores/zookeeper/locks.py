@@ -23,7 +23,7 @@ from headgate.core.locks import (
     find_cycle,
 )
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
-from headgate.stores.deadline import answered_within
+from headgate.stores.deadlines import within
 from headgate.stores.history import HistoryKeeper, HistorySource
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
@@ -148,11 +148,11 @@ class ZookeeperLocks:
             raise
 
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
-        with answered_within(max(seconds, self._sessions.answer_within)):
+        with within(max(seconds, self._sessions.answer_within)):
             self._queue.sleep(ticket, seconds)
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
-        with answered_within(self._sessions.answer_within):
+        with within(self._sessions.answer_within):
             sent = time.monotonic()
             grant = self._queue.handed(ticket)
             if grant:
@@ -167,7 +167,7 @@ class ZookeeperLocks:
         del tickets  # A place lives as long as its session.
 
     def give_up(self, ticket: Ticket) -> Grant:
-        with answered_within(self._sessions.answer_within):
+        with within(self._sessions.answer_within):
             return self._give_up(ticket)
 
     def _give_up(self, ticket: Ticket) -> Grant:
@@ -190,7 +190,7 @@ class ZookeeperLocks:
 
         self._queue.forget(ticket)
         try:
-            with answered_within(self._sessions.answer_within):
+            with within(self._sessions.answer_within):
                 self._transitions.act(self._queue.paths(ticket.request), work)
         except BaseException:
             self._queue.later(lambda: self.withdraw(ticket))
@@ -222,7 +222,7 @@ class ZookeeperLocks:
     def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
         """Held and alive: its stamp is written anew, by whichever process."""
         check_lock_id(lock_id, self.tag, self.name)
-        with answered_within(self._sessions.answer_within):
+        with within(self._sessions.answer_within):
             sent = time.monotonic()
             lock = self._tenure.renew(lock_id, token)
             if lease is not None and lock.lease not in (None, lease):
@@ -232,7 +232,7 @@ class ZookeeperLocks:
 
     def check(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        with answered_within(self._sessions.answer_within):
+        with within(self._sessions.answer_within):
             return self._tenure.check(lock_id, token)
 
     def upgrade(self, lock_id: str, token: int) -> Lock:
@@ -368,7 +368,7 @@ class ZookeeperLocks:
         nodes = [self._tenure.node(lock_id, token) for lock_id, token in self._holdings.own()]
         if not nodes or not self._sessions.base.connected:
             return
-        with suppress(StoreUnavailable), answered_within(self._sessions.answer_within):
+        with suppress(StoreUnavailable), within(self._sessions.answer_within):
             for portion in windows(nodes):
                 self._sessions.base.ask(*(remove(node) for node in portion))
 
@@ -462,7 +462,7 @@ class ZookeeperLocks:
         """
         self._abandoned.discard(request.id)
         try:
-            with answered_within(self._sessions.answer_within):
+            with within(self._sessions.answer_within):
                 yield
         except StoreUnavailable as error:
             error.request_id = request.id
@@ -478,7 +478,7 @@ class ZookeeperLocks:
 
     def _change(self, lock_id: str, work: Callable[[Scene], T], *, quick: bool = False) -> Done[T]:
         check_lock_id(lock_id, self.tag, self.name)
-        with answered_within(self._sessions.answer_within):
+        with within(self._sessions.answer_within):
             try:
                 return self._transitions.act([self._tree.of_lock(lock_id)], work, quick=quick)
             except LockLost as error:

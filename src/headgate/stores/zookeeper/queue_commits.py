@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
-from headgate.stores.deadline import answered_within, time_limit
+from headgate.stores.deadlines import time_limit, within
 from headgate.stores.zookeeper.asking import catch_up, make, write
 from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi
 from headgate.stores.zookeeper.queue_history import QueueHistory, Told
@@ -78,7 +78,7 @@ class Commits:
 
     def run(self, build: Callable[[], Plan[T]]) -> T:
         """Do what is planned; again, from reading on, while others are first. Never twice."""
-        with answered_within(self._sessions.answer_within):
+        with within(self._sessions.answer_within):
             act: _Act[T] = _Act(time_limit(BUSY_SECONDS))
             try:
                 return self._run(build, act)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from headgate.core.errors import HeadgateError, ItemLost, StoreUnavailable
 from headgate.core.queue import ALL, MESSAGE_LENGTH, Batch, IngestJob, Item, Place, Taken, is_batch
 from headgate.stores.base import Asker
-from headgate.stores.deadline import answered_within
+from headgate.stores.deadlines import within
 from headgate.stores.zookeeper.asking import catch_up, look, read
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.overdue import Overdue
@@ -96,7 +96,7 @@ class Taking:
 
     def _caught_up(self, asker: Asker, find: Callable[[Session], T | None]) -> T | None:
         """What it finds; if nothing, once more when the session's server has all that was listed by another's."""
-        with answered_within(self._sessions.answer_within):
+        with within(self._sessions.answer_within):
             session = self._sessions.base if asker.outlives else self._sessions.leasing(asker.lease)
             found = find(session)
             if found is None:
@@ -292,7 +292,7 @@ class Taking:
             if self._kept.get(item_id) != kept or kept.session.closed:
                 return
             try:
-                with answered_within(self._sessions.answer_within):
+                with within(self._sessions.answer_within):
                     self._end_lease(item_id, kept)
             except StoreUnavailable:  # Its session may be lost meanwhile, and the item with it.
                 kept.session.on_return(run)
@@ -363,7 +363,7 @@ class Taking:
 
     def renew(self, taken: Taken, lease: float) -> float:
         """The owner lives: its lease begins anew."""
-        with answered_within(self._sessions.answer_within):
+        with within(self._sessions.answer_within):
             sent = time.monotonic()
             kept = self._kept.get(taken.id)
             if kept and kept.token == taken.token and not kept.number and sent < kept.until and kept.record:
@@ -409,7 +409,7 @@ class Taking:
 
     def give_back(self, taken: Taken, message: str) -> None:
         """The owner lets go of it. Its status is written anew, so that the token is dead for good."""
-        with answered_within(self._sessions.answer_within):
+        with within(self._sessions.answer_within):
             self._give_back(taken, message)
 
     def _give_back(self, taken: Taken, message: str) -> None:

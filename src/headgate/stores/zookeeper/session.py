@@ -23,7 +23,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry, RetryFailedError
 
 from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
-from headgate.stores.deadline import time_limit
+from headgate.stores.deadlines import time_limit
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import Question

@@ -12,7 +12,7 @@ from kazoo.exceptions import NoNodeError
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import Lock
-from headgate.stores.deadline import time_limit
+from headgate.stores.deadlines import time_limit
 from headgate.stores.zookeeper.asking import catch_up, children, make, read
 from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.history import History

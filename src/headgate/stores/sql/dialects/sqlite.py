@@ -13,7 +13,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from headgate.core.errors import BadValue, StoreUnavailable
+from headgate.core.errors import BadValue, StoreMisconfigured
 from headgate.core.ledger import chunk_resource
 from headgate.core.locks import resource_digest
 from headgate.stores.sql.dialects import sqlite_ledger
@@ -45,6 +45,10 @@ NETWORK_FILESYSTEMS = (
     "9p",
     "afs",
 )
+
+#: Errors that do not pass by themselves: a file or a folder that this user may not write or open.
+SETUP = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH}
+RIGHTS = "Give this user the right to read and write the file and its folder, or use another file"
 
 GRANT_RESOURCE = Statement(
     "Count one more holder of a resource that is free for this mode, and give the new token.",
@@ -122,6 +126,7 @@ class Sqlite(Dialect):
     list_columns = Statement("The columns of a table.", "select name from pragma_table_info(:table)")
 
     one_writer = True
+    local = True
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -219,11 +224,12 @@ class Sqlite(Dialect):
         """Say what SQLite only calls "unable to open database file"."""
         folder, is_there = path.parent, os.path.exists(path)  # noqa: PTH110 - a Path raises where it may not look
         if not os.path.isdir(folder):  # noqa: PTH112 - the same
-            raise StoreUnavailable(self.name, f"the folder {folder} does not exist, or this user may not enter it")
+            why = f"the folder {folder} does not exist, or this user may not enter it"
+            raise StoreMisconfigured(self.name, why, "Create the folder, or correct the URL")
         if not is_there and not os.access(folder, os.W_OK | os.X_OK):
-            raise StoreUnavailable(self.name, f"in the folder {folder} this user may make no file")
+            raise StoreMisconfigured(self.name, f"this user may not create files in {folder}", RIGHTS)
         if is_there and not os.access(path, os.R_OK):
-            raise StoreUnavailable(self.name, f"this user may not read {path}")
+            raise StoreMisconfigured(self.name, f"this user may not read {path}", RIGHTS)
 
     def classify(self, error: BaseException) -> Trouble:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -231,11 +237,17 @@ class Sqlite(Dialect):
             return Trouble.BUSY
         if code == sqlite3.SQLITE_NOTADB:
             return Trouble.FOREIGN
+        if code in SETUP:
+            return Trouble.SETUP
         if isinstance(error, sqlite3.IntegrityError) and "UNIQUE" in str(error):
             return Trouble.DUPLICATE
-        if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        if code == sqlite3.SQLITE_ERROR or isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
             return Trouble.BUG
         return Trouble.OTHER
+
+    def advice(self, error: BaseException) -> str:
+        del error
+        return RIGHTS
 
     def spell(self, text: str) -> str:
         return text
