@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
+from headgate.stores.sql.server_clock import Jump, ServerClock, steady
 from headgate.stores.sql.statement import Row, Statement
 from headgate.telemetry import tell_store_call
 
@@ -26,12 +27,26 @@ BUSY_SECONDS = 30.0
 PAUSE_SECONDS = (0.0001, 0.001)
 #: How often a transaction is begun again because somebody else wrote the same row first.
 MOST_TRIES = 20
+#: How often one call follows a server that is not the one that wrote the store before.
+MOST_CHANGES = 5
 #: Connections of a parent process: kept untouched, since closing them would end the parent's.
 _inherited: list[list[Connection]] = []
 
 
 class Duplicate(Exception):
     """The row is there already. For the stores, never for callers."""
+
+
+class ServerChanged(Exception):
+    """Another server has taken over, or its clock was set: nothing was done yet. For Database, never for callers."""
+
+    def __init__(self, *, epoch: bool, jump: Jump | None, again: bool) -> None:
+        super().__init__()
+        #: Whether the store's epoch is not the server's.
+        self.epoch = epoch
+        self.jump = jump
+        #: Whether an earlier try of the transaction was cut off.
+        self.again = again
 
 
 class Transaction:
@@ -171,16 +186,19 @@ class Database:
         self.dialect = dialect
         self.options = options
         self.name = dialect.name
+        #: Brings the store in line with a server that has taken over, or whose clock was set. None: nobody looks.
+        self.follower: Callable[[Database, ServerChanged], None] | None = None
         self._pool = Pool(dialect)
         self._writers = Writers()
+        self._clock = ServerClock()
 
-    def write(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
+    def write(self, work: Callable[[Transaction], T], *, again: bool = False, look: bool = True) -> T:
         """Run it in one transaction that may write; from the start again when the database says so.
 
-        `again` says that an earlier try was cut off, so that it may have happened already.
+        `again` says that an earlier try was cut off, so that it may have happened already. `look`: only on the server
+        that the store has followed.
         """
-        with self._writers.turn() if self.dialect.one_writer else nullcontext():
-            return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
+        return self._following(lambda cut: self._write(work, again=cut, look=look), again=again)
 
     def write_through(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """The same; begun again when somebody else wrote the same row first."""
@@ -191,9 +209,13 @@ class Database:
                 continue
         return self.write(work, again=again)
 
-    def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run it in one transaction that only reads."""
-        return self._try(lambda connection, again: self._transact(connection, work, again=again, write=False))
+    def read(self, work: Callable[[Transaction], T], *, look: bool = False) -> T:
+        """Run it in one transaction that only reads. `look`: only on the server that the store has followed."""
+
+        def transact(connection: Connection, again: bool) -> T:  # noqa: FBT001 - as for write
+            return self._transact(connection, work, again=again, write=False, look=look)
+
+        return self._following(lambda _cut: self._try(transact), again=False)
 
     def single(self, statement: Statement, **params: object) -> list[Row]:
         """One statement, one trip, one commit."""
@@ -245,6 +267,25 @@ class Database:
         """Close what is open."""
         self._pool.close()
 
+    def _write(self, work: Callable[[Transaction], T], *, again: bool, look: bool) -> T:
+        with self._writers.turn() if self.dialect.one_writer else nullcontext():
+            return self._try(
+                lambda connection, cut: self._transact(connection, work, again=again or cut, write=True, look=look)
+            )
+
+    def _following(self, once: Callable[[bool], T], *, again: bool) -> T:
+        """Run it; after the store was brought in line with its server, when it was not."""
+        for _ in range(MOST_CHANGES):
+            try:
+                return once(again)
+            except ServerChanged as change:
+                again = again or change.again
+                assert self.follower  # noqa: S101 - without one nobody looks
+                self.follower(self, change)
+                if change.jump is not None:
+                    self._clock.settle()
+        raise StoreUnavailable(self.name, "several servers answer in turn under this address; let one primary answer")
+
     def _try(self, work: Callable[[Connection, bool], T], *, once: bool = False) -> T:
         began = time.perf_counter()
         try:
@@ -270,7 +311,7 @@ class Database:
                     raise self.translate(error) from error
                 again = again or lost_first_time
                 _pause()
-            except HeadgateError:
+            except (HeadgateError, ServerChanged):
                 self._pool.give(connection)
                 raise
             except BaseException:
@@ -295,10 +336,12 @@ class Database:
         if trouble is Trouble.GONE:
             self._pool.empty()
 
-    def _transact(self, connection: Connection, work: Callable[[Transaction], T], *, again: bool, write: bool) -> T:
+    def _transact(
+        self, connection: Connection, work: Callable[[Transaction], T], *, again: bool, write: bool, look: bool
+    ) -> T:
         cursor = connection.cursor()
         try:
-            self.dialect.begin(cursor, write=write)
+            self._begin(cursor, again=again, write=write, look=look)
             try:
                 result = work(Transaction(self.dialect, cursor, again=again))
                 self._commit(cursor)
@@ -310,6 +353,23 @@ class Database:
             with suppress(*self.dialect.errors()):
                 cursor.close()
         return result
+
+    def _begin(self, cursor: Any, *, again: bool, write: bool, look: bool) -> None:
+        """Start a transaction; ServerChanged, and none is open, where the store must follow its server first."""
+        if not look or self.follower is None:
+            self.dialect.begin(cursor, write=write)
+            return
+        sent = steady()
+        seen = self.dialect.begin_looking(cursor, write=write)
+        if seen is None:
+            return
+        current, now = seen
+        if not current:
+            self._clock.forget()
+        jump = self._clock.observe(now, sent, steady()) if current else None
+        if jump is not None or not current:
+            cursor.execute("rollback")
+            raise ServerChanged(epoch=not current, jump=jump, again=again)
 
     def _commit(self, cursor: Any) -> None:
         """Commit. A busy SQLite file may refuse the commit alone, with the transaction still open: ask again."""

@@ -11,7 +11,7 @@ READ_TAG = Statement("The store's tag.", "select value from hg_meta where name =
 
 LOCK_RESOURCES = Statement(
     "Take the rows of these resources, in order, so that nobody else decides about them meanwhile.",
-    """select rkey, uri, token, holders, mode, waiting, known, {wall} from hg_resource
+    """select rkey, uri, token, holders, mode, waiting, known, {wall}, {token_floor} from hg_resource
        where rkey in (:keys*) order by rkey {for_update}""",
 )
 ADD_RESOURCE = Statement(

@@ -196,7 +196,8 @@ class SqlQueue:
             except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
                 cut_off = True
             else:
-                return noun.read(rows[0]) if rows else None
+                if not rows or rows[0][0] is not None:
+                    return noun.read(rows[0]) if rows else None
         if self._database.dialect.one_writer and asker.fresh and not self._is_free(noun, state):
             return None  # Who finds nothing shall not have stood in the way of those who write.
         return self._database.write(lambda tx: taking.take(tx, noun, state, asker, after), again=cut_off)

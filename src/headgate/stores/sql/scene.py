@@ -78,6 +78,8 @@ class _Resource:
     token: int
     known: bool
     written: tuple[object, ...]
+    #: The next token is greater than this, too.
+    floor: int
 
 
 def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object]:
@@ -282,8 +284,10 @@ class Scene:
             rows = self._tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
         self._wall = moment(rows[0][7])
         return {
-            str(uri): _Resource(bytes(key), uri, token, bool(known), (token, holders, mode, waiting, bool(known)))
-            for key, uri, token, holders, mode, waiting, known, _ in rows
+            str(uri): _Resource(
+                bytes(key), uri, token, bool(known), (token, holders, mode, waiting, bool(known)), int(floor)
+            )
+            for key, uri, token, holders, mode, waiting, known, _, floor in rows
         }
 
     def _drop_dead_waiters(self) -> None:
@@ -334,8 +338,9 @@ class Scene:
         return self.change(own, "enter", count=1, request_id=request.id)
 
     def _next_token(self, resource: str) -> int:
-        self._resources[resource].token += 1
-        return self._resources[resource].token
+        row = self._resources[resource]
+        row.token = max(row.token, row.floor) + 1
+        return row.token
 
     def _tell(
         self,

@@ -151,8 +151,12 @@ class Dialect(ABC):
     move_job: Statement | None = None
     #: True where the data is gone with the connection.
     in_memory: bool = False
-    #: Where the tokens of a resource that was never named begin: none was given before the store was moved here.
-    token_floor: int = 0
+    #: Names the server whose commits these are: another one after a failover. Empty: nobody can take over.
+    epoch: str = ""
+    #: What whole numbers are cast to.
+    integer: str = "bigint"
+    #: Keep others from granting anything until the transaction ends, where holding the epoch's row does not.
+    stop_grants: Statement | None = None
     #: Starts a reading that sees one state of all tables, however long it takes.
     begin_still: tuple[str, ...] = ("begin",)
 
@@ -161,6 +165,11 @@ class Dialect(ABC):
         #: The URL without its password, for people.
         self.name = mask(url)
         self._plain: dict[Statement, str] = {}
+
+    @property
+    def token_floor(self) -> str:
+        """No token is given up to this one: read by the statement that gives one, never remembered."""
+        return f"coalesce((select cast(f.value as {self.integer}) from hg_meta f where f.name = 'token_floor'), 0)"
 
     @abstractmethod
     def connect(self) -> Connection:
@@ -283,6 +292,14 @@ class Dialect(ABC):
         """Start a transaction."""
         cursor.execute(self.begin_write if write else self.begin_read)
 
+    def begin_looking(self, cursor: Any, *, write: bool) -> tuple[bool, int] | None:
+        """Start a transaction and, in the same trip, read whether the store's epoch is this server's, and its clock.
+
+        Returns None where no other server can take over and the clock never jumps.
+        """
+        self.begin(cursor, write=write)
+        return None
+
     def ask(self, connection: Any, statement: Statement, params: Parameters) -> list[Row]:
         """One statement on its own: every row."""
         cursor = connection.cursor()
@@ -319,7 +336,9 @@ class Dialect(ABC):
             "own_rows": self.own_rows,
             "or_change": self.or_change,
             "behind": self.behind,
-            "token_floor": str(self.token_floor),
+            "token_floor": self.token_floor,
+            "epoch": self.epoch or "''",
+            "is_current": f"exists (select 1 from hg_meta e where e.name = 'epoch' and e.value = {self.epoch})",
             **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},
         }
 
