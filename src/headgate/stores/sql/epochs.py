@@ -101,10 +101,15 @@ def _hold_epoch(tx: Transaction) -> tuple[str, str]:
     return str(found[0]), str(found[1])
 
 
+def step_beyond(given: int) -> int:
+    """By how much tokens are raised when this is the greatest that was given for certain."""
+    return STEP if given + 2 * STEP < SAFE else SMALL_STEP
+
+
 def _raise_floor(tx: Transaction, database: Database) -> tuple[int, int]:
     """Returns by how much tokens were raised, and the new floor."""
     given = max(int(tx.one(sql.READ_HIGHEST)[0] or 0), opening.read_floor(tx), tx.next_token())
-    step = STEP if given + 2 * STEP < SAFE else SMALL_STEP
+    step = step_beyond(given)
     floor = given + step
     _write_fact(tx, opening.TOKEN_FLOOR, str(floor))
     database.dialect.raise_token(tx, floor)
