@@ -225,6 +225,11 @@ class Database:
         """The same, but StoreUnavailable rather than sent again when the answer was lost."""
         return self._try(lambda connection, _again: self.dialect.ask(connection, statement, params), once=True)
 
+    def hear(self, now: int, sent: int) -> None:
+        """A fast path was answered with the time of the server: the next transaction follows the clock if it was set."""
+        if self.follower is not None and self.dialect.epoch:
+            self._clock.observe(now, sent, steady())
+
     @contextmanager
     def still(self) -> Iterator[Connection]:
         """A connection on which everything stays as it is now, while others work."""

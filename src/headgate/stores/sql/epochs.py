@@ -18,6 +18,7 @@ from headgate.stores.sql import opening
 from headgate.stores.sql.moments import moment
 from headgate.stores.sql.moving_statements import ADD_FACT, DROP_FACT, HOLD_FACT, READ_FACT
 from headgate.stores.sql.outages import move_leases
+from headgate.stores.sql.server_clock import TOLERANCE
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
@@ -121,16 +122,19 @@ def _raise_floor(tx: Transaction, database: Database) -> tuple[int, int]:
 
 def _follow_clock(tx: Transaction, jump: Jump) -> bool:
     """Leases count the time that has passed, not the time by which the clock was set. False: done by somebody else."""
-    row = tx.one(HOLD_FACT, name=opening.CLOCK_SET)
-    if row is not None and int(row[0]) > jump.heard:
-        return False
     now = int(tx.one(sql.READ_NOW)[0])
-    _write_fact(tx, opening.CLOCK_SET, str(now))
-    if jump.ahead > 0:
-        move_leases(tx, jump.ahead, now=now, heard=jump.heard)
-    else:
+    if jump.ahead < 0:
         for statement in sql.SHORTEN_LEASES:
             tx.run(statement, now=now)
+        return True
+    row = tx.one(HOLD_FACT, name=opening.CLOCK_SET)
+    at, ahead = (0, 0) if row is None else (int(part) for part in str(row[0]).split())
+    # What somebody followed since this process last heard the clock is followed.
+    rest = jump.ahead - (ahead if at > jump.heard else 0)
+    if rest <= TOLERANCE:
+        return False
+    _write_fact(tx, opening.CLOCK_SET, f"{now} {rest}")
+    move_leases(tx, rest, now=now, heard=jump.heard)
     return True
 
 
