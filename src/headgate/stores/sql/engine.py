@@ -226,7 +226,7 @@ class Database:
         return self._try(lambda connection, _again: self.dialect.ask(connection, statement, params), once=True)
 
     def hear(self, now: int, sent: int) -> None:
-        """A fast path was answered with the time of the server: the next transaction follows the clock if it was set."""
+        """A fast path read the server's clock: the next transaction follows it if it was set."""
         if self.follower is not None and self.dialect.epoch:
             self._clock.observe(now, sent, steady())
 

@@ -123,12 +123,14 @@ def _raise_floor(tx: Transaction, database: Database) -> tuple[int, int]:
 def _follow_clock(tx: Transaction, jump: Jump) -> bool:
     """Leases count the time that has passed, not the time by which the clock was set. False: done by somebody else."""
     now = int(tx.one(sql.READ_NOW)[0])
+    row = tx.one(HOLD_FACT, name=opening.CLOCK_SET)
+    at, ahead = (0, 0) if row is None else (int(part) for part in str(row[0]).split())
     if jump.ahead < 0:
         for statement in sql.SHORTEN_LEASES:
             tx.run(statement, now=now)
+        if at > now:  # That moment will come once more.
+            tx.run(DROP_FACT, name=opening.CLOCK_SET)
         return True
-    row = tx.one(HOLD_FACT, name=opening.CLOCK_SET)
-    at, ahead = (0, 0) if row is None else (int(part) for part in str(row[0]).split())
     # What somebody followed since this process last heard the clock is followed.
     rest = jump.ahead - (ahead if at > jump.heard else 0)
     if rest <= TOLERANCE:
