@@ -34,6 +34,10 @@ READ_LOCK = Statement(
     "One lock, by its id.",
     f"select {_LOCK_COLUMNS} from hg_lock l join hg_resource r on r.rkey = l.rkey where l.id = :id",
 )
+CHECK_LOCK = Statement(
+    "One lock, by its id, and whether the store follows the server that says so.",
+    f"select {_LOCK_COLUMNS}, {{is_current}} from hg_lock l join hg_resource r on r.rkey = l.rkey where l.id = :id",
+)
 READ_EXPIRED = Statement(
     "Resources with a lease that has run out.",
     "select distinct rkey from hg_lock where lease_until < {now} - lock_delay order by rkey limit :limit",

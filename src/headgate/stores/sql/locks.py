@@ -158,6 +158,10 @@ class SqlLocks:
 
     def check(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
+        rows = self._database.single(sql.CHECK_LOCK, id=lock_id)
+        lock = read_lock(rows[0]) if rows and rows[0][12] else None
+        if lock is not None and lock.alive and lock.token == token:
+            return lock
         return self._database.read(lambda tx: holding.held(tx, lock_id, token), look=True)
 
     def upgrade(self, lock_id: str, token: int) -> Lock:

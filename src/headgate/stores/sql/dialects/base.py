@@ -20,6 +20,8 @@ Columns = Mapping[str, Sequence[object]]
 OUTDATED = ""
 
 
+#: Whether the store follows the server whose epoch this is.
+IS_CURRENT = "exists (select 1 from hg_meta e where e.name = 'epoch' and e.value = {})"
 GIVE_TOKEN = Statement("This number was given.", "insert into hg_token (number) values (:number)")
 DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
 
@@ -338,7 +340,7 @@ class Dialect(ABC):
             "behind": self.behind,
             "token_floor": self.token_floor,
             "epoch": self.epoch or "''",
-            "is_current": f"exists (select 1 from hg_meta e where e.name = 'epoch' and e.value = {self.epoch})",
+            "is_current": IS_CURRENT.format(self.epoch) if self.epoch else "1 = 1",
             **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},
         }
 

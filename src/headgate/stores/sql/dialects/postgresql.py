@@ -13,6 +13,7 @@ from headgate.core.errors import BadValue, MissingExtra
 from headgate.stores.sql import queue_statements as queue
 from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.base import (
+    IS_CURRENT,
     Columns,
     Connection,
     Dialect,
@@ -118,7 +119,7 @@ declare
   moment bigint;
   given bigint;
 begin
-  if not exists (select from hg_meta e where e.name = 'epoch' and e.value = {EPOCH}) then return; end if;
+  if not {IS_CURRENT.format(EPOCH)} then return; end if;
   select l.rkey, l.client, l.mode into lost from hg_lock l where l.id = a_id and l.token = a_token and l.count = 1;
   if not found then return; end if;
   select r.token, r.holders, r.waiting into kept from hg_resource r where r.rkey = lost.rkey for update;
@@ -221,7 +222,7 @@ LOOK = "select * from hg_look_1()"
 LOOK_ROUTINE = f"""
 create or replace function hg_look_1(out boolean, out bigint) language plpgsql as $routine$
 begin
-  select exists (select from hg_meta e where e.name = 'epoch' and e.value = {EPOCH}), {NOW} into $1, $2;
+  select {IS_CURRENT.format(EPOCH)}, {NOW} into $1, $2;
 end $routine$"""
 
 

@@ -7,7 +7,7 @@ careful way would do, or nothing at all: whatever is not plain is left to it.
 
 from __future__ import annotations
 
-from headgate.stores.sql.dialects.base import OUTDATED
+from headgate.stores.sql.dialects.base import IS_CURRENT, OUTDATED
 from headgate.stores.sql.statement import Statement
 
 #: Datasets are held still by locks of this space, which end with the transaction and are granted in turn: on the
@@ -22,7 +22,7 @@ NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 #: to every user.
 EPOCH = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 #: After a failover nothing is found, as when a definition has changed: the slow path then follows the server.
-_CURRENT = f"exists (select from hg_meta e where e.name = 'epoch' and e.value = {EPOCH})"
+_CURRENT = IS_CURRENT.format(EPOCH)
 
 CLAIM_NEXT = Statement(
     "The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it (see the function).",
