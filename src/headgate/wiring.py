@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.ingest.profile import Profile
     from headgate.ingest.storage import Problem, Progress
     from headgate.service.activity import Activity, Ask
+    from headgate.service.epochs import Epochs
     from headgate.service.histories import Told, Wanted
     from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
@@ -96,6 +97,13 @@ class Gate:
         if tokens is None:
             raise BadValue("url", self._store.name, "keeps no API tokens; name a SQL store in `url`")
         return tokens if isinstance(tokens, Tokens) else Tokens(tokens)
+
+    @property
+    def epochs(self) -> Epochs:
+        """Which server keeps each store behind it, and how to raise its tokens."""
+        from headgate.service.epochs import epochs_of
+
+        return epochs_of(getattr(self._store, "joined", (self._store,)))
 
     @property
     def secrets(self) -> Secrets:

@@ -70,6 +70,15 @@ class Proxy:
         self._silences_all = new_ones
         self._silent.update(self._open)
 
+    def switch(self, url: str) -> None:
+        """From now on another server is behind the same address; connections to the one before end."""
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self._target = (parts.hostname, parts.port)
+        self._end(self._open)
+        self._open = []
+
     def close(self) -> None:
         self._desk.close()
         self._end(self._open)

@@ -31,6 +31,7 @@ COMMANDS = {
     "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
     "doctor": ("headgate.cli.doctor", "doctor", "Find damage in the store; repair it with --repair."),
     "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),
+    "store": ("headgate.cli.store", "store", "Show which server keeps the store; raise its tokens after a failover."),
     "copy": ("headgate.cli.moving", "copy", "Copy a whole store into an empty one of any kind, and compare."),
     "backup": ("headgate.cli.moving", "backup", "Write the whole store into one file, while others work."),
     "restore": ("headgate.cli.moving", "restore", "Read such a file into an empty store."),

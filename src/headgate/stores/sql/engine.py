@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import ForeignStore, HeadgateError, StoreMisconfigured, StoreUnavailable
@@ -13,6 +14,7 @@ from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
 from headgate.stores.sql.pool import NoConnection, Pool, Writers
+from headgate.stores.sql.server_clock import Jump, ServerClock, steady
 from headgate.stores.sql.statement import Row, Statement
 from headgate.telemetry import tell_store_call
 
@@ -27,10 +29,24 @@ PAUSE_SECONDS = (0.0001, 0.001)
 MOST_TRIES = 20
 #: What became of a call that failed: nothing happened for certain, or it may have happened.
 NONE, UNKNOWN = "none", "unknown"
+#: How often one call follows a server that is not the one that wrote the store before.
+MOST_CHANGES = 5
 
 
 class Duplicate(Exception):
     """The row is there already. For the stores, never for callers."""
+
+
+class ServerChanged(Exception):
+    """Another server has taken over, or its clock was set: nothing was done yet. For Database, never for callers."""
+
+    def __init__(self, *, epoch: bool, jump: Jump | None, again: bool) -> None:
+        super().__init__()
+        #: Whether the store's epoch is not the server's.
+        self.epoch = epoch
+        self.jump = jump
+        #: Whether an earlier try of the transaction was cut off.
+        self.again = again
 
 
 class Transaction:
@@ -106,21 +122,19 @@ class Database:
         self.options = options
         dialect.options = options
         self.name = dialect.name
+        #: Brings the store in line with a server that has taken over, or whose clock was set. None: nobody looks.
+        self.follower: Callable[[Database, ServerChanged], None] | None = None
         self._pool = Pool(dialect)
         self._writers = Writers()
+        self._clock = ServerClock()
 
-    def write(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
+    def write(self, work: Callable[[Transaction], T], *, again: bool = False, look: bool = True) -> T:
         """Run it in one transaction that may write; from the start again when the database says so.
 
-        `again` says that an earlier try was cut off, so that it may have happened already.
+        `again` says that an earlier try was cut off, so that it may have happened already. `look`: only on the server
+        that the store has followed.
         """
-        deadline = self._deadline()
-        with self._writers.turn(deadline) if self.dialect.one_writer else nullcontext():
-            return self._try(
-                lambda connection, cut, sent: self._transact(connection, work, sent, again=again or cut, write=True),
-                _Sent(may_count=again),
-                deadline,
-            )
+        return self._following(lambda cut: self._write(work, again=cut, look=look), again=again)
 
     def write_through(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """The same; begun again when somebody else wrote the same row first."""
@@ -131,12 +145,13 @@ class Database:
                 continue
         return self.write(work, again=again)
 
-    def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run it in one transaction that only reads."""
-        return self._try(
-            lambda connection, again, sent: self._transact(connection, work, sent, again=again, write=False),
-            _Sent(may_count=False),
-        )
+    def read(self, work: Callable[[Transaction], T], *, look: bool = False) -> T:
+        """Run it in one transaction that only reads. `look`: only on the server that the store has followed."""
+
+        def transact(connection: Connection, again: bool, sent: _Sent) -> T:  # noqa: FBT001 - as all are called
+            return self._transact(connection, work, sent, again=again, write=False, look=look)
+
+        return self._following(lambda _cut: self._try(transact, _Sent(may_count=False)), again=False)
 
     def single(self, statement: Statement, **params: object) -> list[Row]:
         """One statement, one trip, one commit."""
@@ -151,6 +166,11 @@ class Database:
             _Sent(may_count=False),
             once=True,
         )
+
+    def hear(self, now: int, sent: int) -> None:
+        """A fast path read the server's clock: the next transaction follows it if it was set."""
+        if self.follower is not None and self.dialect.epoch:
+            self._clock.observe(now, sent, steady())
 
     @contextmanager
     def still(self) -> Iterator[Connection]:
@@ -210,6 +230,32 @@ class Database:
     def _deadline(self) -> Deadline:
         return deadlines.current(self.options.answer_within)
 
+    def _write(self, work: Callable[[Transaction], T], *, again: bool, look: bool) -> T:
+        def transact(connection: Connection, cut: bool, sent: _Sent) -> T:  # noqa: FBT001 - as all are called
+            return self._transact(connection, work, sent, again=again or cut, write=True, look=look)
+
+        deadline = self._deadline()
+        with self._writers.turn(deadline) if self.dialect.one_writer else nullcontext():
+            return self._try(transact, _Sent(may_count=again), deadline)
+
+    def _following(self, once: Callable[[bool], T], *, again: bool) -> T:
+        """Run it; after the store was brought in line with its server, when it was not."""
+        for _ in range(MOST_CHANGES):
+            try:
+                return once(again)
+            except ServerChanged as change:
+                again = again or change.again
+                # In a context of its own: every token is raised, which may take longer than the call has.
+                Context().run(self._follow, change)
+                if change.jump is not None:
+                    self._clock.settle()
+        raise StoreUnavailable(self.name, "several servers answer in turn under this address; let one primary answer")
+
+    def _follow(self, change: ServerChanged) -> None:
+        assert self.follower  # noqa: S101 - without one nobody looks
+        with deadlines.within(deadlines.BULK_SECONDS):
+            self.follower(self, change)
+
     def _try(
         self,
         work: Callable[[Connection, bool, _Sent], T],
@@ -239,7 +285,7 @@ class Database:
                     sent.may_count = before  # The database answered, and rolled it back.
                 again = self._again(error, sent, deadline, again=again)
                 _pause()
-            except HeadgateError:
+            except (HeadgateError, ServerChanged):
                 self._put_back(connection)
                 raise
             except BaseException:
@@ -303,11 +349,18 @@ class Database:
             self._pool.empty()
 
     def _transact(
-        self, connection: Connection, work: Callable[[Transaction], T], sent: _Sent, *, again: bool, write: bool
+        self,
+        connection: Connection,
+        work: Callable[[Transaction], T],
+        sent: _Sent,
+        *,
+        again: bool,
+        write: bool,
+        look: bool,
     ) -> T:
         cursor = connection.cursor()
         try:
-            self.dialect.begin(cursor, write=write)
+            self._begin(cursor, again=again, write=write, look=look)
             try:
                 result = work(Transaction(self.dialect, cursor, again=again))
                 sent.may_count = sent.may_count or write
@@ -320,6 +373,23 @@ class Database:
             with suppress(*self.dialect.errors()):
                 cursor.close()
         return result
+
+    def _begin(self, cursor: Any, *, again: bool, write: bool, look: bool) -> None:
+        """Start a transaction; ServerChanged, and none is open, where the store must follow its server first."""
+        if not look or self.follower is None:
+            self.dialect.begin(cursor, write=write)
+            return
+        sent = steady()
+        seen = self.dialect.begin_looking(cursor, write=write)
+        if seen is None:
+            return
+        current, now = seen
+        if not current:
+            self._clock.forget()
+        jump = self._clock.observe(now, sent, steady()) if current else None
+        if jump is not None or not current:
+            cursor.execute("rollback")
+            raise ServerChanged(epoch=not current, jump=jump, again=again)
 
     def _commit(self, cursor: Any) -> None:
         """Commit. A busy SQLite file may refuse the commit alone, with the transaction still open: ask again."""

@@ -11,7 +11,7 @@ READ_TAG = Statement("The store's tag.", "select value from hg_meta where name =
 
 LOCK_RESOURCES = Statement(
     "Take the rows of these resources, in order, so that nobody else decides about them meanwhile.",
-    """select rkey, uri, token, holders, mode, waiting, known, {wall} from hg_resource
+    """select rkey, uri, token, holders, mode, waiting, known, {wall}, {token_floor} from hg_resource
        where rkey in (:keys*) order by rkey {for_update}""",
 )
 ADD_RESOURCE = Statement(
@@ -36,6 +36,10 @@ READ_QUEUE = Statement(
 READ_LOCK = Statement(
     "One lock, by its id.",
     f"select {_LOCK_COLUMNS} from hg_lock l join hg_resource r on r.rkey = l.rkey where l.id = :id",
+)
+CHECK_LOCK = Statement(
+    "One lock, by its id, and whether the store follows the server that says so.",
+    f"select {_LOCK_COLUMNS}, {{is_current}} from hg_lock l join hg_resource r on r.rkey = l.rkey where l.id = :id",
 )
 READ_EXPIRED = Statement(
     "Resources with a lease that has run out.",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headgate.stores.history import HistoryKeeper
     from headgate.stores.inventory_port import InventoryStore
     from headgate.stores.queue_port import QueueStore
+    from headgate.stores.sql.epochs import SqlEpochs
     from headgate.stores.sql.outages import SqlOutages
     from headgate.stores.sql.queueing import Queueing
     from headgate.stores.sql.tokens import SqlTokens
@@ -85,6 +86,13 @@ class SqlLocks:
         from headgate.stores.sql.outages import SqlOutages
 
         return self._once(SqlOutages, self._database)
+
+    @property
+    def epochs(self) -> SqlEpochs:
+        """Which server keeps the store, and where its tokens are."""
+        from headgate.stores.sql.epochs import SqlEpochs
+
+        return self._once(SqlEpochs, self._database)
 
     def _once(self, kind: type[T], *parts: object) -> T:
         """The one of its kind, whichever threads ask for it first."""
@@ -156,7 +164,11 @@ class SqlLocks:
 
     def check(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        return self._database.read(lambda tx: holding.held(tx, lock_id, token))
+        rows = self._database.single(sql.CHECK_LOCK, id=lock_id)
+        lock = read_lock(rows[0]) if rows and rows[0][12] else None
+        if lock is not None and lock.alive and lock.token == token:
+            return lock
+        return self._database.read(lambda tx: holding.held(tx, lock_id, token), look=True)
 
     def upgrade(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)

@@ -29,7 +29,9 @@ NOT_ROWS = {
 }
 TABLES: tuple[Table, ...] = tuple(table for table in metadata.sorted_tables if table.name not in NOT_ROWS)
 #: Facts that are true of a place, not of what is kept there.
-OF_THE_PLACE = ("clock", opening.ARRIVING, opening.TOKEN_FLOOR)
+OF_THE_PLACE = (
+    "clock", opening.ARRIVING, opening.TOKEN_FLOOR, opening.EPOCH, opening.CLOCK_SET, opening.RAISED
+)  # fmt: skip
 #: On the lease clock: from here on it is no moment, but never.
 NEVER = 1 << 60
 #: The store whose backup this is may have made so many batches and ingest jobs since, and as many each second.

@@ -56,8 +56,10 @@ class SqlQueuePlace:
         return {"bid": 0, "jid": 0, **{str(name): int(value) for name, value in found}}
 
     def last_token(self) -> int:
-        found = self._database.read(lambda tx: tx.one(sql.READ_LAST_TOKEN))[0]
-        return max(int(found or 0), self._database.dialect.token_floor)
+        def read(tx: Transaction) -> int:
+            return max(int(tx.one(sql.READ_LAST_TOKEN)[0] or 0), opening.read_floor(tx))
+
+        return self._database.read(read)
 
     def begin(self, tag: str) -> None:
         self._target.arrive(tag)
@@ -98,7 +100,7 @@ class SqlQueuePlace:
         self._target.write(end)
 
     def _raise_floor(self, tx: Transaction, token: int) -> None:
-        floor = max(token, self._database.dialect.token_floor)
+        floor = max(token, opening.read_floor(tx))
         tx.run(sql.RAISE_TO, token=floor)
         tx.run(sql.DROP_FACT, name=opening.TOKEN_FLOOR)
         tx.run(sql.ADD_FACT, name=opening.TOKEN_FLOOR, value=str(floor))

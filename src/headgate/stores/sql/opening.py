@@ -8,7 +8,7 @@ from pathlib import Path
 from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.engine import Database
+from headgate.stores.sql.engine import Database, ServerChanged, Transaction
 from headgate.stores.sql.lock_statements import READ_TAG
 from headgate.stores.sql.statement import Statement
 
@@ -16,8 +16,11 @@ READ_VERSION = Statement("The version of the schema.", "select version_num from 
 
 
 READ_FACTS = Statement("What is known of the store.", "select name, value from hg_meta")
+READ_FLOOR = Statement("The token after which all others come.", "select {token_floor}")
 #: Facts about a store that another one was moved into: while it is not whole, who moves; where new tokens begin.
 ARRIVING, TOKEN_FLOOR = "arriving", "token_floor"
+#: Facts about the server that keeps it: its epoch, when its clock was last followed, how tokens were last raised.
+EPOCH, CLOCK_SET, RAISED = "epoch", "clock_set", "tokens_raised"
 
 
 def open_database(url: str, options: StoreOptions = DEFAULT_OPTIONS, *, half_moved: bool = False) -> Database:
@@ -28,7 +31,7 @@ def open_database(url: str, options: StoreOptions = DEFAULT_OPTIONS, *, half_mov
         facts = read_facts(database)
         if not half_moved:
             check_whole(database, facts)
-        database.dialect.token_floor = int(facts.get(TOKEN_FLOOR, 0))
+        database.follower = _follow
         database.dialect.opened(database)
     except BaseException:
         database.close()
@@ -43,6 +46,17 @@ def check_whole(database: Database, facts: Mapping[str, str]) -> None:
             f"{database.name} is the target of a copy or restore that has not come to its end. If none runs, "
             "give the same command again: it begins anew"
         )
+
+
+def _follow(database: Database, change: ServerChanged) -> None:
+    from headgate.stores.sql.epochs import follow  # Loaded when there is something to follow, which is seldom.
+
+    follow(database, change)
+
+
+def read_floor(tx: Transaction) -> int:
+    """No token is given up to this one."""
+    return int(tx.one(READ_FLOOR)[0])
 
 
 def read_facts(database: Database) -> dict[str, str]:

@@ -53,6 +53,11 @@ def _bridge(tx: Transaction) -> float:
     heard = now if sign is None else int(sign[0])
     outage = max(now - heard, 0)
     if outage:
-        for statement in MOVES:
-            tx.run(statement, outage=outage, now=now, heard=heard)
+        move_leases(tx, outage, now=now, heard=heard)
     return outage / 1e6
+
+
+def move_leases(tx: Transaction, ahead: int, *, now: int, heard: int) -> None:
+    """Leases that had not run out at `heard` run on by that time, which counts for nobody."""
+    for statement in MOVES:
+        tx.run(statement, outage=ahead, now=now, heard=heard)

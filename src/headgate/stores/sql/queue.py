@@ -207,7 +207,8 @@ class SqlQueue:
                     raise
                 cut_off = True  # The answer was lost: the careful way looks whether it happened.
             else:
-                return noun.read(rows[0]) if rows else None
+                if not rows or rows[0][0] is not None:
+                    return noun.read(rows[0]) if rows else None
         if self._database.dialect.one_writer and asker.fresh and not self._is_free(noun, state):
             return None  # Who finds nothing shall not have stood in the way of those who write.
         return self._database.write(lambda tx: taking.take(tx, noun, state, asker, after), again=cut_off)

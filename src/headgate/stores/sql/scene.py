@@ -78,6 +78,8 @@ class _Resource:
     token: int
     known: bool
     written: tuple[object, ...]
+    #: The next token is greater than this, too.
+    floor: int
 
 
 def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object]:
@@ -290,9 +292,14 @@ class Scene:
         self._wall = moment(rows[0][7])
         return {
             keys[bytes(key)]: _Resource(
-                bytes(key), keys[bytes(key)], token, bool(known), (token, holders, mode, waiting, bool(known))
+                bytes(key),
+                keys[bytes(key)],
+                token,
+                bool(known),
+                (token, holders, mode, waiting, bool(known)),
+                int(floor),
             )
-            for key, _, token, holders, mode, waiting, known, _ in rows
+            for key, _, token, holders, mode, waiting, known, _, floor in rows
         }
 
     def _drop_dead_waiters(self) -> None:
@@ -343,8 +350,9 @@ class Scene:
         return self.change(own, "enter", count=1, request_id=request.id)
 
     def _next_token(self, resource: str) -> int:
-        self._resources[resource].token += 1
-        return self._resources[resource].token
+        row = self._resources[resource]
+        row.token = max(row.token, row.floor) + 1
+        return row.token
 
     def _tell(
         self,

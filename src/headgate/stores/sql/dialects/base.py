@@ -29,8 +29,8 @@ LOCK_WAIT_PART = 0.75
 IDLE_TRANSACTION_SECONDS, IDLE_BULK_SECONDS = 5, 60
 #: Seconds for opening a connection. A caller may give up before; the connection is then kept for the next one.
 CONNECT_SECONDS = 10
-
-
+#: Whether the store follows the server whose epoch this is.
+IS_CURRENT = "exists (select 1 from hg_meta e where e.name = 'epoch' and e.value = {})"
 GIVE_TOKEN = Statement("This number was given.", "insert into hg_token (number) values (:number)")
 DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
 
@@ -167,10 +167,14 @@ class Dialect(ABC):
     move_job: Statement | None = None
     #: True where the data is gone with the connection.
     in_memory: bool = False
-    #: Where the tokens of a resource that was never named begin: none was given before the store was moved here.
-    token_floor: int = 0
     #: The last token that was given to a claim.
     last_token: Statement
+    #: Names the server whose commits these are: another one after a failover. Empty: nobody can take over.
+    epoch: str = ""
+    #: What whole numbers are cast to.
+    integer: str = "bigint"
+    #: Keep others from granting anything until the transaction ends, where holding the epoch's row does not.
+    stop_grants: Statement | None = None
     #: Starts a reading that sees one state of all tables, however long it takes.
     begin_still: tuple[str, ...] = ("begin",)
 
@@ -181,6 +185,11 @@ class Dialect(ABC):
         #: Set by the database that this dialect is for.
         self.options: StoreOptions = DEFAULT_OPTIONS
         self._plain: dict[Statement, str] = {}
+
+    @property
+    def token_floor(self) -> str:
+        """No token is given up to this one: read by the statement that gives one, never remembered."""
+        return f"coalesce((select cast(f.value as {self.integer}) from hg_meta f where f.name = 'token_floor'), 0)"
 
     @abstractmethod
     def connect(self) -> Connection:
@@ -333,6 +342,14 @@ class Dialect(ABC):
         """Start a transaction."""
         cursor.execute(self.begin_write if write else self.begin_read)
 
+    def begin_looking(self, cursor: Any, *, write: bool) -> tuple[bool, int] | None:
+        """Start a transaction and, in the same trip, read whether the store's epoch is this server's, and its clock.
+
+        Returns None where no other server can take over and the clock never jumps.
+        """
+        self.begin(cursor, write=write)
+        return None
+
     def ask(self, connection: Any, statement: Statement, params: Parameters) -> list[Row]:
         """One statement on its own: every row."""
         cursor = connection.cursor()
@@ -369,7 +386,9 @@ class Dialect(ABC):
             "own_rows": self.own_rows,
             "or_change": self.or_change,
             "behind": self.behind,
-            "token_floor": str(self.token_floor),
+            "token_floor": self.token_floor,
+            "epoch": self.epoch or "''",
+            "is_current": IS_CURRENT.format(self.epoch) if self.epoch else "1 = 1",
             **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},
         }
 

@@ -33,6 +33,7 @@ from headgate.stores.sql.dialects.base import (
     read_answer,
     read_claimed,
 )
+from headgate.stores.sql.dialects.mysql_ledger import EPOCH
 from headgate.stores.sql.dialects.mysql_ledger import NOW as MICROSECONDS
 from headgate.stores.sql.statement import Statement, for_many, to_pyformat
 
@@ -77,31 +78,48 @@ BY_CODE = {code: trouble for trouble, codes in MEANINGS.items() for code in code
 
 GRANT = Statement(
     "A resource that is free for this mode becomes held (see the routine).",
-    """call hg_grant_2(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note,
-                      {token_floor})""",
+    "call hg_grant_3(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note)",
 )
+BEGIN_WRITE, BEGIN_READ = "call hg_look_1(true)", "call hg_look_1(false)"
+SHOW_GALERA = Statement("Whether the server is one of a Galera cluster.", "show global variables like 'wsrep_on'")
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
-RELEASE = Statement("A live lock that is held once goes (see the routine).", "call hg_release_1(:id, :token)")
+RELEASE = Statement("A live lock that is held once goes (see the routine).", "call hg_release_2(:id, :token)")
 
 #: Stored routines make one trip of it. They are code: migrate installs them, and a change gets a new number.
 ROUTINES = (
     f"""
-create procedure if not exists hg_grant_2(
+create procedure if not exists hg_look_1(in a_write boolean)
+begin
+  if a_write then
+    start transaction;
+    select coalesce((select value = {EPOCH} from hg_meta where name = 'epoch' lock in share mode), 0), {MICROSECONDS};
+  else
+    start transaction read only;
+    select coalesce((select value = {EPOCH} from hg_meta where name = 'epoch'), 0), {MICROSECONDS};
+  end if;
+end""",
+    f"""
+create procedure if not exists hg_grant_3(
   in a_rkey binary(32), in a_uri varchar(2048) character set utf8mb4, in a_mode varchar(9) character set utf8mb4,
   in a_id varchar(40) character set utf8mb4, in a_client varchar(255) character set utf8mb4, in a_lease bigint,
   in a_lock_delay bigint, in a_request varchar(200) character set utf8mb4,
-  in a_owner varchar(255) character set utf8mb4, in a_note varchar(1000) character set utf8mb4, in a_floor bigint)
-begin
-  declare v_token, v_now bigint;
+  in a_owner varchar(255) character set utf8mb4, in a_note varchar(1000) character set utf8mb4)
+grant_one: begin
+  declare v_token, v_now, v_floor bigint;
   declare v_granted int;
+  declare v_current boolean;
   declare exit handler for sqlexception begin rollback; resignal; end;
   start transaction;
-  update hg_resource set token = last_insert_id(token + 1), holders = holders + 1, mode = a_mode, known = 1
+  select e.value = {EPOCH}, coalesce(cast(f.value as signed), 0) into v_current, v_floor
+  from hg_meta e left join hg_meta f on f.name = 'token_floor' where e.name = 'epoch' lock in share mode;
+  if v_current is not true then rollback; select null, null; leave grant_one; end if;
+  update hg_resource
+  set token = last_insert_id(greatest(token, v_floor) + 1), holders = holders + 1, mode = a_mode, known = 1
   where rkey = a_rkey and waiting = 0 and (holders = 0 or (mode = 'shared' and a_mode = 'shared'));
   set v_granted = row_count();
   if v_granted = 0 then
     insert ignore into hg_resource (rkey, uri, token, holders, mode, waiting, known)
-    values (a_rkey, a_uri, last_insert_id(a_floor + 1), 1, a_mode, 0, 1);
+    values (a_rkey, a_uri, last_insert_id(v_floor + 1), 1, a_mode, 0, 1);
     set v_granted = row_count();
   end if;
   if v_granted = 0 then
@@ -120,7 +138,7 @@ begin
   end if;
 end""",
     f"""
-create procedure if not exists hg_release_1(in a_id varchar(40) character set utf8mb4, in a_token bigint)
+create procedure if not exists hg_release_2(in a_id varchar(40) character set utf8mb4, in a_token bigint)
 begin
   declare v_rkey binary(32);
   declare v_client varchar(255) character set utf8mb4;
@@ -130,7 +148,8 @@ begin
   declare exit handler for sqlexception begin rollback; resignal; end;
   start transaction;
   select rkey, client, mode into v_rkey, v_client, v_mode from hg_lock
-  where id = a_id and token = a_token and count = 1 and (lease_until is null or lease_until > v_now) for update;
+  where id = a_id and token = a_token and count = 1 and (lease_until is null or lease_until > v_now)
+    and exists (select 1 from hg_meta where name = 'epoch' and value = {EPOCH}) for update;
   if v_rkey is null then
     rollback;
     select null, null;
@@ -179,6 +198,8 @@ class Mysql(Dialect):
     """A MariaDB (10.6 or later) or MySQL (8 or later) server."""
 
     kind = "mysql"
+    epoch = EPOCH
+    integer = "signed"
     sqlalchemy_name = "mysql+pymysql"
     now = MICROSECONDS
     wall = MICROSECONDS
@@ -326,6 +347,17 @@ class Mysql(Dialect):
             flat = {f"{name}_{row}": value for name, part in parts.items() for row, value in enumerate(part)}
             rows = for_many(statement, min(ROWS_AT_ONCE, count - start), tuple(columns))
             cursor.execute(*self.prepare(rows, {**fixed, **flat}))
+
+    def opened(self, runner: Runner) -> None:
+        """Refuse a Galera cluster: its servers commit side by side, and each has a number of its own."""
+        rows = runner.single(SHOW_GALERA)
+        if rows and str(rows[0][1]).upper() in ("ON", "1"):
+            raise BadValue("url", self.name, "is a Galera cluster, which is not supported: use a primary with replicas")
+
+    def begin_looking(self, cursor: Any, *, write: bool) -> tuple[bool, int] | None:
+        cursor.execute(BEGIN_WRITE if write else BEGIN_READ)
+        current, now = cursor.fetchone()
+        return bool(current), int(now)
 
     def streaming(self, connection: Any) -> Any:
         return connection.cursor(pymysql.cursors.SSCursor)

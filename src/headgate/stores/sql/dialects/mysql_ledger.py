@@ -10,23 +10,27 @@ from headgate.stores.sql.dialects.base import OUTDATED
 from headgate.stores.sql.statement import Statement
 
 NOW = "cast(unix_timestamp(sysdate(6)) * 1000000 as signed)"
+#: The server's configured number: servers that replicate from each other have different ones.
+EPOCH = "cast(@@server_id as char character set utf8mb4)"
 
 CLAIM_NEXT = Statement(
     "The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it (see the routine).",
-    "call hg_claim_next_2(:stamp, :job, :told, :worker, :request_id, :lease)",
+    "call hg_claim_next_3(:stamp, :job, :told, :worker, :request_id, :lease)",
 )
 SUCCEED = Statement(
     "A claim that runs becomes READY and DONE: then there is nothing to say (see the routine).",
-    "call hg_succeed_2(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key)",
+    "call hg_succeed_3(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key)",
 )
 
 #: The job's datasets are not locked or defined by others until the transaction ends. Then, whether it is known rightly.
-_SHARED = """select straight_join count(*), sum(k.kind = 'INPUT'), min(d.id) into v_links, v_inputs, v_dataset
+#: After a failover it is not: the slow path then follows the server, once those who hold the epoch still are done.
+_SHARED = f"""select straight_join count(*), sum(k.kind = 'INPUT'), min(d.id) into v_links, v_inputs, v_dataset
   from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id where k.job_id = a_job lock in share mode;
-  select value = a_stamp into v_current from hg_meta where name = 'definitions';"""
+  select value = {EPOCH} into v_current from hg_meta where name = 'epoch' lock in share mode;
+  if v_current then select value = a_stamp into v_current from hg_meta where name = 'definitions'; end if;"""
 
 CLAIM_NEXT_ROUTINE = f"""
-create procedure if not exists hg_claim_next_2(
+create procedure if not exists hg_claim_next_3(
   in a_stamp varchar(255) character set utf8mb4, in a_job int, in a_told int,
   in a_worker varchar(255) character set utf8mb4, in a_request varchar(200) character set utf8mb4, in a_lease bigint)
 find_next: begin
@@ -81,7 +85,7 @@ COUNTED = """from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dat
     join hg_chunk c on c.dataset_id = k.dataset_id and c.dataid = a_dataid and c.job_id = k.job_id
     where o.job_id = a_job and o.kind = 'OUTPUT' and (c.failures > 0 or c.crashes > 0 or c.retry_after is not null)"""
 SUCCEED_ROUTINE = f"""
-create procedure if not exists hg_succeed_2(
+create procedure if not exists hg_succeed_3(
   in a_stamp varchar(255) character set utf8mb4, in a_job int, in a_told int,
   in a_made varchar(40) character set utf8mb4, in a_read boolean,
   in a_dataid varchar(255) character set utf8mb4, in a_token bigint,

@@ -18,6 +18,7 @@ from headgate.stores.deadlines import Deadline, current
 from headgate.stores.sql import queue_statements as queue
 from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.base import (
+    IS_CURRENT,
     LOCK_WAIT_PART,
     Columns,
     Connection,
@@ -32,7 +33,7 @@ from headgate.stores.sql.dialects.base import (
     read_answer,
     read_claimed,
 )
-from headgate.stores.sql.dialects.postgresql_ledger import DATASET_SPACE
+from headgate.stores.sql.dialects.postgresql_ledger import DATASET_SPACE, EPOCH, NOW
 from headgate.stores.sql.dialects.postgresql_session import (
     NEVER,
     PLANNING,
@@ -58,9 +59,10 @@ GRANT = Statement(
     "A resource that is free for this mode becomes held: resource, lock and history in one statement.",
     """with granted as (
          insert into hg_resource as r (rkey, uri, token, holders, mode, waiting, known)
-         values (:rkey, :uri, {token_floor} + 1, 1, :mode, 0, true)
+         select :rkey, :uri, {token_floor} + 1, 1, :mode, 0, true where {is_current}
          on conflict (rkey) do update
-           set token = r.token + 1, holders = r.holders + 1, mode = excluded.mode, known = true
+           set token = greatest(r.token + 1, excluded.token), holders = r.holders + 1, mode = excluded.mode,
+               known = true
            where r.waiting = 0 and (r.holders = 0 or (r.mode = 'shared' and excluded.mode = 'shared'))
          returning r.token),
        held as (
@@ -79,6 +81,7 @@ RELEASE = Statement(
     """with gone as (
          delete from hg_lock
          where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
+           and {is_current}
          returning rkey, client, mode),
        freed as (
          update hg_resource r set holders = r.holders - 1 from gone where r.rkey = gone.rkey
@@ -106,11 +109,11 @@ ENQUEUE = Statement(
 )
 HAND_OVER = Statement(
     "A live lock that is held once goes, and the first waiter gets the resource if that leaves it free.",
-    "select waiting, rkey, handed from hg_hand_over_1(:id, :token)",
+    "select waiting, rkey, handed from hg_hand_over_2(:id, :token)",
 )
 #: A function sees what others wrote up to each of its statements, so it may decide after it has taken the row.
-HAND_OVER_ROUTINE = """
-create or replace function hg_hand_over_1(a_id text, a_token bigint,
+HAND_OVER_ROUTINE = f"""
+create or replace function hg_hand_over_2(a_id text, a_token bigint,
                                           out waiting int, out rkey bytea, out handed boolean)
 returns setof record language plpgsql as $routine$
 declare
@@ -118,7 +121,9 @@ declare
   kept record;
   head record;
   moment bigint;
+  given bigint;
 begin
+  if not {IS_CURRENT.format(EPOCH)} then return; end if;
   select l.rkey, l.client, l.mode into lost from hg_lock l where l.id = a_id and l.token = a_token and l.count = 1;
   if not found then return; end if;
   select r.token, r.holders, r.waiting into kept from hg_resource r where r.rkey = lost.rkey for update;
@@ -135,16 +140,17 @@ begin
     handed := found and head.lock_id <> '';
   end if;
   if handed then
+    given := greatest(kept.token, (select f.value::bigint from hg_meta f where f.name = 'token_floor')) + 1;
     insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count, request_id,
                          owner, note)
-    values (head.lock_id, lost.rkey, head.client, head.mode, kept.token + 1, moment,
+    values (head.lock_id, lost.rkey, head.client, head.mode, given, moment,
             head.lease, moment + least(coalesce(head.lease, 30000000), 30000000), head.lock_delay, 1,
             head.request_id, head.owner, head.note);
     insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-    values (moment, 'lock', 'grant', lost.rkey, head.client, head.lock_id, kept.token + 1, 'waiting', head.mode, '');
+    values (moment, 'lock', 'grant', lost.rkey, head.client, head.lock_id, given, 'waiting', head.mode, '');
     delete from hg_wait w where w.rkey = lost.rkey and w.ticket = head.number;
     delete from hg_ticket t where t.number = head.number;
-    update hg_resource r set token = kept.token + 1, mode = head.mode, waiting = kept.waiting - 1
+    update hg_resource r set token = given, mode = head.mode, waiting = kept.waiting - 1
     where r.rkey = lost.rkey;
     perform pg_notify(head.channel, head.number::text);
     handed := true;
@@ -162,11 +168,15 @@ NOTIFY = Statement(
 )
 TAKE_ITEM = {
     prefix: Statement(
+        # What a dead owner has is left to the slow path, which looks at the clock first: the row is then all null.
         "The first that nobody has is taken, in one statement: whoever looks at the same moment passes it over.",
         f"""with head as (
-              select i.id from {table} i where {queue.TAKEABLE} order by {order} limit 1 for update skip locked)
-            update {table} i set token = nextval('hg_token_number_seq'), {queue.TAKING}
-            from head where i.id = head.id returning {columns}""",
+              select i.id, i.lease_until is null and {{is_current}} as plain
+              from {table} i where {queue.TAKEABLE} order by {order} limit 1 for update skip locked),
+            taken as (
+              update {table} i set token = nextval('hg_token_number_seq'), {queue.TAKING}
+              from head where i.id = head.id and head.plain returning {columns})
+            select taken.* from head left join taken on true""",
     )
     for prefix, table, order, columns in (
         ("bid", "hg_batch", "i.id", queue.BATCH_COLUMNS),
@@ -177,7 +187,8 @@ MOVE_JOB = Statement(
     "A job that is taken and alive moves: its row, its batch's counters, the history and a call, in one statement.",
     f"""with was as (
           select i.id, i.since, i.worker, {{wall}} as at from hg_ingest_job i
-          where i.id = :id and i.state = :state and i.token = :token and i.lease_until > {{now}} for update),
+          where i.id = :id and i.state = :state and i.token = :token and i.lease_until > {{now}}
+            and {{is_current}} for update),
         moved as (
           update hg_ingest_job i
           set state = :target, last_successful = coalesce(:step, i.last_successful),
@@ -205,6 +216,18 @@ RAISE_TOKEN = Statement(
     "select setval('hg_token_number_seq', greatest(:number, last_value)) from hg_token_number_seq",
 )
 NEXT_TOKEN = Statement("A new number.", "select nextval('hg_token_number_seq')")
+#: Readers go on. Any statement that grants something takes its tables before it looks at the floor.
+STOP_GRANTS = Statement(
+    "Nobody grants or takes anything until this is done.",
+    "lock table hg_resource, hg_chunk, hg_batch, hg_ingest_job in exclusive mode",
+)
+#: A function, since its plan is kept, and a pooler may give the next transaction another connection.
+LOOK = "select * from hg_look_1()"
+LOOK_ROUTINE = f"""
+create or replace function hg_look_1(out boolean, out bigint) language plpgsql as $routine$
+begin
+  select {IS_CURRENT.format(EPOCH)}, {NOW} into $1, $2;
+end $routine$"""
 
 
 class Postgresql(Dialect):
@@ -212,10 +235,12 @@ class Postgresql(Dialect):
 
     kind = "postgresql"
     sqlalchemy_name = "postgresql+psycopg"
-    now = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
-    wall = now
+    now = NOW
+    wall = NOW
     minute = f"({wall} / 60000000)"
     begin_write = "begin"
+    epoch = EPOCH
+    stop_grants = STOP_GRANTS
     share_dataset = f"pg_advisory_xact_lock_shared({DATASET_SPACE}, d.id)"
     own_dataset = f"pg_advisory_xact_lock({DATASET_SPACE}, d.id)"
     take_item = TAKE_ITEM
@@ -288,13 +313,15 @@ class Postgresql(Dialect):
                 connection.execute(words)
 
     def begin(self, cursor: Any, *, write: bool) -> None:
-        """Start a transaction, with the settings that the connection does not have, in one message."""
-        session: Session = cursor.connection
+        cursor.execute(self._opening(cursor.connection, write=write))
+
+    def _opening(self, session: Session, *, write: bool) -> str:
+        """The message that starts a transaction, with the settings that the connection does not have."""
         settings = {**PLANNING, **limits(self.options)} if session.pooled else {}
         if session.long:
             settings |= long_limits(current(self.options.answer_within))
         begin = self.begin_write if write else self.begin_read
-        cursor.execute(f"{begin}; {set_local(settings)}" if settings else begin)
+        return f"{begin}; {set_local(settings)}" if settings else begin
 
     def errors(self) -> tuple[type[BaseException], ...]:
         return (psycopg.Error,)
@@ -307,6 +334,13 @@ class Postgresql(Dialect):
 
     def spell(self, text: str) -> str:
         return to_pyformat(text)
+
+    def begin_looking(self, cursor: Any, *, write: bool) -> tuple[bool, int] | None:
+        cursor.execute(f"{self._opening(cursor.connection, write=write).rstrip('; ')}; {LOOK}")
+        while cursor.nextset():
+            pass
+        current, now = cursor.fetchone()
+        return bool(current), int(now)
 
     def ask(self, connection: Session, statement: Statement, params: Parameters) -> list[Row]:
         cursor = connection.single
@@ -380,7 +414,7 @@ class Postgresql(Dialect):
         return None if row is None else int(row[0])
 
     def install_routines(self, execute: Any) -> None:
-        for body in (HAND_OVER_ROUTINE, *postgresql_ledger.ROUTINES):
+        for body in (LOOK_ROUTINE, HAND_OVER_ROUTINE, *postgresql_ledger.ROUTINES):
             execute(body)
 
     def schema_lock(self, execute: Any) -> None:

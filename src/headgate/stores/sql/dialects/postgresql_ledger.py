@@ -7,7 +7,7 @@ careful way would do, or nothing at all: whatever is not plain is left to it.
 
 from __future__ import annotations
 
-from headgate.stores.sql.dialects.base import OUTDATED
+from headgate.stores.sql.dialects.base import IS_CURRENT, OUTDATED
 from headgate.stores.sql.statement import Statement
 
 #: Datasets are held still by locks of this space, which end with the transaction and are granted in turn: on the
@@ -18,14 +18,19 @@ MARK_SPACE = 0x68676D6B
 #: Micro-seconds. A claim that takes longer than this to be written may be found dead later than it died.
 FLOOR = 60_000_000
 NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+#: The timeline of the WAL that is written now: known at once after a promotion, unlike that of the last checkpoint, and
+#: to every user.
+EPOCH = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+#: After a failover nothing is found, as when a definition has changed: the slow path then follows the server.
+_CURRENT = IS_CURRENT.format(EPOCH)
 
 CLAIM_NEXT = Statement(
     "The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it (see the function).",
-    """select hg_claim_next_2(:stamp, :job, :datasets, :inputs, :names, :told, :worker, :request_id, :lease)""",
+    """select hg_claim_next_3(:stamp, :job, :datasets, :inputs, :names, :told, :worker, :request_id, :lease)""",
 )
 SUCCEED = Statement(
     "A claim that runs becomes READY and DONE (see the function).",
-    """select hg_succeed_2(:stamp, :job, :datasets, :told, :made, :read, :dataid, :token, :who, :natural_key,
+    """select hg_succeed_3(:stamp, :job, :datasets, :told, :made, :read, :dataid, :token, :who, :natural_key,
                            :text_key)""",
 )
 #: A plain expression takes the lock when it is free, at a tenth of the cost of a statement; a statement waits for it.
@@ -37,7 +42,7 @@ _SHARED = f"""foreach v_each in array a_datasets loop
 
 # Each statement is as simple as may be: what a plan has to be made ready for costs more than what it then does.
 CLAIM_NEXT_ROUTINE = f"""
-create or replace function hg_claim_next_2(
+create or replace function hg_claim_next_3(
   a_stamp text, a_job int, a_datasets int[], a_inputs int[], a_names text[], a_told int, a_worker text, a_request text,
   a_lease bigint)
 returns text language plpgsql as $routine$
@@ -57,7 +62,7 @@ declare
 begin
   {_SHARED}
   select s.value = a_stamp, m.order_key, m.lease_until into v_current, v_mark, v_floor
-  from hg_meta s left join hg_mark m on m.job_id = a_job where s.name = 'definitions';
+  from hg_meta s left join hg_mark m on m.job_id = a_job where s.name = 'definitions' and {_CURRENT};
   if v_current is not true then return '{OUTDATED}'; end if;
   v_now := {NOW};
   -- The claims of the dead and what was resubmitted go the careful way, and before all others.
@@ -95,7 +100,7 @@ begin
 end $routine$"""
 
 SUCCEED_ROUTINE = f"""
-create or replace function hg_succeed_2(
+create or replace function hg_succeed_3(
   a_stamp text, a_job int, a_datasets int[], a_told int, a_made text, a_read boolean, a_dataid text, a_token bigint,
   a_who text, a_natural bytea, a_text bytea)
 returns text language plpgsql as $routine$
@@ -107,7 +112,7 @@ declare
   v_consumers int[];
 begin
   {_SHARED}
-  select s.value = a_stamp into v_current from hg_meta s where s.name = 'definitions';
+  select s.value = a_stamp into v_current from hg_meta s where s.name = 'definitions' and {_CURRENT};
   if v_current is not true then return '{OUTDATED}'; end if;
   v_now := {NOW};
   update hg_chunk c

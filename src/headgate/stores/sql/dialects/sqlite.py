@@ -55,7 +55,7 @@ GRANT_RESOURCE = Statement(
     """insert into hg_resource (rkey, uri, token, holders, mode, waiting, known)
        values (:rkey, :uri, {token_floor} + 1, 1, :mode, 0, 1)
        on conflict (rkey) do update
-         set token = token + 1, holders = holders + 1, mode = excluded.mode, known = 1
+         set token = max(token + 1, excluded.token), holders = holders + 1, mode = excluded.mode, known = 1
          where waiting = 0 and (holders = 0 or (mode = 'shared' and excluded.mode = 'shared'))
        returning token, {wall}""",
 )
@@ -111,6 +111,7 @@ class Sqlite(Dialect):
 
     kind = "sqlite"
     sqlalchemy_name = "sqlite"
+    integer = "integer"
     now = "hg_now()"
     wall = "hg_wall()"
     minute = f"({wall} / 60000000)"

@@ -1,0 +1,128 @@
+"""Commands about the store itself: which server keeps it, and raising its tokens after a failover that went unseen."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.cli.output import ago, aligned, working
+from headgate.cli.session import InOrder, Session, common
+from headgate.core.wire import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.stores.epoch_port import Raised, StoreState
+
+
+@click.group("store", cls=InOrder)
+def store() -> None:
+    """Show which server keeps the store; raise its tokens after a failover.
+
+    \b
+    Examples:
+      headgate store show
+      headgate store raise-tokens --reason "restored the server from last night's disk image" --dry-run
+    """
+
+
+@store.command("show")
+@common
+@click.pass_obj
+def show(session: Session) -> None:
+    """Show the epoch that the store follows, and where its tokens are.
+
+    \b
+    Example:
+      headgate store show
+    """
+    with session.gate() as gate:
+        found = gate.epochs.states()
+    session.answer({"stores": [{"name": name, **plain(state)} for name, state in found]}, lambda: _shown(found))
+
+
+@store.command("raise-tokens")
+@click.option("--reason", required=True, help="Why; it is kept in the history.")
+@click.option("--dry-run", is_flag=True, help="Only show what would end.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common
+@click.pass_obj
+def raise_tokens(session: Session, reason: str, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 - click passes by name
+    """Raise all tokens far beyond those that were given, as a failover does.
+
+    Use it when the database lost its latest commits and the store cannot notice: a server that was restored from a
+    disk image, or a standby that was promoted although it did not follow the last primary. Leased locks and claims
+    end without a failure or crash counted, batches and ingest jobs that are being worked on return to their state, and
+    persistent locks get a new token. Reports with older tokens are refused.
+
+    \b
+    Examples:
+      headgate store raise-tokens --reason "restored the server from last night's disk image" --dry-run
+      headgate store raise-tokens --reason "restored the server from last night's disk image" --yes
+    """
+    with session.gate() as gate:
+        if dry_run or not yes:
+            found = gate.epochs.states()
+            if dry_run:
+                document = {"dry_run": True, "stores": [{"name": name, **plain(state)} for name, state in found]}
+                session.answer(document, lambda: _would(found))
+                return
+            if not _agreed(found):
+                session.say("nothing was changed")
+                return
+        with working(session, "raising all tokens"):
+            raised = gate.epochs.raise_tokens(reason=reason, by=session.client())
+        for note in gate.epochs.left_out:
+            session.say(note)
+    session.answer({"stores": plain(raised)}, lambda: "\n".join(_done(each) for each in raised))
+
+
+def _agreed(found: Sequence[tuple[str, StoreState]]) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("leases would end: add --yes to do it, or --dry-run to see what would end")
+    click.echo(_would(found), err=True)
+    return click.confirm("raise all tokens?", err=True)
+
+
+def _would(found: Sequence[tuple[str, StoreState]]) -> str:
+    def line(name: str, state: StoreState) -> str:
+        kept = _plural(state.persistent_locks, "persistent lock")
+        return f"{name}: would end {_counts(state)}; would give {kept} a new token"
+
+    return "\n".join(line(name, state) for name, state in found)
+
+
+def _done(raised: Raised) -> str:
+    kept = f"{_plural(raised.persistent_locks, 'persistent lock')} with a new token"
+    return f"{raised.store}: tokens go on after {raised.floor}; ended {_counts(raised)}; {kept}"
+
+
+def _counts(what: StoreState | Raised) -> str:
+    return (
+        f"{_plural(what.leased_locks, 'leased lock')}, {_plural(what.claims, 'claim')}, "
+        f"{_plural(what.items, 'batch or ingest job', 'batches or ingest jobs')}"
+    )
+
+
+def _plural(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def _shown(found: Sequence[tuple[str, StoreState]]) -> str:
+    return "\n\n".join(aligned([["store", name], *_lines(state)]) for name, state in found)
+
+
+def _lines(state: StoreState) -> list[list[str]]:
+    followed = state.epoch or "-"
+    if state.server != state.epoch:
+        followed += f", but the server's is {state.server}: the next change follows it"
+    lines = [
+        ["epoch", followed],
+        ["tokens after", str(state.token_floor)],
+        ["greatest token of a lock", str(state.highest_token)],
+    ]
+    if state.raised_at is not None:
+        lines.append(["tokens raised", f"{ago(state.raised_at)}: {state.raised_because}"])
+    return lines

@@ -1,0 +1,47 @@
+"""Use cases about the server that keeps a store: look at its epoch, and raise the tokens by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.core.errors import BadValue
+from headgate.core.names import check_reason
+from headgate.service.identity import actor
+from headgate.stores.base import LockStore
+from headgate.stores.epoch_port import EpochStore, Raised, StoreState
+
+#: Why a store has no tokens to raise, by the kind in its URL.
+NEEDS_NONE = {
+    "zookeeper": "needs no raised tokens: an ensemble confirms a change when a majority of its members has it, and no "
+    "member without it can lead. After an ensemble was rebuilt from an old snapshot, use another root in the URL",
+    "http": "is a service: run this where its store is, with --url of that store",
+    "https": "is a service: run this where its store is, with --url of that store",
+}
+
+
+class Epochs:
+    """The stores of one gate whose tokens can be raised."""
+
+    def __init__(self, stores: Sequence[EpochStore], left_out: Sequence[str] = ()) -> None:
+        self._stores = stores
+        #: The other stores, each with the reason why it has no tokens to raise.
+        self.left_out = left_out
+
+    def states(self) -> list[tuple[str, StoreState]]:
+        """Each store's name and state."""
+        return [(each.name, each.state()) for each in self._stores]
+
+    def raise_tokens(self, *, reason: str, by: str | None = None) -> list[Raised]:
+        """Raise all tokens far beyond those that were given: leases end, persistent locks have new tokens."""
+        why, who = check_reason(reason), actor(by)
+        return [each.raise_tokens(why, who) for each in self._stores]
+
+
+def epochs_of(stores: Sequence[LockStore]) -> Epochs:
+    """The epochs of these stores; BadValue with the reason where none of them has any."""
+    others = [each.name for each in stores if not hasattr(each, "epochs")]
+    reasons = {name: NEEDS_NONE.get(name.partition("://")[0], "has no tokens to raise") for name in others}
+    if len(others) == len(stores):
+        raise BadValue("url", others[0], reasons[others[0]])
+    found = [each.epochs for each in stores if hasattr(each, "epochs")]
+    return Epochs(found, [f"{name} {why}" for name, why in reasons.items()])
