@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headgate.service.queue import Queue
     from headgate.service.secrets import Secrets
     from headgate.service.tokens import Tokens, TokenStore
+    from headgate.stores.idempotency import RepeatStore
     from headgate.stores.inventory_port import InventoryStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
@@ -90,6 +91,12 @@ class Gate:
         if tokens is None:
             raise BadValue("url", self._store.name, "keeps no API tokens; name a SQL store in `url`")
         return tokens if isinstance(tokens, Tokens) else Tokens(tokens)
+
+    @property
+    def repeats(self) -> RepeatStore:
+        """The records of requests with an idempotency key."""
+        found: RepeatStore = self._store.repeats  # type: ignore[attr-defined] # a service's own store has it
+        return found
 
     @property
     def secrets(self) -> Secrets:

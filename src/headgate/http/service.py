@@ -14,6 +14,7 @@ from headgate.core.errors import HeadgateError
 from headgate.http.crew import Crew
 from headgate.http.limits import Limits, Pace
 from headgate.http.metrics import Metrics
+from headgate.http.repeats import Repeats
 from headgate.http.sign_ins import SignIns
 from headgate.http.waiting import Turns
 from headgate.telemetry import event
@@ -56,6 +57,7 @@ class Service:
         self.crew = Crew(gate.store.side_by_side)
         self.turns = Turns(self.limits.waiting, self.crew)
         self.sign_ins = SignIns()
+        self.repeats = Repeats(lambda: self.gate.repeats)
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.
         self.ending = asyncio.Event()

@@ -18,6 +18,7 @@ from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
 from headgate.http import direct
 from headgate.http.auth import Admin, Caller, Operator, Reader, TheGate, TheService, needs
+from headgate.http.repeats import HARMLESS, SECRET
 from headgate.http.schemas import (
     After,
     Body,
@@ -191,7 +192,7 @@ def forget_resource(gate: TheGate, _who: Operator, resource: ResourceGiven) -> R
     return nothing()
 
 
-@router.post("/reap", responses=documented(200, Count, "How many."))
+@router.post("/reap", HARMLESS, responses=documented(200, Count, "How many."))
 def reap(
     gate: TheGate,
     service: TheService,
@@ -217,7 +218,7 @@ def tokens(gate: TheGate, _who: Admin) -> Response:
     return answer(gate.tokens.list())
 
 
-@router.post("/tokens", status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
+@router.post("/tokens", SECRET, status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
 def new_token(gate: TheGate, _who: Admin, asked: TokenAsked) -> Response:
     """Make an API token. It is shown this once, and kept nowhere."""
     return answer(gate.tokens.new(asked.name, asked.scopes, expires=asked.expires), 201)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
+from headgate.stores.sql.repeats import keep_key
 from headgate.stores.sql.statement import Row, Statement
 from headgate.telemetry import tell_store_call
 
@@ -300,7 +301,9 @@ class Database:
         try:
             self.dialect.begin(cursor, write=write)
             try:
-                result = work(Transaction(self.dialect, cursor, again=again))
+                tx = Transaction(self.dialect, cursor, again=again)
+                result = work(tx)
+                keyed = keep_key(tx, result) if write else None
                 self._commit(cursor)
             except BaseException:
                 with suppress(*self.dialect.errors()):
@@ -309,6 +312,8 @@ class Database:
         finally:
             with suppress(*self.dialect.errors()):
                 cursor.close()
+        if keyed is not None:
+            keyed.kept = True
         return result
 
     def _commit(self, cursor: Any) -> None:
