@@ -93,6 +93,11 @@ class Gate:
         return tokens if isinstance(tokens, Tokens) else Tokens(tokens)
 
     @property
+    def keeps_repeats(self) -> bool:
+        """Whether the store behind it keeps idempotency keys; what a service keeps is its own."""
+        return getattr(self._store, "repeats", None) is not None
+
+    @property
     def repeats(self) -> RepeatStore:
         """The records of requests with an idempotency key."""
         found: RepeatStore = self._store.repeats  # type: ignore[attr-defined] # a service's own store has it
