@@ -110,11 +110,11 @@ def test_duplicates_at_once_have_one_effect(both: tuple[Replica, Replica], clien
     """Whoever comes too early is told to come later; then all get the same answer."""
 
     def send(client: httpx2.Client, number: int) -> Any:
-        sent = {"json": {**SUBMITTED, "profile": f"p{number}"}, "headers": {"Idempotency-Key": f"at once {number}"}}
+        body, header = {**SUBMITTED, "profile": f"p{number}"}, {"Idempotency-Key": f"at once {number}"}
         answers: list[httpx2.Response] = []
 
         def answered() -> bool:
-            answers.append(client.post("/v1/batches", **sent))
+            answers.append(client.post("/v1/batches", json=body, headers=header))
             return answers[-1].status_code != 409
 
         until(answered, "an answer")

@@ -109,7 +109,8 @@ def test_every_post_is_done_once_and_answered_twice(walk: Walk) -> None:
 
 def _locks(walk: Walk) -> None:
     lock = walk.post("/v1/locks", {"client": "c", "resource": "r:1", "lease": 600})["locks"][0]
-    proof, at = {"token": lock["token"]}, {"lock_id": lock["id"]}
+    proof = {"token": lock["token"]}
+    at: dict[str, Any] = {"lock_id": lock["id"]}
     walk.post("/v1/locks/{lock_id}/renew", {**proof, "lease": 700}, **at)
     walk.post("/v1/locks/{lock_id}/check", proof, **at)
     walk.post("/v1/locks/{lock_id}/downgrade", proof, **at)
@@ -142,7 +143,7 @@ def _claims(walk: Walk) -> None:
     walk.post("/v1/datasets/{name}/publish", {"dataids": ["2", "3", "4"]}, name="raw")
     path = "/v1/jobs/{job}/chunks/{dataid}"
     claim = walk.post("/v1/jobs/{job}/next", {"lease": 600}, job="clean")
-    at = {"job": "clean", "dataid": claim["dataid"]}
+    at: dict[str, Any] = {"job": "clean", "dataid": claim["dataid"]}
     walk.post(f"{path}/heartbeat", {"token": claim["token"], "lease": 700}, **at)
     walk.post(f"{path}/success", {"token": claim["token"]}, **at)
     claim = walk.post(f"{path}/claim", {"lease": 600}, job="clean", dataid="2")
@@ -151,7 +152,8 @@ def _claims(walk: Walk) -> None:
 
 
 def _support(walk: Walk) -> None:
-    path, at = "/v1/jobs/{job}/chunks/{dataid}", {"job": "clean", "dataid": "1"}
+    path = "/v1/jobs/{job}/chunks/{dataid}"
+    at: dict[str, Any] = {"job": "clean", "dataid": "1"}
     walk.post(f"{path}/resubmit", ACT, **at)
     walk.post("/v1/jobs/{job}/resubmit", {**ACT, "dataids": ["1"]}, job="clean")
     walk.post(f"{path}/hold", ACT, **at)

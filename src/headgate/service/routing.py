@@ -127,9 +127,10 @@ class RoutedLocks:
         if which.resource is not None:
             return self._for_resource(which.resource).history(which)
         if which.before is not None:
-            raise BadValue("before", which.before, "needs a resource where two stores are joined; page by `since`")
-        found = [entry for store in self.joined for entry in store.history(which)]
-        return sorted(found, key=lambda entry: entry.at, reverse=True)[: which.limit]
+            why = "is the id of an entry of one store, and two are joined; go on with the `next` of a page"
+            raise BadValue("before", which.before, why)
+        found = heapq.merge(*(store.history(which) for store in self.joined), key=lambda entry: entry.at, reverse=True)
+        return list(islice(found, which.limit))
 
     def register_client(self, client: str) -> datetime:
         return self._coordination.register_client(client)

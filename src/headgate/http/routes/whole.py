@@ -113,16 +113,28 @@ def history(
         str | None, Query(pattern="^(batch|ingest job|hold)$", description="With `of=queue`: of what alone.")
     ] = None,
     since: Since = None,
-    before: Annotated[int | None, Query(ge=0, lt=2**63, description="The `next` of the page before.")] = None,
+    before: Annotated[
+        str | None, Query(pattern=r"^\d{1,18}(\.\d{1,18})?$", description="The `next` of the page before.")
+    ] = None,
     limit: Limit = 100,
 ) -> Response:
     """What happened: to locks; with a job or data id, or `of=ledger`, to chunks; with an item, or `of=queue`, to
     batches and ingest jobs.
     """
-    common: dict[str, Any] = {"event": event, "since": moment(since), "before": before, "limit": check_limit(limit + 1)}
-    found = _history(gate, of, common, resource=resource, client=client, lock_id=lock_id, job=job, dataid=dataid,
-                     item=item, noun=noun)  # fmt: skip
-    return page(found, limit, lambda each: each.id)
+    asked = {"resource": resource, "client": client, "lock_id": lock_id, "job": job, "dataid": dataid, "item": item,
+             "noun": noun}  # fmt: skip
+    if of == "locks" and not (job or dataid or item or noun):
+        told = gate.lock_history(
+            resource, client, event, lock_id=lock_id, since=moment(since), after=before, limit=limit
+        )
+        return answer({"items": told.entries, "next": told.next})
+    if before is not None and not before.isdecimal():
+        raise BadValue("before", before, "is not where a page of this history begins")
+    common: dict[str, Any] = {
+        "event": event, "since": moment(since), "before": None if before is None else int(before),
+        "limit": check_limit(limit + 1),
+    }  # fmt: skip
+    return page(_history(gate, of, common, **asked), limit, lambda each: each.id)
 
 
 @router.get("/history/all", responses=documented(200, Page[Entry], "Newest first."))
