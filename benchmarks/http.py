@@ -1,4 +1,5 @@
-"""`make bench-http`: the service against the bare framework, with a thousand who wait, with a full store, at its start.
+"""`make bench-http`: the service against the bare framework, with a thousand who wait, with a
+thousand streams of events, with a full store, at its start.
 
 Every contestant is a process of its own, and so is who asks them; rounds are taken in turn, so that noise hits all.
 A request is one answer: acquire and release are two. Only the ratios mean anything: the rates depend on the machine.
@@ -28,6 +29,10 @@ CONNECTIONS = 32
 WAITERS = 1000
 CHUNKS, JOBS = 1_000_000, 100_000
 SECONDS = 1.5
+#: Streams of events that are open side by side, and the seconds in which nothing happens.
+STREAMS, IDLE_SECONDS = 1000, 20.0
+#: Percent of a core.
+STREAMS_TARGET = 10.0
 #: Of the bare framework's rate, at least.
 ECHO_TARGET = 0.4
 #: At most: p99 with waiters, of that without; readiness, of importing the framework.
@@ -223,6 +228,38 @@ def _ask(whom: Contestant, method: str, path: str, body: Any = None) -> bytes:
         return found
 
 
+# ---------------------------------------------------------------- a thousand streams of events
+
+
+def with_streams(folder: Path, _generator: Generator) -> str:
+    """Processor time of a service at which a thousand streams of events are open and nothing happens."""
+    with ExitStack() as stack:
+        served = stack.enter_context(service(folder, f"sqlite:///{folder}/streams.db"))
+        spent = [_idle_load(served)]
+        for _ in range(STREAMS):
+            stack.enter_context(_stream(served))
+        while f"headgate_http_streams {STREAMS}" not in _ask(served, "GET", "/metrics").decode():
+            time.sleep(0.2)
+        spent.append(_idle_load(served))
+    row = (spent[0], spent[1], STREAMS_TARGET, "ok" if spent[1] < STREAMS_TARGET else "MISSED")
+    header = ("without, % of a core", f"with {STREAMS:,}, %", "less than", "")
+    return table(f"Processor time over {IDLE_SECONDS:g} idle seconds", header, [row])
+
+
+def _idle_load(whom: Contestant) -> float:
+    before = _processor_seconds(whom.process.pid)
+    time.sleep(IDLE_SECONDS)
+    return (_processor_seconds(whom.process.pid) - before) / IDLE_SECONDS * 100
+
+
+@contextmanager
+def _stream(whom: Contestant) -> Iterator[None]:
+    head = f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {whom.token}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", whom.port)) as connection:
+        connection.sendall(head.encode())
+        yield
+
+
 # ---------------------------------------------------------------- a full store
 
 
@@ -297,6 +334,7 @@ def _import() -> float:
 PARTS: dict[str, Callable[[Path, Generator], str]] = {
     "echo": against_echo,
     "waiters": with_waiters,
+    "streams": with_streams,
     "full": full_store,
     "start": start,
 }

@@ -11,7 +11,7 @@ from headgate.daemons.batch_watcher import batch_watcher
 from headgate.daemons.cleaner import cleaner
 from headgate.daemons.history_mover import history_mover
 from headgate.daemons.messenger import messenger
-from headgate.daemons.reaper import reaper
+from headgate.daemons.reaper import key_reaper, reaper
 from headgate.daemons.rounds import Rounds
 from headgate.service.routing import RoutedLocks
 from headgate.service.work_folder import sweep_folder
@@ -40,7 +40,9 @@ def _batch_watcher(gate: Gate, interval: float) -> list[Rounds]:
 
 
 def _reaper(gate: Gate, interval: float) -> list[Rounds]:
-    return reaper(gate.locks, gate.ledger if gate.keeps_ledger else None, gate.queue, interval)
+    found = reaper(gate.locks, gate.ledger if gate.keeps_ledger else None, gate.queue, interval)
+    # A service removes its keys itself.
+    return [*found, *([key_reaper(gate.repeats, interval)] if gate.keeps_repeats else [])]
 
 
 def _cleaner(gate: Gate, interval: float) -> list[Rounds]:

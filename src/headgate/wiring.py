@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headgate.service.queue import Queue
     from headgate.service.secrets import Secrets
     from headgate.service.tokens import Tokens, TokenStore
+    from headgate.stores.idempotency import RepeatStore
     from headgate.stores.inventory_port import InventoryStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
@@ -104,6 +105,17 @@ class Gate:
         from headgate.service.epochs import epochs_of
 
         return epochs_of(getattr(self._store, "joined", (self._store,)))
+
+    @property
+    def keeps_repeats(self) -> bool:
+        """Whether the store behind it keeps idempotency keys; what a service keeps is its own."""
+        return getattr(self._store, "repeats", None) is not None
+
+    @property
+    def repeats(self) -> RepeatStore:
+        """The records of requests with an idempotency key."""
+        found: RepeatStore = self._store.repeats  # type: ignore[attr-defined] # a service's own store has it
+        return found
 
     @property
     def secrets(self) -> Secrets:
@@ -240,7 +252,7 @@ class Gate:
         """What happened to locks, newest first; with a job or a data id, to chunks and jobs; with an item, to
         that batch (and its jobs) or ingest job.
 
-        Page on with `before` the last entry's id.
+        Page on with `before` the last entry's id; where two stores are joined, with `lock_history`.
         """
         page: dict[str, Any] = {
             "client": None if client is None else check_name("client", client),
@@ -261,17 +273,32 @@ class Gate:
                 **page,
             )
             return self.ledger.history(which)
-        from headgate.core.states import MACHINES
+        return self._store.history(_lock_filter(resource, lock_id, page))
 
-        events = [word for machine in MACHINES for word in machine.told]
-        if event is not None and event not in events:
-            raise BadValue("event", event, f"is none of {', '.join(events)}")
-        chosen = HistoryFilter(
-            resource=None if resource is None else check_resource(resource),
-            lock_id=None if lock_id is None else parse_lock_id(lock_id),
-            **page,
-        )
-        return self._store.history(chosen)
+    def lock_history(
+        self,
+        resource: str | None = None,
+        client: str | None = None,
+        event: str | None = None,
+        *,
+        lock_id: str | None = None,
+        since: datetime | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Told:
+        """What happened to locks, newest first; page on with `next`, also where two stores are joined."""
+        from headgate.service.histories import read_locks
+
+        page: dict[str, Any] = {
+            "client": None if client is None else check_name("client", client),
+            "event": event,
+            "since": _check_time(since),
+            "limit": check_limit(limit),
+        }
+        which = _lock_filter(resource, lock_id, page)
+        # A resource lives in one of them.
+        asks = self._lock_histories() if resource is None else [self._store.history]
+        return read_locks(asks, which, after)
 
     def histories(self) -> tuple[Ask, ...]:
         """How to read the histories of locks (where two stores are joined, of each), ledger and queue, newest first."""
@@ -441,6 +468,20 @@ def kind_of(url: object) -> str:
         "url", mask(url) if isinstance(url, str) else url,
         "is of no kind that Headgate knows; write sqlite:///file, postgresql://…, mysql://…, zookeeper://… or http://…",
     )  # fmt: skip
+
+
+def _lock_filter(resource: str | None, lock_id: str | None, page: dict[str, Any]) -> HistoryFilter:
+    """Which entries of the history of locks, checked."""
+    from headgate.core.states import MACHINES
+
+    events = [word for machine in MACHINES for word in machine.told]
+    if page["event"] is not None and page["event"] not in events:
+        raise BadValue("event", page["event"], f"is none of {', '.join(events)}")
+    return HistoryFilter(
+        resource=None if resource is None else check_resource(resource),
+        lock_id=None if lock_id is None else parse_lock_id(lock_id),
+        **page,
+    )
 
 
 def _check_time(value: object) -> datetime | None:

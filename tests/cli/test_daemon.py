@@ -65,7 +65,7 @@ def test_what_the_dead_left_is_freed(headgate: Headgate, number: signal.Signals)
         ("reaper of locks", 1), ("reaper of claims", 1),
     }  # fmt: skip
     last_words = {each["daemon"]: each["event"] for each in lines if "daemon" in each}
-    assert list(last_words.values()) == ["daemon.stopped"] * 3
+    assert list(last_words.values()) == ["daemon.stopped"] * 4
 
 
 def test_an_idle_daemon_stops_at_once(headgate: Headgate) -> None:
@@ -104,8 +104,10 @@ def test_once_does_one_round_and_answers(headgate: Headgate) -> None:
         done = headgate("daemon", "reaper", "--once", "--json")
         assert (done.code, done.json) == (
             0,
-            {"reaper of locks": 1, "reaper of claims": 1, "reaper of the queue": 0},
-        )
+            {
+                "reaper of locks": 1, "reaper of claims": 1, "reaper of the queue": 0, "reaper of idempotency keys": 0
+            },
+        )  # fmt: skip
         assert headgate("daemon", "reaper", "--once").out.splitlines()[:2] == [
             "reaper of locks: 0 ended", "reaper of claims: 0 ended",
         ]  # fmt: skip

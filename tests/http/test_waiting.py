@@ -7,11 +7,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any, cast
 
 import httpx2
 import pytest
@@ -95,7 +93,7 @@ def asking(server: Server, token: str, path: str, body: Mapping[str, object], ke
     host, port = server.url.removeprefix("http://").split(":")
     sent = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-    head += (f"Idempotency-Key: {key}\r\n" if key else "") + f"Content-Length: {len(sent)}\r\n\r\n"
+    head += (f"Headgate-Request: {key}\r\n" if key else "") + f"Content-Length: {len(sent)}\r\n\r\n"
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(head.encode() + sent)
         yield connection
@@ -191,10 +189,10 @@ def test_who_has_lost_its_answer_does_not_stand_behind_who_waits(bounded: Callab
     service.gate.ledger.publish("raw", "1")
     token, path = service.gate.tokens.new("workers", ["chunk:claim:read"]).token, "/v1/jobs/read/next"
     with service.client() as admin:
-        claim = admin.post(path, json={}, headers={"Idempotency-Key": "k"}).json()
+        claim = admin.post(path, json={}, headers={"Headgate-Request": "k"}).json()
         with asking(service.server, token, path, {"wait": PATIENCE}):
             waiting(service.server, 1)
-            again = admin.post(path, json={"wait": PATIENCE / 2}, headers={"Idempotency-Key": "k"})
+            again = admin.post(path, json={"wait": PATIENCE / 2}, headers={"Headgate-Request": "k"})
     assert (again.status_code, again.json()["token"]) == (200, claim["token"])
 
 
@@ -273,32 +271,3 @@ def test_where_two_stores_are_joined_each_tells_what_happened_in_it(tmp_path: Pa
             found = [entry.resource for _, entry in newer(joined, begun)]
             assert (len(found), found[-1]) == (PORTION + 2, "data:raw/1")
         server.stop()
-
-
-def test_a_repeat_by_its_key_is_not_done_twice(gate: Gate, admin: httpx2.Client) -> None:
-    gate.ledger.define_dataset("kept")
-    gate.ledger.define_job("keep", outputs=["kept"])
-    sent = {"reason": "again", "worker": "w"}
-    first = admin.post("/v1/jobs/keep/chunks/1/force", json=sent, headers={"Idempotency-Key": "k1"})
-    again = admin.post("/v1/jobs/keep/chunks/1/force", json=sent, headers={"Idempotency-Key": "k1"})
-    assert first.status_code == 200
-    assert (again.status_code, again.content) == (200, first.content)
-    other = {**sent, "reason": "another"}
-    refused = admin.post("/v1/jobs/keep/chunks/1/force", json=other, headers={"Idempotency-Key": "k1"})
-    assert refused.status_code == 422
-
-
-def test_a_repeat_that_comes_while_it_is_being_done_waits_for_the_answer(bounded: Callable[..., Bounded]) -> None:
-    service = bounded()
-    body, keyed = {"name": "once", "scopes": ["read"]}, {"Idempotency-Key": "k"}
-    with service.client() as client, closing(sqlite3.connect(service.gate.settings["url"][10:])) as busy:
-        client.get("/v1/about")  # Its token is known from now on, without a word to the store.
-        busy.execute("begin immediate")
-        with ThreadPoolExecutor(2) as pool:
-            sent = [pool.submit(client.post, "/v1/tokens", json=body, headers=keyed) for _ in range(2)]
-            under_way = cast("Any", service.server)._server.server_state.tasks
-            until(lambda: len(under_way) == 2, "both to be asked")
-            busy.rollback()
-            first, second = (each.result() for each in sent)
-    assert (first.status_code, first.content) == (201, second.content)
-    assert [each.name for each in service.gate.tokens.list()].count("once") == 1

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import ssl
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import quote
 
 from headgate.client.errors import raise_problem
 from headgate.core.errors import MissingExtra, StoreUnavailable
-from headgate.service.identity import owner
+from headgate.service.identity import new_request_id, owner
 from headgate.settings import mask
-from headgate.stores.deadlines import BULK_SECONDS, current, within
+from headgate.stores.deadlines import BULK_SECONDS, current, time_limit, within
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 #: Seconds that a request has beyond the call's deadline: the service answers at the deadline at the latest, and its
@@ -22,6 +23,8 @@ from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 ALLOWANCE_SECONDS = 1.0
 #: Of a page.
 MOST = 1000
+#: What the service says while the first of two requests with the same key is running, and a pause before the next.
+KEY_IN_USE, RUNNING_SECONDS = b"urn:headgate:key-in-use", 0.1
 
 
 class Connection:
@@ -38,7 +41,7 @@ class Connection:
 
     def get(self, *path: str, **query: Any) -> Any:
         """What is there."""
-        return self._ask("GET", path, query=query, again=True)
+        return self._ask("GET", path, query=query)
 
     def pages(self, *path: str, limit: int | None, cursor: str = "after", **query: Any) -> Iterator[Any]:
         """The items of a list, page by page."""
@@ -52,16 +55,30 @@ class Connection:
             query[cursor] = page["next"]
 
     def send(
-        self, method: str, *path: str, body: Any = None, key: str | None = None, again: bool = True, wait: float = 0,
-        **query: Any,
+        self, method: str, *path: str, body: Any = None, request_id: str | None = None, again: bool = True,
+        wait: float = 0, **query: Any,
     ) -> Any:  # fmt: skip
-        """Do something. `again`: doing it twice does no harm, so that a lost answer is asked for once more."""
-        return self._ask(method, path, body=body, key=key, query=query, again=again, wait=wait)
+        """Do something that may be sent again when its answer is lost: twice does no harm, or the store recognises the
+        request by its `request_id`. `again=False`: it is sent once.
+        """
+        name = None if request_id is None else ("Headgate-Request", request_id)
+        return self._ask(method, path, lambda: {"json": body}, name=name, query=query, again=again, wait=wait)
+
+    def once(self, *path: str, body: Any = None, wait: float = 0, **query: Any) -> Any:
+        """POST something that must not be done twice: the service recognises it by its key when it is sent again."""
+        name = ("Idempotency-Key", new_request_id())
+        return self._ask("POST", path, lambda: {"json": body}, name=name, query=query, wait=wait)
 
     def upload(self, file: Path, *path: str, **query: Any) -> Any:
         """Send a file as it is. That takes as long as it takes, as long as bytes flow."""
+        name = ("Idempotency-Key", new_request_id())
         with file.open("rb") as content, within(BULK_SECONDS):
-            return self._ask("POST", path, content=content, query=query, again=False)
+
+            def from_its_start() -> dict[str, Any]:
+                content.seek(0)
+                return {"content": content}
+
+            return self._ask("POST", path, from_its_start, name=name, query=query)
 
     def close(self) -> None:
         """Let go of connections."""
@@ -69,23 +86,23 @@ class Connection:
             client.close()
 
     def _ask(
-        self, method: str, path: tuple[str, ...], *, body: Any = None, content: BinaryIO | None = None,
-        key: str | None = None, query: Mapping[str, Any], again: bool, wait: float = 0,
+        self, method: str, path: tuple[str, ...], sent: Callable[[], Mapping[str, Any]] = dict, *,
+        name: tuple[str, str] | None = None, query: Mapping[str, Any], again: bool = True, wait: float = 0,
     ) -> Any:  # fmt: skip
+        """`sent`: the body, made anew for each try. `name`: the header by which the service recognises a repeat."""
         client, httpx = self._open()
         url = self._base + "".join(f"/{_quoted(part)}" for part in path)
-        headers = {"Headgate-Client": owner(), **({} if key is None else {"Idempotency-Key": key})}
+        key = None if name is None else name[1]
+        headers = {"Headgate-Client": owner(), **({} if name is None else dict([name]))}
         given = {name: _text(value) for name, value in query.items() if value is not None}
-        sent = {"json": body} if content is None else {"content": content}
-        request = {"params": given, **sent, "headers": headers}
 
         def ask() -> Any:
             left = current(wait + self.options.answer_within).left + ALLOWANCE_SECONDS
             timeout = httpx.Timeout(left, connect=min(left, ALLOWANCE_SECONDS))
-            return client.request(method, url, timeout=timeout, **request)
+            return client.request(method, url, params=given, **sent(), headers=headers, timeout=timeout)
 
         try:
-            answer = _answered(ask, httpx, again=again)
+            answer = _answered(ask, httpx, time_limit(wait + self.options.answer_within), again=again)
         except httpx.HTTPError as error:
             raise self._unavailable(error, key, outcome=_outcome(httpx, error, method)) from error
         except RuntimeError as error:
@@ -132,14 +149,26 @@ class Connection:
         )  # fmt: skip
 
 
-def _answered(ask: Callable[[], Any], httpx: Any, *, again: bool) -> Any:
-    """What is answered; asked once more when the connection was cut, if that does no harm."""
+def _answered(ask: Callable[[], Any], httpx: Any, until: float, *, again: bool) -> Any:
+    """What is answered; asked once more when the connection was cut, if that does no harm.
+
+    The service may still be busy with the first one, whose answer was lost: then it is asked until that is done, or
+    until that moment (monotonic).
+    """
     try:
         return ask()
     except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
         if not again:
             raise
-        return ask()
+        answer = ask()
+        while _is_running(answer) and time.monotonic() < until:
+            time.sleep(RUNNING_SECONDS)
+            answer = ask()
+        return answer
+
+
+def _is_running(answer: Any) -> bool:
+    return answer.status_code == 409 and KEY_IN_USE in answer.content
 
 
 def _outcome(httpx: Any, error: Exception, method: str) -> str:

@@ -47,7 +47,7 @@ class ServiceInventory:
 
     def record(self, recording: Recording, messages: Sequence[Message], who: str) -> bool:
         body = {"recording": plain(recording), "messages": plain(messages), "by": who}
-        return bool(self._connection.send("POST", "inventory", "recordings", body=body, again=False)["new"])
+        return bool(self._connection.once("inventory", "recordings", body=body)["new"])
 
     def owner_and_version(self, ark: str) -> tuple[str, int] | None:
         found = self._connection.get("objects", "owner", ark=ark)
@@ -69,7 +69,7 @@ class ServiceInventory:
 
     def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
         body = {"ark": ark, "dataids": list(dataids), "reason": reason, "by": who}
-        return bool(self._connection.send("POST", "inventory", "removals", body=body, again=False)["removed"])
+        return bool(self._connection.once("inventory", "removals", body=body)["removed"])
 
     def keep_intake(self, intake: Intake) -> Intake:
         found: Intake = parse(Intake, self._connection.send("PUT", "inventory", "intakes", body=plain(intake)))
@@ -86,7 +86,7 @@ class ServiceInventory:
         self._connection.send("DELETE", "inventory", "items", item)
 
     def post(self, message: Message) -> bool:
-        return bool(self._connection.send("POST", "messages", body=plain(message), again=False)["new"])
+        return bool(self._connection.once("messages", body=plain(message))["new"])
 
     def message(self, message_id: str) -> Message | None:
         found = self._connection.get("messages", message_id)
@@ -105,7 +105,7 @@ class ServiceInventory:
 
     def delay(self, message_id: str, problem: str, seconds: float) -> None:
         body = {"problem": problem, "seconds": seconds}
-        self._connection.send("POST", "messages", message_id, "delay", body=body, again=False)
+        self._connection.once("messages", message_id, "delay", body=body)
 
     def close(self) -> None:
         self._connection.close()

@@ -63,13 +63,13 @@ class ServiceLedger:
 
     def change_custody(self, known: Custody, change: CustodyChange) -> bool:
         body = {"known": plain(known), "change": plain(change)}
-        return bool(self._connection.send("POST", "custody", body=body, again=False)["changed"])
+        return bool(self._connection.once("custody", body=body)["changed"])
 
     def master_wraps(self, before: int, limit: int) -> Sequence[MasterWrap]:
         return [parse(MasterWrap, each) for each in self._connection.get("master-wraps", before=before, limit=limit)]
 
     def rewrap(self, pairs: Sequence[tuple[MasterWrap, MasterWrap]]) -> int:
-        return int(self._connection.send("POST", "master-wraps", body={"pairs": plain(pairs)})["count"])
+        return int(self._connection.once("master-wraps", body={"pairs": plain(pairs)})["count"])
 
     def refuse_masters(self, before: int) -> None:
         self._connection.send("PUT", "master-wraps", "least", before=before)
@@ -78,18 +78,18 @@ class ServiceLedger:
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
         body = {"dataids": list(dataids), "by": who}
-        return int(self._connection.send("POST", "datasets", dataset, "publish", body=body)["count"])
+        return int(self._connection.once("datasets", dataset, "publish", body=body)["count"])
 
     def find_next(self, job: str, asker: Asker) -> Claim | None:
-        found = self._connection.send("POST", "jobs", job, "next", body=_worker(asker), key=asker.request_id)
+        found = self._connection.send("POST", "jobs", job, "next", body=_worker(asker), request_id=asker.request_id)
         return None if found is None else self._claim(found)
 
     def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
-        return self._claim(self._act(job, dataid, "claim", _worker(asker), key=asker.request_id))
+        return self._claim(self._act(job, dataid, "claim", _worker(asker), request_id=asker.request_id))
 
     def force(self, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
         body = {**_worker(asker), "reason": reason, "steal": steal}
-        return self._claim(self._act(job, dataid, "force", body, key=asker.request_id))
+        return self._claim(self._act(job, dataid, "force", body, request_id=asker.request_id))
 
     def success(self, job: str, dataid: str, token: int, who: str) -> None:
         self._act(job, dataid, "success", {"token": token, "by": who})
@@ -109,25 +109,25 @@ class ServiceLedger:
             "dataids": list(dataids), "reason": reason, "by": who, "downstream": downstream, "steal": steal,
             "dry_run": dry_run,
         }  # fmt: skip
-        return _changes(self._connection.send("POST", "jobs", job, "resubmit", body=body))
+        return _changes(self._connection.once("jobs", job, "resubmit", body=body))
 
     def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
-        return _changes(self._act(job, dataid, "hold", {"reason": reason, "by": who}))
+        return _changes(self._act(job, dataid, "hold", {"reason": reason, "by": who}, once=True))
 
     def unhold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
-        return _changes(self._act(job, dataid, "unhold", {"reason": reason, "by": who}, again=False))
+        return _changes(self._act(job, dataid, "unhold", {"reason": reason, "by": who}, once=True))
 
     def forget(self, job: str, dataid: str, reason: str, who: str, *, steal: bool) -> Sequence[Change]:
-        return _changes(self._act(job, dataid, "forget", {"reason": reason, "by": who, "steal": steal}, again=False))
+        return _changes(self._act(job, dataid, "forget", {"reason": reason, "by": who, "steal": steal}, once=True))
 
     def set_status(self, row: Row, reason: str, who: str) -> Change:
         body = {"dataset": row.dataset, "kind": row.kind.value, "status": row.status, "reason": reason, "by": who}
-        change: Change = parse(Change, self._act(row.job, row.dataid, "status", body))
+        change: Change = parse(Change, self._act(row.job, row.dataid, "status", body, once=True))
         return change
 
     def pause(self, job: str, reason: str, who: str) -> Job:
         act = "pause" if reason else "unpause"
-        found: Job = parse(Job, self._connection.send("POST", "jobs", job, act, body={"reason": reason, "by": who}))
+        found: Job = parse(Job, self._connection.once("jobs", job, act, body={"reason": reason, "by": who}))
         return found
 
     def reap(self, who: str, limit: int = 1000) -> int:
@@ -178,9 +178,13 @@ class ServiceLedger:
         self._connection.close()
 
     def _act(
-        self, job: str, dataid: str, act: str, body: Mapping[str, Any], *, key: str | None = None, again: bool = True
-    ) -> Any:
-        return self._connection.send("POST", "jobs", job, "chunks", dataid, act, body=body, key=key, again=again)
+        self, job: str, dataid: str, act: str, body: Mapping[str, Any], *, request_id: str | None = None,
+        once: bool = False,
+    ) -> Any:  # fmt: skip
+        path = ("jobs", job, "chunks", dataid, act)
+        if once:
+            return self._connection.once(*path, body=body)
+        return self._connection.send("POST", *path, body=body, request_id=request_id)
 
     def _claim(self, document: Any) -> Claim:
         """A claim as a store gives it: of its secrets, the versions."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from headgate.client.connection import Connection
@@ -59,10 +59,10 @@ class ServiceLocks:
         return ServiceQueue(self._connection, self._spelling)
 
     def acquire(self, request: Request) -> Grant:
-        return _granted(request, self._connection.send("POST", "locks", body=_asked(request), key=request.id))
+        return _granted(request, self._connection.send("POST", "locks", body=_asked(request), request_id=request.id))
 
     def queue_up(self, request: Request) -> Grant | Ticket:
-        found = self._connection.send("POST", "waiters", body=_asked(request), key=request.id)
+        found = self._connection.send("POST", "waiters", body=_asked(request), request_id=request.id)
         return Ticket(found["ticket"], request) if "ticket" in found else _granted(request, found)
 
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
@@ -96,17 +96,17 @@ class ServiceLocks:
         return self._change(lock_id, "check", {"token": token})
 
     def upgrade(self, lock_id: str, token: int) -> Lock:
-        return self._change(lock_id, "upgrade", {"token": token}, again=False)
+        return self._change(lock_id, "upgrade", {"token": token}, once=True)
 
     def downgrade(self, lock_id: str, token: int) -> Lock:
-        return self._change(lock_id, "downgrade", {"token": token}, again=False)
+        return self._change(lock_id, "downgrade", {"token": token}, once=True)
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         del lock, lost  # The holder learns of it when it renews.
         return lambda: None
 
     def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
-        return self._change(lock_id, "break", {"reason": reason, "by": by}, again=False)
+        return self._change(lock_id, "break", {"reason": reason, "by": by}, once=True)
 
     def get(self, lock_id: str) -> Lock:
         found: Lock = parse(Lock, self._connection.get("locks", parse_lock_id(lock_id)))
@@ -157,7 +157,7 @@ class ServiceLocks:
 
     def repair(self, fault: Fault, who: str) -> bool:
         body = {**plain(fault), "by": who}
-        return bool(self._connection.send("POST", "store", "repair", body=body)["repaired"])
+        return bool(self._connection.once("store", "repair", body=body)["repaired"])
 
     def ping(self) -> None:
         self._connection.get("about")
@@ -165,9 +165,10 @@ class ServiceLocks:
     def close(self) -> None:
         self._connection.close()
 
-    def _change(self, lock_id: str, act: str, body: dict[str, Any], *, again: bool = True) -> Lock:
-        found = self._connection.send("POST", "locks", parse_lock_id(lock_id), act, body=body, again=again)
-        changed: Lock = parse(Lock, found)
+    def _change(self, lock_id: str, act: str, body: dict[str, Any], *, once: bool = False) -> Lock:
+        path = ("locks", parse_lock_id(lock_id), act)
+        send = self._connection.once if once else partial(self._connection.send, "POST")
+        changed: Lock = parse(Lock, send(*path, body=body))
         return changed
 
     def _waiter(self, ticket: Ticket, act: str, wait: float = 0.0) -> Any:

@@ -48,7 +48,9 @@ class ServiceQueue:
     def submit(self, submission: Submission, who: str) -> Batch:
         del who  # The submitter's name is in it.
         body = {name: value for name, value in asdict(submission).items() if name != "request_id"}
-        found: Batch = parse(Batch, self._connection.send("POST", "batches", body=body, key=submission.request_id))
+        found: Batch = parse(
+            Batch, self._connection.send("POST", "batches", body=body, request_id=submission.request_id)
+        )
         return found
 
     def take_batch(self, state: str, asker: Asker, after: str | None = None) -> Batch | None:
@@ -64,7 +66,7 @@ class ServiceQueue:
         return float(self._send(taken.id, "renew", {**_proof(taken), "lease": lease})["lease"])
 
     def give_back(self, taken: Taken, message: str) -> None:
-        self._send(taken.id, "give-back", {**_proof(taken), "message": message}, again=False)
+        self._send(taken.id, "give-back", {**_proof(taken), "message": message}, once=True)
 
     def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
         del work_folder  # The service's own: its daemons work there.
@@ -73,7 +75,7 @@ class ServiceQueue:
 
     def fire(self, taken: Taken, event: str, message: str, changes: Changes) -> Item:
         return self._item(
-            taken.id, self._send(taken.id, event, {**_proof(taken), "message": message, **_said(changes)})
+            taken.id, self._send(taken.id, event, {**_proof(taken), "message": message, **_said(changes)}, once=True)
         )
 
     def change(self, taken: Taken, changes: Changes) -> Item:
@@ -82,7 +84,7 @@ class ServiceQueue:
 
     def act(self, item_id: str, event: str, by: By, reason: str, who: str) -> Item:
         body = {"reason": reason, "by": who, "daemon": by is By.DAEMON}
-        return self._item(item_id, self._send(item_id, event, body, again=False))
+        return self._item(item_id, self._send(item_id, event, body, once=True))
 
     def set_priority(self, job_id: str, priority: int, reason: str, who: str) -> IngestJob:
         body = {"priority": priority, "reason": reason, "by": who}
@@ -144,7 +146,7 @@ class ServiceQueue:
 
     def repair(self, fault: Fault, who: str) -> bool:
         body = {**plain(fault), "by": who}
-        return bool(self._connection.send("POST", "queue", "repair", body=body, again=False)["repaired"])
+        return bool(self._connection.once("queue", "repair", body=body)["repaired"])
 
     def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
         from headgate.client.locks import history
@@ -156,11 +158,13 @@ class ServiceQueue:
 
     def _take(self, kind: Any, folder: str, state: str, asker: Asker, after: Any) -> Any:
         body = {"worker": asker.worker, "lease": asker.lease, "after": after}
-        found = self._connection.send("POST", folder, "next", state=state, body=body, key=asker.request_id)
+        found = self._connection.send("POST", folder, "next", state=state, body=body, request_id=asker.request_id)
         return None if found is None else parse(kind, found)
 
-    def _send(self, item: str, act: str, body: Mapping[str, Any], *, again: bool = True) -> Any:
-        return self._connection.send("POST", _folder(item), item, act, body=body, again=again)
+    def _send(self, item: str, act: str, body: Mapping[str, Any], *, once: bool = False) -> Any:
+        if once:
+            return self._connection.once(_folder(item), item, act, body=body)
+        return self._connection.send("POST", _folder(item), item, act, body=body)
 
     def _item(self, item: str, document: Any) -> Item:
         found: Item = parse(Batch if is_batch(item) else IngestJob, document)

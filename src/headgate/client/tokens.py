@@ -19,7 +19,7 @@ class ServiceTokens(Tokens):
 
     def new(self, name: str, scopes: Iterable[str], *, expires: float | None = None) -> NewToken:
         body = {"name": name, "scopes": list(check_scopes(scopes)), "expires": expires}
-        found: NewToken = parse(NewToken, self._connection.send("POST", "tokens", body=body, again=False))
+        found: NewToken = parse(NewToken, self._connection.once("tokens", body=body))
         return found
 
     def list(self) -> Sequence[ApiToken]:

@@ -8,6 +8,8 @@ HeadgateError
 │   ├── QueueRefused            a move of a batch or ingest job whose condition is not met
 │   ├── ObjectRefused           what an object is said to be contradicts what is known of it
 │   ├── ServiceRefused          another service (EZID, storage, a callback) answered no
+│   ├── KeyInUse                the first request with this Idempotency-Key is still running
+│   ├── AlreadyDone             the request was carried out before, and its answer cannot be repeated
 │   └── StoreInUse              a store that should move is still worked on
 ├── Lost                    somebody else was first, or it is no longer yours; never retry
 │   ├── LockLost                released, expired, broken, or the token is stale
@@ -21,6 +23,7 @@ HeadgateError
 │   └── StorageGuardFailed      a guard could not put its own lock under ours
 └── Invalid                 the request itself is wrong; nothing was written
     ├── BadValue                a name, mode, number or URL that cannot be used
+    ├── KeyReused               an Idempotency-Key that was used for another request
     ├── BadPayload              what was fetched or stored is not what it should be
     ├── UnknownName             nothing of that name is here
     ├── BadManifest             a manifest with mistakes, all of them with their lines
@@ -131,6 +134,26 @@ class ServiceRefused(Refused):
         self.service = service
         self.why = why
         super().__init__(f"{service} says no: {why}")
+
+
+class KeyInUse(Refused):
+    """The first request with this Idempotency-Key is still running."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"the first request with the Idempotency-Key {key!r} is still running; send it again later")
+
+
+class AlreadyDone(Refused):
+    """The request was carried out before, and its answer cannot be repeated."""
+
+    def __init__(self, key: str, result: object, why: str) -> None:
+        self.key = key
+        #: What it returned, as far as it is kept: an API token's id, a count, a list of changes.
+        self.result = result
+        self.why = why
+        shown = f" Its result: {result}." if isinstance(result, str | int) and result != "" else ""
+        super().__init__(f"the request with the Idempotency-Key {key!r} was carried out before; {why}.{shown}")
 
 
 class StoreInUse(Refused):
@@ -244,6 +267,14 @@ class BadValue(Invalid):
         self.value = value
         self.why = why
         super().__init__(f"{what} {_shown(value)} {why}")
+
+
+class KeyReused(Invalid):
+    """An Idempotency-Key that was used for another request."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"the Idempotency-Key {key!r} was used for another request; use a new key for each request")
 
 
 class BadPayload(Invalid):

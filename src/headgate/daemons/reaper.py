@@ -11,6 +11,10 @@ from headgate.daemons.rounds import Rounds
 from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
+from headgate.stores.idempotency import RepeatStore
+
+#: Seconds between two looks for keys that are kept no longer, at least: they are kept for a day.
+KEYS_SECONDS = 600.0
 
 
 def reaper(locks: Locks, ledger: Ledger | None, queue: Queue, interval: float) -> list[Rounds]:
@@ -20,6 +24,11 @@ def reaper(locks: Locks, ledger: Ledger | None, queue: Queue, interval: float) -
         found.append(Rounds("reaper of claims", lambda: until_nothing(ledger.reap), interval))
     found.append(Rounds("reaper of the queue", lambda: until_nothing(queue.reap), interval))
     return found
+
+
+def key_reaper(keys: RepeatStore, interval: float) -> Rounds:
+    """Removes the records of requests with an idempotency key once they are kept no longer."""
+    return Rounds("reaper of idempotency keys", lambda: until_nothing(keys.clean), max(interval, KEYS_SECONDS))
 
 
 def until_nothing(act: Callable[[], int]) -> int:

@@ -18,6 +18,7 @@ from headgate.core.scopes import SCOPES, ApiToken, Reach
 from headgate.http import sessions
 from headgate.http.service import Service
 from headgate.service.tokens import Session
+from headgate.stores.idempotency import record_id
 from headgate.wiring import Gate
 
 #: Who asks, in the words of the asking process.
@@ -34,6 +35,18 @@ class Caller:
     process: str
     #: What the forms of a signed-in browser carry; empty for all others.
     form_key: str = ""
+
+    @property
+    def principal(self) -> str:
+        """The owner of this caller's idempotency keys and request ids."""
+        return self.token.id
+
+    def request_id(self, key: str | None, request: str | None) -> str | None:
+        """Return the id by which the store recognises this request, from its Idempotency-Key or its Headgate-Request;
+        None when it has neither. The same text of another principal is another id.
+        """
+        given = key if key is not None else request
+        return None if given is None else record_id(self.principal, given)
 
     @property
     def reach(self) -> Reach:
@@ -85,6 +98,7 @@ async def admit(request: Request, words: Sequence[str]) -> Caller:
         who = await _by_token(request, text) if text else await _by_session(request)
     service_of(request).pace.take(who.token.id, _address(request))
     request.scope["headgate.token"] = who.token.id
+    request.scope["headgate.caller"] = who
     if not any(who.reach.has(word) for word in words):
         wanted = " or ".join(words)
         raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", words[0])

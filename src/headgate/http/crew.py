@@ -12,11 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from headgate.service.clock import steady
 from headgate.stores.deadlines import asked_at
+from headgate.stores.idempotency import is_keyed
 
 #: A call that took less was not one to a disk or a server.
 NO_TIME_SECONDS = 0.0005
@@ -43,6 +45,8 @@ class Crew:
             self._start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        if is_keyed():  # The store must know whose effect it writes.
+            call, arguments = copy_context().run, (call, *arguments)
         self._asked.append((call, arguments, future, time.monotonic()))
         if len(self._asked) == 1:
             loop.call_soon(self._hand_over)

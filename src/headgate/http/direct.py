@@ -25,8 +25,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
-from headgate.http.auth import admit, is_caller, provided
+from headgate.http.auth import admit, is_caller, provided, service_of
 from headgate.http.bodies import by_length
+from headgate.http.repeats import KEY_HEADER, FileDigest, Repeat
 from headgate.stores.deadlines import asked_at
 
 #: How a body's type may be named.
@@ -42,9 +43,11 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 class Direct(Route):
     """A route whose arguments are read by a list that is made once."""
 
-    def __init__(self, method: str, path: str, call: Callable[..., Any]) -> None:
+    def __init__(self, method: str, path: str, call: Callable[..., Any], repeat: Repeat | None = None) -> None:
         super().__init__(path, call, methods=[method])
         self.methods = {method}  # No HEAD besides.
+        #: What a request with an Idempotency-Key answers when it is sent again; None: the key is not looked at.
+        self.repeat = repeat
         self._beginning = path.partition("{")[0]
         self._awaited = inspect.iscoroutinefunction(call)
 
@@ -59,12 +62,19 @@ class Direct(Route):
         """Answer, if it is a method of this route."""
         if scope["method"] not in (self.methods or ()):
             raise HTTPException(405)
+        if self.repeat is not None and self.repeat.file:
+            scope[FileDigest.PLACE] = receive = FileDigest(receive)
         answer = await self.answer(Request(scope, receive, send))
         await answer(scope, receive, send)
 
     async def answer(self, request: Request) -> Response:
         """What the function answers: it is awaited, or called in a thread."""
         arguments = await self._plan.arguments(request)
+        if self.repeat is None or KEY_HEADER not in request.headers:
+            return await self._call(arguments)
+        return await service_of(request).repeats.answer(request, self.repeat, lambda: self._call(arguments))
+
+    async def _call(self, arguments: dict[str, Any]) -> Response:
         if self._awaited:
             found: Response = await self.endpoint(**arguments)
             return found
@@ -86,6 +96,8 @@ class Declared:
     call: Callable[..., Any]
     #: What the OpenAPI tells besides.
     told: Mapping[str, Any]
+    #: Of a POST of the API.
+    repeat: Repeat | None = None
 
 
 class Routes:
@@ -100,15 +112,17 @@ class Routes:
 
     def made(self) -> list[Direct]:
         """To be answered by an app."""
-        return [self._kind(each.method, each.path, each.call) for each in self.declared]
+        return [self._kind(each.method, each.path, each.call, each.repeat) for each in self.declared]
 
     def get(self, path: str, **told: Any) -> Callable[[Call], Call]:
         """Answer a GET."""
         return self._declare("GET", path, told)
 
-    def post(self, path: str, **told: Any) -> Callable[[Call], Call]:
-        """Answer a POST."""
-        return self._declare("POST", path, told)
+    def post(self, path: str, repeat: Repeat | None = None, **told: Any) -> Callable[[Call], Call]:
+        """Answer a POST. A route of the API has to say what a repeat of the same request answers."""
+        if self._prefix and repeat is None:
+            raise TypeError(f"POST {path} does not say what a repeat answers")
+        return self._declare("POST", path, told, repeat)
 
     def put(self, path: str, **told: Any) -> Callable[[Call], Call]:
         """Answer a PUT."""
@@ -122,9 +136,11 @@ class Routes:
         """Answer a DELETE."""
         return self._declare("DELETE", path, told)
 
-    def _declare(self, method: str, path: str, told: Mapping[str, Any]) -> Callable[[Call], Call]:
+    def _declare(
+        self, method: str, path: str, told: Mapping[str, Any], repeat: Repeat | None = None
+    ) -> Callable[[Call], Call]:
         def declare(call: Call) -> Call:
-            self.declared.append(Declared(method, self._prefix + path, call, told))
+            self.declared.append(Declared(method, self._prefix + path, call, told, repeat))
             return call
 
         return declare

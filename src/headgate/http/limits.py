@@ -25,7 +25,7 @@ class Limits:
     #: Callers that wait for a lock, a chunk or an item.
     waiting: int = 4000
     #: Streams of events.
-    streams: int = 200
+    streams: int = 2000
     #: Files that come in side by side.
     uploads: int = 16
     #: Bytes of a form, of a body, of one that lists many things, and of all bodies that are held in memory.

@@ -1,26 +1,21 @@
-"""Around every request: its id, its line in the log, its size, and repeats of it."""
+"""Around every request: its id, its line in the log, and its size."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import itertools
 import json
 import re
 import secrets
-from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headgate.core.errors import BadValue, NotAllowed
-from headgate.core.names import REQUEST_ID_LENGTH
 from headgate.http.auth import must_be_known
 from headgate.http.bodies import Bodies, by_length, has_body
-from headgate.http.errors import TooLarge, TooMany, TooSlow, problem, problem_of
+from headgate.http.errors import TooLarge, TooMany, TooSlow, problem_of
 from headgate.http.service import Service
 from headgate.http.waiting import Gone
 from headgate.service.clock import steady
@@ -29,12 +24,8 @@ from headgate.telemetry import event
 #: Where files come in.
 UPLOADS = "/v1/uploads"
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,100}")
-#: Routes where the store itself recognises a repeat by its key, for as long as what it gave is held.
-NATIVE = re.compile(r"/v1/(locks|waiters|batches|batches/next|ingest-jobs/next|jobs/[^/]+/next|jobs/.+/claim)")
 #: Routes where it must be plain what was asked, also to who checked the body before it came here.
 STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|.*/(break|force|forget|status|delete|removals))")
-#: Answers that are kept for repeats, and their bytes.
-MOST_KEPT, MOST_BYTES = 10_000, 100_000_000
 
 
 class Around:
@@ -43,7 +34,6 @@ class Around:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        self._repeats = Repeats(app)
         self._bodies = Bodies(service.limits)
         #: Requests without an id are numbered, behind a mark that tells one life of the service from another.
         self._mark, self._numbers = f"{secrets.token_urlsafe(6)}-", itertools.count(1)
@@ -87,7 +77,7 @@ class Around:
             async with self._bodies.read(scope, paced) as body:
                 if STRICT.fullmatch(scope["path"]) and body:
                     await by_length(body, refuse_doubles, body)
-                await self._repeats(scope, _with_body(body, receive), send, body)
+                await self._app(scope, _with_body(body, receive), send)
         except (BadValue, Gone, NotAllowed, TooLarge, TooMany, TooSlow) as error:
             await self._refuse(error, scope, receive, send)
 
@@ -107,76 +97,6 @@ class Around:
             milliseconds=round(seconds * 1000, 1), token=scope.get("headgate.token", ""),
             address=(scope.get("client") or ("",))[0],
         )  # fmt: skip
-
-
-@dataclass
-class Kept:
-    """An answer that is given, or was."""
-
-    #: Of the body that it answers.
-    digest: bytes
-    messages: list[Message] = field(default_factory=list)
-    #: Set when it is whole.
-    whole: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def size(self) -> int:
-        """Bytes of it."""
-        return sum(len(message.get("body", b"")) for message in self.messages)
-
-
-class Repeats:
-    """POSTs that are sent again with the same Idempotency-Key are answered again, not done again.
-
-    Kept in memory, for good answers alone. Where the store itself recognises a repeat it is left to do so.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        #: What is being done, and what was answered, with its bytes.
-        self._doing: dict[tuple[str, ...], Kept] = {}
-        self._kept: OrderedDict[tuple[str, ...], Kept] = OrderedDict()
-        self._size = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """One request, or its answer once more."""
-        key = _header(scope, b"idempotency-key")
-        if len(key) > REQUEST_ID_LENGTH:
-            await problem(422, f"Idempotency-Key has more than {REQUEST_ID_LENGTH} characters")(scope, receive, send)
-            return
-        if scope["method"] != "POST" or not key or NATIVE.fullmatch(scope["path"]):
-            await self._app(scope, receive, send)
-            return
-        who = _header(scope, b"authorization"), _header(scope, b"cookie")
-        place = (*who, f"{scope['path']}?{scope['query_string'].decode()}", key)
-        digest = hashlib.sha256(body).digest()
-        while doing := self._doing.get(place):
-            await doing.whole.wait()
-        kept = self._kept.get(place)
-        if kept is None:
-            await self._keep(place, Kept(digest), scope, receive, send)
-        elif kept.digest != digest:
-            await problem(422, "this Idempotency-Key was used with another body; use a new one")(scope, receive, send)
-        else:
-            for message in kept.messages:
-                await send(message)
-
-    async def _keep(self, place: tuple[str, ...], kept: Kept, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_and_keep(message: Message) -> None:
-            kept.messages.append(message)
-            await send(message)
-
-        self._doing[place] = kept
-        try:
-            await self._app(scope, receive, send_and_keep)
-        finally:
-            del self._doing[place]
-            kept.whole.set()
-        if 200 <= kept.messages[0]["status"] < 300:
-            self._kept[place] = kept
-            self._size += kept.size
-        while len(self._kept) > MOST_KEPT or self._size > MOST_BYTES:
-            self._size -= self._kept.popitem(last=False)[1].size
 
 
 def refuse_doubles(body: bytes) -> None:

@@ -29,8 +29,18 @@ Limit = Annotated[int, Query(ge=1, le=MOST, description="At most so many.")]
 After = Annotated[str | None, Query(description="The `next` of the page before.")]
 Key = Annotated[
     str | None,
-    Header(alias="Idempotency-Key", min_length=1, max_length=200, description="Sent again: the same answer."),
-]
+    Header(
+        alias="Idempotency-Key", min_length=1, max_length=200,
+        description="Sent again within 24 h: the same answer, and nothing is done twice.",
+    ),
+]  # fmt: skip
+RequestId = Annotated[
+    str | None,
+    Header(
+        alias="Headgate-Request", min_length=1, max_length=200,
+        description="The caller's own id of this request. Sent again while what it got is held: the same is answered.",
+    ),
+]  # fmt: skip
 Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it.")]
 Lease = Annotated[float, Field(gt=0, description="Seconds that it lives without being renewed.")]
 TokenNumber = Annotated[int, Field(ge=1, lt=2**63, description="The number that the grant carries.")]
@@ -111,7 +121,7 @@ class Renewal(Tokened):
 class WaiterAsked(LockAsked):
     """A waiter who proves its place by what it asked for."""
 
-    request_id: str = Field(description="The Idempotency-Key by which the place was taken.")
+    request_id: str = Field(description="The Headgate-Request (or Idempotency-Key) by which the place was taken.")
 
 
 class Ticketed(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from headgate.http.service import Service
 GRACE_SECONDS = 5
 #: Connections that stand in line to be taken.
 BACKLOG = 2048
+#: Files that are open besides connections: the store's, and those that come in.
+OTHER_FILES = 500
 
 
 class _Uvicorn(uvicorn.Server):
@@ -41,6 +44,7 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         #: Where it answers.
         self.url = f"http{'s' if tls else ''}://" + (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        allow_files(service.limits.connections + OTHER_FILES)
         certificate, key = tls or (None, None)
         config = uvicorn.Config(
             make_app(service), log_config=None, access_log=False, lifespan="on", server_header=False,
@@ -76,6 +80,14 @@ class Server:
             self._failed = error
         finally:
             self._ended()
+
+
+def allow_files(count: int) -> None:
+    """Let this process have so many files open, as far as it may: each connection is one, and 1,024 are usual."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def bind(listen: str) -> socket.socket:

@@ -11,9 +11,12 @@ from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.http.crew import Crew
+from headgate.http.feed import Feed
 from headgate.http.limits import Limits, Pace
 from headgate.http.metrics import Metrics
+from headgate.http.repeats import Repeats
 from headgate.http.sign_ins import SignIns
+from headgate.http.token_watch import TokenWatch
 from headgate.http.waiting import Turns
 from headgate.service.routing import KnowsOutages, Outages
 from headgate.telemetry import event
@@ -48,6 +51,9 @@ class Service:
         self.crew = Crew(gate.store.side_by_side)
         self.turns = Turns(self.limits.waiting, self.crew)
         self.sign_ins = SignIns()
+        self.repeats = Repeats(lambda: self.gate.repeats)
+        self.token_watch = TokenWatch(lambda: self.gate.tokens)
+        self.feed = Feed(lambda: self.gate)
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.
         self.ending = asyncio.Event()
@@ -94,13 +100,18 @@ class Service:
         """While the app runs."""
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         self.ending = asyncio.Event()
+        self.feed = Feed(lambda: self.gate)  # It belongs to this loop.
         self._loop = asyncio.get_running_loop()
         try:
             await run_in_threadpool(self._bridge_outage)
         except HeadgateError as error:  # The server tells only that it could not start.
             self.failed = error
             raise
-        tasks = [asyncio.create_task(each) for each in (self._keep_places(), self._keep_activity(), self._follow())]
+        works = (
+            self._keep_places(), self._keep_activity(), self._follow(), self.token_watch.run(),
+            self.feed.run(self.ending),
+        )  # fmt: skip
+        tasks = [asyncio.create_task(each) for each in works]
         try:
             yield
         finally:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from headgate.core.errors import NotAllowed
 from headgate.http.crew import Crew
 from headgate.http.errors import TooMany
 from headgate.service.clock import steady
@@ -208,14 +209,27 @@ async def asked_to_wait(request: Request, seconds: float, work: Coroutine[Any, A
 
 
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The work's result; the work is cancelled when the caller hangs up (Gone) or the service ends (Ending)."""
+    """The work's result. The work is cancelled when the caller hangs up (Gone), the service ends (Ending), or the API
+    token is revoked or expires (NotAllowed).
+    """
+    service = request.app.state.service
+    with service.token_watch.watching(request.scope["headgate.token"]) as token_ended:
+        return await _while(request, service.ending, token_ended, work)
+
+
+async def _while(
+    request: Request, service_ending: asyncio.Event, token_ended: asyncio.Future[None], work: Coroutine[Any, Any, T]
+) -> T:
     doing: asyncio.Task[T] = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_hung_up(request.receive))
-    ending = asyncio.ensure_future(request.app.state.service.ending.wait())
+    ending = asyncio.ensure_future(service_ending.wait())
     try:
-        await asyncio.wait({doing, gone, ending}, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {doing, gone, ending, token_ended}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if doing.done():
             return doing.result()
+        if token_ended.done():
+            raise NotAllowed("the API token of this request was revoked or has expired while it waited")
         raise Ending if ending.done() else Gone
     finally:
         gone.cancel()

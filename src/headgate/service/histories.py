@@ -6,9 +6,11 @@ that a filter leaves out, and of those only so many in one go.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from headgate.core.errors import BadValue
@@ -114,13 +116,26 @@ def read(asks: Asks, which: Wanted, after: str | None = None, limit: int = 100) 
     marks = _marks(after, len(books))
     if after is None and which.until is not None:
         marks = [book.place_of(which.until) if book.filtered else 0 for book in books]
-    reads = [_read(book, mark, which, check_limit(limit)) for book, mark in zip(books, marks, strict=True)]
+    return _page(books, marks, which, check_limit(limit))
+
+
+def read_locks(asks: Sequence[Ask], which: HistoryFilter, after: str | None = None) -> Told:
+    """A page of the histories of locks alone, which two stores that are joined have one each of."""
+    books = [Book(ask, HistoryFilter(), which) for ask in asks]
+    return _page(books, _marks(after, len(books)), Wanted(since=which.since), check_limit(which.limit))
+
+
+def _page(books: Sequence[Book], marks: Sequence[Mark], which: Wanted, limit: int) -> Told:
+    """The newest entries before these marks. Each book is shown in the order of its ids, whatever its clock did: what
+    was shown of it is always its beginning, so that the next page goes on behind it.
+    """
+    reads = [_read(book, mark, which, limit) for book, mark in zip(books, marks, strict=True)]
     looked_to = max((each.cut.at for each in reads if each.cut), default=None)
-    rows = [entry for each in reads for entry in each.found if looked_to is None or entry.at >= looked_to]
-    rows.sort(key=lambda entry: (entry.at, entry.id), reverse=True)
-    shown = {id(entry) for entry in rows[:limit]}
+    merged = heapq.merge(*(each.found for each in reads), key=lambda entry: entry.at, reverse=True)
+    rows = list(islice(takewhile(lambda entry: looked_to is None or entry.at >= looked_to, merged), limit))
+    shown = {id(entry) for entry in rows}
     nexts = [_next(each, shown) for each in reads]
-    return Told(rows[:limit], ".".join(map(str, nexts)) if any(nexts) else None, looked_to)
+    return Told(rows, ".".join(map(str, nexts)) if any(nexts) else None, looked_to)
 
 
 def _read(book: Book, mark: Mark, which: Wanted, limit: int) -> _Read:

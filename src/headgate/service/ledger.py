@@ -214,10 +214,11 @@ class Ledger:
         key: str | None = None,
         worker: str | None = None,
         lease: float = DEFAULT_LEASE,
+        request_id: str | None = None,
     ) -> Claim:
         """Support's act: that very chunk, claimed whatever the rules say. `steal`: from a living worker, too."""
         job, dataid, reason = check_name("job", job), check_name("dataid", dataid), check_reason(reason)
-        asker = asker_for(worker, lease, None)
+        asker = asker_for(worker, lease, request_id)
         opened = self._open(job, key)
         return self._handed(self._store.force(job, dataid, asker, reason, steal=bool(steal)), opened, key)
 

@@ -14,6 +14,7 @@ from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, Ticket
 from headgate.stores.history import HistoryKeeper, HistorySource, KeepsHistory, MovesHistory
+from headgate.stores.idempotency import Kept, Keyed, RepeatStore
 from headgate.stores.inventory_port import InventoryStore
 from headgate.stores.queue_port import QueueStore
 
@@ -82,6 +83,11 @@ class RoutedLocks:
         if not (isinstance(here, KeepsHistory) and isinstance(there, MovesHistory)):
             return []
         return [(source, here.keeper) for source in there.history_sources()]
+
+    @property
+    def repeats(self) -> RepeatStore:
+        """The records of requests with an idempotency key, each where its effect is."""
+        return JoinedRepeats(self._ledger_side.repeats, self._coordination.repeats)  # type: ignore[attr-defined] # both are stores of ours
 
     @property
     def inventory(self) -> InventoryStore | None:
@@ -159,9 +165,10 @@ class RoutedLocks:
         if which.resource is not None:
             return self._for_resource(which.resource).history(which)
         if which.before is not None:
-            raise BadValue("before", which.before, "needs a resource where two stores are joined; page by `since`")
-        found = [entry for store in self.joined for entry in store.history(which)]
-        return sorted(found, key=lambda entry: entry.at, reverse=True)[: which.limit]
+            why = "is the id of an entry of one store, and two are joined; go on with the `next` of a page"
+            raise BadValue("before", which.before, why)
+        found = heapq.merge(*(store.history(which) for store in self.joined), key=lambda entry: entry.at, reverse=True)
+        return list(islice(found, which.limit))
 
     def register_client(self, client: str) -> datetime:
         return self._coordination.register_client(client)
@@ -214,3 +221,24 @@ class RoutedLocks:
     def _for_id(self, lock_id: str) -> LockStore:
         ours = str(lock_id).startswith(f"{self._ledger_side.tag}-")
         return self._ledger_side if ours else self._coordination
+
+
+class JoinedRepeats:
+    """The records of two stores: each is where the effect is. Answers are kept beside the ledger."""
+
+    def __init__(self, beside_ledger: RepeatStore, coordination: RepeatStore) -> None:
+        self._beside_ledger = beside_ledger
+        self._coordination = coordination
+
+    def find(self, record_id: str) -> Kept | None:
+        return self._beside_ledger.find(record_id) or self._coordination.find(record_id)
+
+    def answered(self, keyed: Keyed, status: int, answer: str) -> None:
+        self._beside_ledger.answered(keyed, status, answer)
+
+    def drop(self, record_id: str) -> None:
+        self._beside_ledger.drop(record_id)
+        self._coordination.drop(record_id)
+
+    def clean(self, limit: int = 1000) -> int:
+        return self._beside_ledger.clean(limit) + self._coordination.clean(limit)

@@ -10,8 +10,20 @@ from fastapi import Request, Response
 from headgate.core.ledger import Claim
 from headgate.http import direct
 from headgate.http.auth import Caller, TheGate, TheService, needs
+from headgate.http.repeats import FINDS, GRANTS, NOTHING, under
 from headgate.http.routes.ledger import claim_document
-from headgate.http.schemas import Failure, Heartbeat, Key, Report, Worker, WorkerWaiting, answer, documented, nothing
+from headgate.http.schemas import (
+    Failure,
+    Heartbeat,
+    Key,
+    Report,
+    RequestId,
+    Worker,
+    WorkerWaiting,
+    answer,
+    documented,
+    nothing,
+)
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 
@@ -20,33 +32,40 @@ Claimer = Annotated[Caller, needs("chunk:claim")]
 CLAIMED = "Claimed, by a new token."
 
 
-@router.post("/jobs/{job}/next", responses=documented(200, Claim, CLAIMED, nothing="Nothing to do."))
+@router.post("/jobs/{job}/next", FINDS, responses=documented(200, Claim, CLAIMED, nothing="Nothing to do."))
 async def find_next(
-    request: Request, service: TheService, who: Claimer, job: str, asked: WorkerWaiting, key: Key = None
-) -> Response:
+    request: Request, service: TheService, who: Claimer, job: str, asked: WorkerWaiting, key: Key = None,
+    again: RequestId = None,
+) -> Response:  # fmt: skip
     """The next chunk to work on, claimed. With `wait`, wait so long for one."""
     who.must_see("job", "chunk:claim", job)
     who.must_reach("chunk:claim", job)
 
+    request_id = who.request_id(key, again)
+
     def look() -> Claim | None:
         return service.gate.ledger.find_next(
-            job, key="", worker=asked.worker or who.by(), lease=asked.lease, request_id=key
+            job, key="", worker=asked.worker or who.by(), lease=asked.lease, request_id=request_id
         )
 
-    turn = service.turns.wait(("job", job), look, steady() + asked.wait, again=key is not None)
+    turn = service.turns.wait(("job", job), look, steady() + asked.wait, again=request_id is not None)
     found = await asked_to_wait(request, asked.wait, turn)
     return nothing() if found is None else answer(claim_document(found, who))
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/claim", responses=documented(200, Claim, CLAIMED))
-def claim(gate: TheGate, who: Claimer, job: str, dataid: str, asked: Worker, key: Key = None) -> Response:
+@router.post("/jobs/{job}/chunks/{dataid}/claim", GRANTS, responses=documented(200, Claim, CLAIMED))
+def claim(
+    gate: TheGate, who: Claimer, job: str, dataid: str, asked: Worker, key: Key = None, again: RequestId = None
+) -> Response:
     """That very chunk, claimed. 409 says every reason when it may not be."""
     _must_claim(who, job)
-    found = gate.ledger.claim(job, dataid, key="", worker=asked.worker or who.by(), lease=asked.lease, request_id=key)
+    request_id = who.request_id(key, again)
+    worker = asked.worker or who.by()
+    found = gate.ledger.claim(job, dataid, key="", worker=worker, lease=asked.lease, request_id=request_id)
     return answer(claim_document(found, who))
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/success", status_code=204)
+@router.post("/jobs/{job}/chunks/{dataid}/success", NOTHING, status_code=204)
 async def success(service: TheService, who: Claimer, job: str, dataid: str, report: Report) -> Response:
     """The chunk is done. Saying so twice does no harm; 409, and nothing changes, when it is not yours."""
     _must_claim(who, job)
@@ -56,7 +75,7 @@ async def success(service: TheService, who: Claimer, job: str, dataid: str, repo
     return nothing()
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/fail", status_code=204)
+@router.post("/jobs/{job}/chunks/{dataid}/fail", NOTHING, status_code=204)
 async def fail(service: TheService, who: Claimer, job: str, dataid: str, report: Failure) -> Response:
     """The chunk could not be done, and why. 409, and nothing changes, when it is not yours."""
     _must_claim(who, job)
@@ -66,7 +85,9 @@ async def fail(service: TheService, who: Claimer, job: str, dataid: str, report:
     return nothing()
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/heartbeat", responses=documented(200, dict[str, float], "Its seconds."))
+@router.post(
+    "/jobs/{job}/chunks/{dataid}/heartbeat", under("lease"), responses=documented(200, dict[str, float], "Its seconds.")
+)
 async def heartbeat(service: TheService, who: Claimer, job: str, dataid: str, beat: Heartbeat) -> Response:
     """The worker lives: the lease begins anew. 409 when it has run out."""
     _must_claim(who, job)

@@ -11,6 +11,7 @@ from headgate.core.errors import BadValue
 from headgate.core.wire import parse
 from headgate.http import direct
 from headgate.http.auth import Admin, Caller, TheGate, needs
+from headgate.http.repeats import under
 from headgate.http.schemas import Count, Limit, answer, documented, nothing
 
 router = direct.router("secrets")
@@ -34,7 +35,9 @@ def job_custody(gate: TheGate, who: SecretReader, job: str) -> Response:
     return answer(gate.ledger.store.job_custody(job))
 
 
-@router.post("/custody", responses=documented(200, dict[str, bool], "Whether it was still as it was known."))
+@router.post(
+    "/custody", under("changed"), responses=documented(200, dict[str, bool], "Whether it was still as it was known.")
+)
 def change_custody(gate: TheGate, _who: Definer, document: Document) -> Response:
     """Change keys and sealed secrets, if all is still as it was `known`; otherwise nothing changes."""
     known, change = _parsed(Custody, document, "known"), _parsed(CustodyChange, document, "change")
@@ -47,7 +50,7 @@ def master_wraps(gate: TheGate, _who: Admin, before: Annotated[int, Query(ge=1)]
     return answer(gate.ledger.store.master_wraps(before, limit))
 
 
-@router.post("/master-wraps", responses=documented(200, Count, "How many were still as known."))
+@router.post("/master-wraps", under("count"), responses=documented(200, Count, "How many were still as known."))
 def rewrap(gate: TheGate, _who: Admin, document: Document) -> Response:
     """Bring each from one master key to another: `pairs` of what is known and what shall be."""
     pairs = _parsed(list[tuple[MasterWrap, MasterWrap]], document, "pairs")

@@ -18,6 +18,8 @@ from headgate.http import direct
 from headgate.http.auth import Caller, Operator, TheGate, TheService, needs
 from headgate.http.errors import TooLarge, TooMany
 from headgate.http.queue_schemas import Uploaded, Verification, Verified
+from headgate.http.repeats import FILE as FILE_SENT
+from headgate.http.repeats import HARMLESS
 from headgate.http.schemas import answer, documented
 from headgate.http.service import Service
 from headgate.http.waiting import Gone, while_there
@@ -40,7 +42,7 @@ def profiles(gate: TheGate, who: ProfileReader) -> Response:
     return answer([each.snapshot() for each in seen])
 
 
-@router.post("/uploads", status_code=201, responses=documented(201, Uploaded, "Kept."), openapi_extra=FILE)
+@router.post("/uploads", FILE_SENT, status_code=201, responses=documented(201, Uploaded, "Kept."), openapi_extra=FILE)
 async def upload(
     request: Request,
     service: TheService,
@@ -71,7 +73,7 @@ async def upload(
     return answer({"payload_url": place.as_uri(), "bytes": size}, 201)
 
 
-@router.post("/objects/verify", responses=documented(200, Verified, "All was read."))
+@router.post("/objects/verify", HARMLESS, responses=documented(200, Verified, "All was read."))
 async def verify(request: Request, service: TheService, who: Operator, asked: Verification) -> Response:
     """Read every stored byte of an object, and compare storage and inventory. Takes as long as reading takes.
 

@@ -11,6 +11,7 @@ from headgate.core.queue import check_item_id
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, TheGate, needs
 from headgate.http.queue_schemas import LocalIds, MessageDelayed, MessageSettled, ProblemTold, Recorded, Removed
+from headgate.http.repeats import NOTHING, under
 from headgate.http.schemas import After, Limit, Page, answer, documented, nothing, page
 
 router = direct.router("inventory")
@@ -74,19 +75,23 @@ def known_local_ids(
     return answer(gate.inventory.known_local_ids(owner, local))
 
 
-@router.post("/inventory/local-ids", responses=documented(200, dict[str, str], "The ARK that they are of."))
+@router.post(
+    "/inventory/local-ids", under("ark"), responses=documented(200, dict[str, str], "The ARK that they are of.")
+)
 def claim_local_ids(gate: TheGate, _who: Consumer, given: LocalIds) -> Response:
     """Make an owner's local ids an object's; whoever was first stays. 409 when they are of different objects."""
     return answer({"ark": gate.inventory.claim_local_ids(given.owner, given.ids, given.ark)})
 
 
-@router.post("/inventory/recordings", responses=IS_NEW)
+@router.post("/inventory/recordings", under("new"), responses=IS_NEW)
 def record(gate: TheGate, who: Consumer, given: Recorded) -> Response:
     """Write a stored version down, with its files, names and messages, and publish it in the ledger: one step."""
     return answer({"new": gate.inventory.record(given.recording, given.messages, by=who.by(given.by))})
 
 
-@router.post("/inventory/removals", responses=documented(200, dict[str, bool], "Whether it was there."))
+@router.post(
+    "/inventory/removals", under("removed"), responses=documented(200, dict[str, bool], "Whether it was there.")
+)
 def remove(gate: TheGate, who: Forcer, given: Removed) -> Response:
     """Strike an object out with its versions, files and names, and its chunks out of the ledger: one step."""
     removed = gate.inventory.remove(given.ark, given.dataids, reason=given.reason, by=who.by(given.by))
@@ -138,7 +143,7 @@ def messages(gate: TheGate, _who: Consumer, item: str) -> Response:
     return answer(gate.inventory.messages(item))
 
 
-@router.post("/messages", responses=IS_NEW)
+@router.post("/messages", under("new"), responses=IS_NEW)
 def post(gate: TheGate, _who: Consumer, given: Message) -> Response:
     """Put a message into the outbox; of one id, the first counts."""
     check_item_id(given.item)
@@ -158,14 +163,14 @@ def message(gate: TheGate, _who: Consumer, message: str) -> Response:
     return nothing() if found is None else answer(found)
 
 
-@router.post("/messages/{message}/settle", status_code=204)
+@router.post("/messages/{message}/settle", NOTHING, status_code=204)
 def settle(gate: TheGate, _who: Consumer, message: str, given: MessageSettled) -> Response:
     """A message that waited was delivered, or given up."""
     gate.inventory.store.settle(message, given.state, given.problem)
     return nothing()
 
 
-@router.post("/messages/{message}/delay", status_code=204)
+@router.post("/messages/{message}/delay", NOTHING, status_code=204)
 def delay(gate: TheGate, _who: Consumer, message: str, given: MessageDelayed) -> Response:
     """A message could not be delivered: it is tried again after that long."""
     gate.inventory.store.delay(message, given.problem, given.seconds)

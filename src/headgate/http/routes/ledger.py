@@ -12,6 +12,7 @@ from headgate.core.errors import BadValue, UnknownName
 from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, Operator, Reader, TheGate, TheService, needs
+from headgate.http.repeats import GRANTS, RESULT, under
 from headgate.http.schemas import (
     MOST,
     Acted,
@@ -24,10 +25,12 @@ from headgate.http.schemas import (
     Forgotten,
     JobAsked,
     JobFound,
+    Key,
     Limit,
     ManyResubmitted,
     Page,
     PlanFound,
+    RequestId,
     Resubmission,
     StatusSet,
     answer,
@@ -102,13 +105,15 @@ def connections(gate: TheGate, who: JobReader, job: str) -> Response:
 # ---------------------------------------------------------------- data
 
 
-@router.post("/datasets/{name}/chunks/{dataid}/publish", responses=documented(200, Count, "1: it was not there."))
+@router.post(
+    "/datasets/{name}/chunks/{dataid}/publish", under("count"), responses=documented(200, Count, "1: it was not there.")
+)
 def publish(gate: TheGate, service: TheService, who: Publisher, name: str, dataid: str) -> Response:
     """Data made elsewhere is READY. Doing it again does no harm."""
     return _publish(gate, service, who, name, [dataid], None)
 
 
-@router.post("/datasets/{name}/publish", responses=documented(200, Count, "How many were not there."))
+@router.post("/datasets/{name}/publish", under("count"), responses=documented(200, Count, "How many were not there."))
 def publish_all(gate: TheGate, service: TheService, who: Publisher, name: str, given: Dataids) -> Response:
     """The same for many data ids, in one transaction."""
     return _publish(gate, service, who, name, given.dataids, given.by)
@@ -191,34 +196,39 @@ def left(gate: TheGate, who: ChunkReader, job: str) -> Response:
 # ---------------------------------------------------------------- support
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/force", responses=documented(200, Claim, "Claimed, with a new token."))
-def force(gate: TheGate, who: Forcer, job: str, dataid: str, asked: Forced) -> Response:
+@router.post(
+    "/jobs/{job}/chunks/{dataid}/force", GRANTS, responses=documented(200, Claim, "Claimed, with a new token.")
+)
+def force(
+    gate: TheGate, who: Forcer, job: str, dataid: str, asked: Forced, key: Key = None, again: RequestId = None
+) -> Response:
     """Claim that very chunk, whatever the rules say."""
     claim = gate.ledger.force(
-        job, dataid, reason=asked.reason, steal=asked.steal, key="", worker=asked.worker or who.by(), lease=asked.lease
-    )
+        job, dataid, reason=asked.reason, steal=asked.steal, key="", worker=asked.worker or who.by(), lease=asked.lease,
+        request_id=who.request_id(key, again),
+    )  # fmt: skip
     return answer(claim_document(claim, who))
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/resubmit", responses=CHANGES)
+@router.post("/jobs/{job}/chunks/{dataid}/resubmit", RESULT, responses=CHANGES)
 def resubmit(gate: TheGate, service: TheService, who: Operator, job: str, dataid: str, asked: Resubmission) -> Response:
     """Make it again, first; with `downstream` all that was made from it too."""
     return _resubmit(gate, service, who, job, [dataid], asked)
 
 
-@router.post("/jobs/{job}/resubmit", responses=CHANGES)
+@router.post("/jobs/{job}/resubmit", RESULT, responses=CHANGES)
 def resubmit_all(gate: TheGate, service: TheService, who: Operator, job: str, asked: ManyResubmitted) -> Response:
     """The same for several chunks, in one step."""
     return _resubmit(gate, service, who, job, asked.dataids, asked)
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/hold", responses=CHANGES)
+@router.post("/jobs/{job}/chunks/{dataid}/hold", RESULT, responses=CHANGES)
 def hold(gate: TheGate, who: Operator, job: str, dataid: str, act: Acted) -> Response:
     """Nobody makes or reads it until it is let go."""
     return answer(gate.ledger.hold(job, dataid, reason=act.reason, by=who.by(act.by)))
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/unhold", responses=CHANGES)
+@router.post("/jobs/{job}/chunks/{dataid}/unhold", RESULT, responses=CHANGES)
 def unhold(gate: TheGate, service: TheService, who: Operator, job: str, dataid: str, act: ActedLightly) -> Response:
     """As it was before it was held."""
     changes = gate.ledger.unhold(job, dataid, reason=act.reason, by=who.by(act.by))
@@ -226,7 +236,7 @@ def unhold(gate: TheGate, service: TheService, who: Operator, job: str, dataid: 
     return answer(changes)
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/forget", responses=CHANGES)
+@router.post("/jobs/{job}/chunks/{dataid}/forget", RESULT, responses=CHANGES)
 def forget(gate: TheGate, service: TheService, who: Forcer, job: str, dataid: str, act: Forgotten) -> Response:
     """As if it never was: the job's rows go, never those of what it reads."""
     changes = gate.ledger.forget(job, dataid, reason=act.reason, steal=act.steal, by=who.by(act.by))
@@ -234,7 +244,7 @@ def forget(gate: TheGate, service: TheService, who: Forcer, job: str, dataid: st
     return answer(changes)
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/status", responses=documented(200, Change, "What changed."))
+@router.post("/jobs/{job}/chunks/{dataid}/status", RESULT, responses=documented(200, Change, "What changed."))
 def set_status(gate: TheGate, service: TheService, who: Forcer, job: str, dataid: str, act: StatusSet) -> Response:
     """Support's hand: that row has that status. A word that nobody knows is kept, and blocks."""
     change = gate.ledger.set_status(
@@ -244,13 +254,13 @@ def set_status(gate: TheGate, service: TheService, who: Forcer, job: str, dataid
     return answer(change)
 
 
-@router.post("/jobs/{job}/pause", responses=documented(200, Job, "Paused."))
+@router.post("/jobs/{job}/pause", RESULT, responses=documented(200, Job, "Paused."))
 def pause(gate: TheGate, who: Operator, job: str, act: Acted) -> Response:
     """The job gets no more chunks; what runs ends normally."""
     return answer(gate.ledger.pause(job, reason=act.reason, by=who.by(act.by)))
 
 
-@router.post("/jobs/{job}/unpause", responses=documented(200, Job, "It gets chunks again."))
+@router.post("/jobs/{job}/unpause", RESULT, responses=documented(200, Job, "It gets chunks again."))
 def unpause(gate: TheGate, service: TheService, who: Operator, job: str, act: ActedLightly) -> Response:
     """The job gets chunks again."""
     found = gate.ledger.unpause(job, by=who.by(act.by))

@@ -12,6 +12,7 @@ from headgate.core.locks import Lock, Waiter, parse_lock_id
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, Reader, TheGate, TheService, needs
 from headgate.http.obtaining import group_of, obtain, request_of
+from headgate.http.repeats import BROKEN, GRANTS, HARMLESS, NOTHING, RESULT, under
 from headgate.http.schemas import (
     Acted,
     After,
@@ -21,6 +22,7 @@ from headgate.http.schemas import (
     LockAsked,
     Page,
     Renewal,
+    RequestId,
     Ticketed,
     Tokened,
     WaiterAsked,
@@ -41,13 +43,15 @@ Looker = Annotated[Caller, needs("read", "lock:acquire")]
 TokenGiven = Annotated[int, Query(ge=1, lt=2**63, description="The number that the grant carries.")]
 
 
-@router.post("/locks", status_code=201, responses=documented(201, Granted, "Held, by a new token."))
-async def acquire(request: Request, service: TheService, who: Holder, asked: LockAsked, key: Key = None) -> Response:
+@router.post("/locks", GRANTS, status_code=201, responses=documented(201, Granted, "Held, by a new token."))
+async def acquire(
+    request: Request, service: TheService, who: Holder, asked: LockAsked, key: Key = None, again: RequestId = None
+) -> Response:
     """Take locks: all that are named, or none. With `wait`, stand in the queue for so long.
 
     409 says who is in the way, and when to try again.
     """
-    wanted = request_of(asked, who, key, service.gate)
+    wanted = request_of(asked, who, who.request_id(key, again), service.gate)
     grant = await asked_to_wait(request, asked.wait, obtain(service, wanted, steady() + asked.wait))
     return answer({"locks": grant}, 201)
 
@@ -92,7 +96,7 @@ async def release(service: TheService, who: Holder, lock_id: str, token: TokenGi
     return nothing()
 
 
-@router.post("/locks/{lock_id}/renew", responses=documented(200, Lock, "Its lease has begun anew."))
+@router.post("/locks/{lock_id}/renew", RESULT, responses=documented(200, Lock, "Its lease has begun anew."))
 async def renew(service: TheService, who: Holder, lock_id: str, given: Renewal) -> Response:
     """Let the lease begin anew. 409 when it has run out: an expired lease is not renewed."""
 
@@ -103,21 +107,21 @@ async def renew(service: TheService, who: Holder, lock_id: str, given: Renewal) 
     return answer(await service.crew.run(work))
 
 
-@router.post("/locks/{lock_id}/check", responses=documented(200, Lock, "It is yours."))
+@router.post("/locks/{lock_id}/check", HARMLESS, responses=documented(200, Lock, "It is yours."))
 def check(gate: TheGate, who: Holder, lock_id: str, given: Tokened) -> Response:
     """Ask whether a lock is still yours."""
     _own(gate, who, lock_id, given.token)
     return answer(gate.locks.check(lock_id, given.token))
 
 
-@router.post("/locks/{lock_id}/upgrade", responses=documented(200, Lock, "Exclusive, with a new token."))
+@router.post("/locks/{lock_id}/upgrade", RESULT, responses=documented(200, Lock, "Exclusive, with a new token."))
 def upgrade(gate: TheGate, who: Holder, lock_id: str, given: Tokened) -> Response:
     """Shared to exclusive, for the only holder. Never waits."""
     _own(gate, who, lock_id, given.token)
     return answer(gate.locks.upgrade(lock_id, given.token))
 
 
-@router.post("/locks/{lock_id}/downgrade", responses=documented(200, Lock, "Shared, with the same token."))
+@router.post("/locks/{lock_id}/downgrade", RESULT, responses=documented(200, Lock, "Shared, with the same token."))
 def downgrade(gate: TheGate, service: TheService, who: Holder, lock_id: str, given: Tokened) -> Response:
     """Exclusive to shared, in one step."""
     _own(gate, who, lock_id, given.token)
@@ -126,7 +130,7 @@ def downgrade(gate: TheGate, service: TheService, who: Holder, lock_id: str, giv
     return answer(changed)
 
 
-@router.post("/locks/{lock_id}/break", responses=documented(200, Lock, "What was broken."))
+@router.post("/locks/{lock_id}/break", BROKEN, responses=documented(200, Lock, "What was broken."))
 def break_lock(gate: TheGate, service: TheService, who: Forcer, lock_id: str, act: Acted) -> Response:
     """Take a lock away from whoever has it: its token is stale from then on, and the reason is kept."""
     broken = gate.locks.break_lock(lock_id, reason=act.reason, by=who.by(act.by))
@@ -145,20 +149,22 @@ def waiters(gate: TheGate, _who: Reader, resource: str | None = None) -> Respons
 
 @router.post(
     "/waiters",
+    GRANTS,
     status_code=202,
     responses={**documented(202, Ticketed, "A place in the queue."), **documented(201, Granted, "Held at once.")},
 )
-def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None) -> Response:
+def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None, again: RequestId = None) -> Response:
     """Take locks, or a place in the queue for them. Ask for the turn at least every few seconds, or the place lapses.
 
     `POST /locks` with `wait` does all of this in one request.
     """
-    found = gate.store.queue_up(request_of(asked, who, key, gate))
+    found = gate.store.queue_up(request_of(asked, who, who.request_id(key, again), gate))
     return answer({"ticket": found.number}, 202) if isinstance(found, Ticket) else answer({"locks": found}, 201)
 
 
 @router.post(
     "/waiters/{ticket}/turn",
+    HARMLESS,
     responses=documented(200, Granted, "It was the turn: held.", nothing="Not yet."),
 )
 async def take_turn(request: Request, service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
@@ -174,14 +180,16 @@ async def take_turn(request: Request, service: TheService, who: Holder, ticket: 
     return answer({"locks": grant}) if grant else nothing()
 
 
-@router.post("/waiters/{ticket}/give-up", responses=documented(200, Granted, "It was the turn after all: held."))
+@router.post(
+    "/waiters/{ticket}/give-up", under("locks"), responses=documented(200, Granted, "It was the turn after all: held.")
+)
 async def give_up(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue. 409 says who is in the way."""
     place = _place(who, ticket, asked, service.gate)
     return answer({"locks": await service.crew.run(service.gate.store.give_up, place)})
 
 
-@router.post("/waiters/{ticket}/withdraw", status_code=204)
+@router.post("/waiters/{ticket}/withdraw", NOTHING, status_code=204)
 async def withdraw(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue whatever happened; a grant that was made meanwhile is given back."""
     place = _place(who, ticket, asked, service.gate)
@@ -191,7 +199,7 @@ async def withdraw(service: TheService, who: Holder, ticket: int, asked: WaiterA
 
 
 def _place(who: Caller, ticket: int, asked: WaiterAsked, gate: Gate) -> Ticket:
-    return Ticket(ticket, request_of(asked, who, asked.request_id, gate))
+    return Ticket(ticket, request_of(asked, who, who.request_id(None, asked.request_id), gate))
 
 
 def _seen(gate: Gate, who: Caller, lock_id: str) -> Lock:

@@ -35,7 +35,8 @@ from headgate.http.queue_schemas import (
     PrioritySet,
     SubmissionAsked,
 )
-from headgate.http.schemas import Acted, After, Count, Key, Limit, Page, answer, documented, nothing, page
+from headgate.http.repeats import FINDS, GRANTS, HARMLESS, NOTHING, RESULT, under
+from headgate.http.schemas import Acted, After, Count, Key, Limit, Page, RequestId, answer, documented, nothing, page
 from headgate.http.service import Service
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
@@ -50,16 +51,18 @@ State = Annotated[str, Query(description="The state whose items are wanted.", ex
 FORCED = ("delete",)
 #: So many items of a state are looked at.
 LOOK = 100
-NOTHING = "Nothing to do."
+NO_WORK = "Nothing to do."
 
 
-@router.post("/batches", status_code=201, responses=documented(201, Batch, "Pending."))
-def submit(gate: TheGate, service: TheService, who: Submitter, asked: SubmissionAsked, key: Key = None) -> Response:
+@router.post("/batches", GRANTS, status_code=201, responses=documented(201, Batch, "Pending."))
+def submit(
+    gate: TheGate, service: TheService, who: Submitter, asked: SubmissionAsked, key: Key = None, again: RequestId = None
+) -> Response:
     """Hand in a payload: a new batch. Nothing is fetched or looked into now."""
     who.must_reach("queue:submit", asked.profile)
     given = asked.model_dump(exclude={"metadata"})
     _refuse_names(asked.metadata, given)
-    batch = gate.queue.submit(**given, request_id=key, **asked.metadata)
+    batch = gate.queue.submit(**given, request_id=who.request_id(key, again), **asked.metadata)
     service.ring(("batch", batch.state))
     return answer(batch, 201)
 
@@ -80,21 +83,22 @@ def batches(
     return page(found, limit, lambda each: each.id)
 
 
-@router.post("/batches/next", responses=documented(200, Batch, "Taken, by a new token.", nothing=NOTHING))
+@router.post("/batches/next", FINDS, responses=documented(200, Batch, "Taken, by a new token.", nothing=NO_WORK))
 async def next_batch(
-    request: Request, service: TheService, who: Consumer, state: State, asked: BatchTaking, key: Key = None
-) -> Response:
+    request: Request, service: TheService, who: Consumer, state: State, asked: BatchTaking, key: Key = None,
+    again: RequestId = None,
+) -> Response:  # fmt: skip
     """The oldest batch in that state that nobody works on, taken. With `wait`, wait so long for one."""
-    worker = asked.worker or who.by()
+    worker, request_id = asked.worker or who.by(), who.request_id(key, again)
 
     def look() -> Batch | None:
         queue = service.gate.queue
         return queue.acquire_batch(
-            state, worker=worker, lease=asked.lease, after=asked.after, request_id=key, outlives=True
+            state, worker=worker, lease=asked.lease, after=asked.after, request_id=request_id, outlives=True
         )
 
     place = ("batch", state, asked.after or "")
-    return await _found(request, service, place, look, asked.wait, again=key is not None)
+    return await _found(request, service, place, look, asked.wait, again=request_id is not None)
 
 
 @router.get("/batches/{bid}", responses=documented(200, Batch, "As it is."))
@@ -109,7 +113,7 @@ def job_ids(gate: TheGate, _who: Reader, bid: str, folder: Folder = Folder.PROCE
     return answer(gate.queue.job_ids(bid, folder))
 
 
-@router.post("/batches/{bid}/jobs", responses=documented(200, Count, "How many it has then."))
+@router.post("/batches/{bid}/jobs", HARMLESS, responses=documented(200, Count, "How many it has then."))
 def create_jobs(gate: TheGate, service: TheService, _who: Consumer, bid: str, asked: JobsMade) -> Response:
     """Make jobs of a batch that was taken as pending, from a position on; those that are there are passed over."""
     taken = Taken(bid, asked.token, asked.state, asked.worker)
@@ -134,20 +138,25 @@ def ingest_jobs(
     return page(found, limit, lambda each: each.id)
 
 
-@router.post("/ingest-jobs/next", responses=documented(200, IngestJob, "Taken, by a new token.", nothing=NOTHING))
+@router.post(
+    "/ingest-jobs/next", FINDS, responses=documented(200, IngestJob, "Taken, by a new token.", nothing=NO_WORK)
+)
 async def next_job(
-    request: Request, service: TheService, who: Consumer, state: State, asked: JobTaking, key: Key = None
-) -> Response:
+    request: Request, service: TheService, who: Consumer, state: State, asked: JobTaking, key: Key = None,
+    again: RequestId = None,
+) -> Response:  # fmt: skip
     """The first ingest job in that state that nobody works on, taken. With `wait`, wait so long for one."""
     after = None if asked.after is None else Place(asked.after.priority, check_item_id(asked.after.id))
-    worker = asked.worker or who.by()
+    worker, request_id = asked.worker or who.by(), who.request_id(key, again)
 
     def look() -> IngestJob | None:
         queue = service.gate.queue
-        return queue.acquire_job(state, worker=worker, lease=asked.lease, after=after, request_id=key, outlives=True)
+        return queue.acquire_job(
+            state, worker=worker, lease=asked.lease, after=after, request_id=request_id, outlives=True
+        )
 
     place = ("job", state, str(after or ""))
-    return await _found(request, service, place, look, asked.wait, again=key is not None)
+    return await _found(request, service, place, look, asked.wait, again=request_id is not None)
 
 
 @router.get("/ingest-jobs/{jid}", responses=documented(200, IngestJob, "As it is."))
@@ -240,7 +249,7 @@ def faults(gate: TheGate, _who: Reader) -> Response:
     return answer(gate.queue.faults())
 
 
-@router.post("/queue/repair", responses=documented(200, dict[str, bool], "Whether it was repaired."))
+@router.post("/queue/repair", under("repaired"), responses=documented(200, dict[str, bool], "Whether it was repaired."))
 def repair(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
     """Repair a fault that `/queue/faults` reported, if it is still there."""
     fault = Fault(given.kind, given.item, given.what, given.repair)
@@ -255,13 +264,15 @@ def add_item_routes(noun: str, short: str, kind: Any) -> None:
     path = f"/{noun}/{{{short}}}"
     ItemId = Annotated[str, Path(alias=short)]  # noqa: N806 - a type
 
-    @router.post(f"{path}/renew", name=f"renew {noun}", responses=documented(200, dict[str, float], "Its seconds."))
+    seconds = documented(200, dict[str, float], "Its seconds.")
+
+    @router.post(f"{path}/renew", under("lease"), name=f"renew {noun}", responses=seconds)
     def renew(gate: TheGate, _who: Consumer, item: ItemId, given: ItemRenewal) -> Response:
         """The consumer lives: its lease begins anew. 409 when it has run out."""
         taken = Taken(_of(noun, item), given.token, given.state, given.worker, given.lease)
         return answer({"lease": gate.queue.renew(taken)})
 
-    @router.post(f"{path}/give-back", name=f"give back {noun}", status_code=204)
+    @router.post(f"{path}/give-back", NOTHING, name=f"give back {noun}", status_code=204)
     def give_back(gate: TheGate, service: TheService, _who: Consumer, item: ItemId, given: GivenBack) -> Response:
         """Not done, and nobody's: somebody takes it again in the same state."""
         taken = Taken(_of(noun, item), given.token, given.state, given.worker)
@@ -276,7 +287,7 @@ def add_item_routes(noun: str, short: str, kind: Any) -> None:
         changes = given.model_dump(include={"priority", "space_needed", "identifiers", "configuration"})
         return answer(gate.queue.change(taken, **changes))
 
-    @router.post(f"{path}/{{event}}", name=f"fire {noun}", responses=documented(200, kind, "As it then is."))
+    @router.post(f"{path}/{{event}}", RESULT, name=f"fire {noun}", responses=documented(200, kind, "As it then is."))
     def fire(gate: TheGate, service: TheService, who: Actor, item: ItemId, event: str, given: Fired) -> Response:
         """Fire an event of the table. With `token` and `state`: its owner's outcome. Without: a person's act (resume,
         release, delete, update-report), or with `daemon` that of a daemon.

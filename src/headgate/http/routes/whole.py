@@ -20,6 +20,7 @@ from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
 from headgate.http import direct
 from headgate.http.auth import Admin, Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.queue_schemas import FaultGiven
+from headgate.http.repeats import HARMLESS, SECRET, under
 from headgate.http.schemas import (
     After,
     Body,
@@ -98,7 +99,7 @@ def store_faults(gate: TheGate, _who: Reader) -> Response:
     return answer(gate.locks.faults())
 
 
-@router.post("/store/repair", responses=documented(200, dict[str, bool], "Whether it was repaired."))
+@router.post("/store/repair", under("repaired"), responses=documented(200, dict[str, bool], "Whether it was repaired."))
 def repair_store(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
     """Repair a fault that `/store/faults` reported, if it is still there."""
     fault = Fault(given.kind, given.item, given.what, given.repair)
@@ -127,16 +128,28 @@ def history(
         str | None, Query(pattern="^(batch|ingest job|hold)$", description="With `of=queue`: of what alone.")
     ] = None,
     since: Since = None,
-    before: Annotated[int | None, Query(ge=0, lt=2**63, description="The `next` of the page before.")] = None,
+    before: Annotated[
+        str | None, Query(pattern=r"^\d{1,18}(\.\d{1,18})?$", description="The `next` of the page before.")
+    ] = None,
     limit: Limit = 100,
 ) -> Response:
     """What happened: to locks; with a job or data id, or `of=ledger`, to chunks; with an item, or `of=queue`, to
     batches and ingest jobs.
     """
-    common: dict[str, Any] = {"event": event, "since": moment(since), "before": before, "limit": check_limit(limit + 1)}
-    found = _history(gate, of, common, resource=resource, client=client, lock_id=lock_id, job=job, dataid=dataid,
-                     item=item, noun=noun)  # fmt: skip
-    return page(found, limit, lambda each: each.id)
+    asked = {"resource": resource, "client": client, "lock_id": lock_id, "job": job, "dataid": dataid, "item": item,
+             "noun": noun}  # fmt: skip
+    if of == "locks" and not (job or dataid or item or noun):
+        told = gate.lock_history(
+            resource, client, event, lock_id=lock_id, since=moment(since), after=before, limit=limit
+        )
+        return answer({"items": told.entries, "next": told.next})
+    if before is not None and not before.isdecimal():
+        raise BadValue("before", before, "is not where a page of this history begins")
+    common: dict[str, Any] = {
+        "event": event, "since": moment(since), "before": None if before is None else int(before),
+        "limit": check_limit(limit + 1),
+    }  # fmt: skip
+    return page(_history(gate, of, common, **asked), limit, lambda each: each.id)
 
 
 @router.get("/history/all", responses=documented(200, Page[Entry], "Newest first."))
@@ -206,7 +219,7 @@ def forget_resource(gate: TheGate, _who: Operator, resource: ResourceGiven) -> R
     return nothing()
 
 
-@router.post("/reap", responses=documented(200, Count, "How many."))
+@router.post("/reap", HARMLESS, responses=documented(200, Count, "How many."))
 def reap(
     gate: TheGate,
     service: TheService,
@@ -232,7 +245,7 @@ def tokens(gate: TheGate, _who: Admin) -> Response:
     return answer(gate.tokens.list())
 
 
-@router.post("/tokens", status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
+@router.post("/tokens", SECRET, status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
 def new_token(gate: TheGate, _who: Admin, asked: TokenAsked) -> Response:
     """Make an API token. It is shown this once, and kept nowhere."""
     return answer(gate.tokens.new(asked.name, asked.scopes, expires=asked.expires), 201)

@@ -9,6 +9,7 @@ from headgate.core.errors import ClaimLost, ClaimRefused
 from headgate.core.ledger import DONE, ERROR, HOLD, READY, Claim
 from headgate.core.locks import COMPATIBLE
 from headgate.stores.base import Asker
+from headgate.stores.idempotency import Unfinished
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Transaction
@@ -22,7 +23,7 @@ MOST_LOOKS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Place(Unfinished):
     """Where to look on: after this place of the order."""
 
     place: int

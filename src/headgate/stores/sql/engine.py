@@ -14,6 +14,7 @@ from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
 from headgate.stores.sql.pool import NoConnection, Pool, Writers
+from headgate.stores.sql.repeats import keep_key
 from headgate.stores.sql.server_clock import Jump, ServerClock, steady
 from headgate.stores.sql.statement import Row, Statement
 from headgate.telemetry import tell_store_call
@@ -362,7 +363,9 @@ class Database:
         try:
             self._begin(cursor, again=again, write=write, look=look)
             try:
-                result = work(Transaction(self.dialect, cursor, again=again))
+                tx = Transaction(self.dialect, cursor, again=again)
+                result = work(tx)
+                keyed = keep_key(tx, result) if write else None
                 sent.may_count = sent.may_count or write
                 self._commit(cursor)
             except BaseException:
@@ -372,6 +375,8 @@ class Database:
         finally:
             with suppress(*self.dialect.errors()):
                 cursor.close()
+        if keyed is not None:
+            keyed.kept = True
         return result
 
     def _begin(self, cursor: Any, *, again: bool, write: bool, look: bool) -> None:

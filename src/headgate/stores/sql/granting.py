@@ -8,6 +8,7 @@ from headgate.core.errors import LockRefused
 from headgate.core.ledger import parse_chunk_resource
 from headgate.core.locks import Lock, Request, resource_digest
 from headgate.stores.base import Grant
+from headgate.stores.idempotency import is_keyed
 from headgate.stores.sql.engine import Database, Duplicate, Transaction
 from headgate.stores.sql.moments import moment, to_micro
 from headgate.stores.sql.scene import Scene
@@ -24,7 +25,7 @@ def scene_of(tx: Transaction, request: Request, tag: str) -> Scene:
 def grant_quickly(database: Database, tag: str, request: Request) -> Grant:
     """A lock on one free resource, in one trip; nothing where the careful way must decide."""
     want = request.wants[0]
-    if len(request.wants) > 1 or request.reentrant or parse_chunk_resource(want.resource):
+    if len(request.wants) > 1 or request.reentrant or is_keyed() or parse_chunk_resource(want.resource):
         return ()
     lock_id = request.lock_id(tag, want.resource)
     params = {

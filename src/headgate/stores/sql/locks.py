@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headgate.stores.sql.epochs import SqlEpochs
     from headgate.stores.sql.outages import SqlOutages
     from headgate.stores.sql.queueing import Queueing
+    from headgate.stores.sql.repeats import SqlRepeats
     from headgate.stores.sql.tokens import SqlTokens
     from headgate.stores.sql.waiting import Wakeups
 
@@ -79,6 +80,13 @@ class SqlLocks:
         from headgate.stores.sql.tokens import SqlTokens
 
         return self._once(SqlTokens, self._database)
+
+    @property
+    def repeats(self) -> SqlRepeats:
+        """The records of requests with an idempotency key."""
+        from headgate.stores.sql.repeats import SqlRepeats
+
+        return self._once(SqlRepeats, self._database)
 
     @property
     def outages(self) -> SqlOutages:

@@ -29,6 +29,7 @@ from headgate.core.queue import (
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.stores.base import Asker
 from headgate.stores.deadlines import QUEUE_CALLS, answered_in_time
+from headgate.stores.idempotency import is_keyed
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 from headgate.stores.sql import queue_making as making
 from headgate.stores.sql import queue_moving as moving
@@ -219,7 +220,7 @@ class SqlQueue:
     def _fire_quickly(self, taken: Taken, event: str, message: str, changes: Changes) -> IngestJob | None:
         """A job's transition in one trip; None where the careful way must decide."""
         trip = self._database.dialect.move_job
-        if trip is None or is_batch(taken.id) or changes.configuration is not None:
+        if trip is None or is_keyed() or is_batch(taken.id) or changes.configuration is not None:
             return None
         refuse_others(INGEST_JOB, taken.state, event, By.OWNER)
         rows = INGEST_JOB.find(taken.state, event)

@@ -368,3 +368,19 @@ api_token = Table(
     Column("digest", text(64), nullable=False, comment="HMAC-SHA-256 of the whole token"),
     **MYSQL,
 )
+
+# Requests with an idempotency key that took effect: written in the transaction of the effect, kept for a day.
+repeat = Table(
+    "hg_repeat",
+    metadata,
+    Column("id", text(64), primary_key=True, comment="sha-256 of principal and key"),
+    Column("principal", text(255), nullable=False),
+    Column("digest", text(64), nullable=False, comment="sha-256 of the request"),
+    Column("nonce", text(40), nullable=False, comment="of the attempt that took effect"),
+    Column("result", Document, nullable=False, comment="what the transaction returned, as JSON"),
+    Column("status", Integer, comment="of the answer"),
+    Column("answer", Document, comment="its body, without secrets"),
+    Column("at", BigInteger, nullable=False, comment="micro-seconds since 1970"),
+    Index("hg_repeat_at", "at"),
+    **MYSQL,
+)

@@ -42,7 +42,12 @@ class SqlTokens:
 
     def add_token(self, token_id: str, name: str, scopes: Sequence[str], seconds: float | None, digest: str) -> None:
         values = {"id": token_id, "name": name, "scopes": json.dumps(list(scopes)), "digest": digest}
-        self._database.write(lambda tx: tx.run(ADD_TOKEN, **values, seconds=to_micro(seconds), no=False))
+
+        def work(tx: Transaction) -> str:
+            tx.run(ADD_TOKEN, **values, seconds=to_micro(seconds), no=False)
+            return token_id
+
+        self._database.write(work)
 
     def token(self, token_id: str) -> tuple[ApiToken, str] | None:
         found = self._database.single(READ_TOKEN, id=token_id)

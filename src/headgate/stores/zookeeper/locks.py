@@ -47,6 +47,7 @@ from headgate.stores.zookeeper.queue import ZookeeperQueue
 from headgate.stores.zookeeper.queue_tokens import with_token_base
 from headgate.stores.zookeeper.records import moment
 from headgate.stores.zookeeper.refusals import Refusals
+from headgate.stores.zookeeper.repeats import ZkRepeats
 from headgate.stores.zookeeper.scene import Held, Scene, Stale
 from headgate.stores.zookeeper.session import Sessions, windows
 from headgate.stores.zookeeper.tenure import Tenure
@@ -101,6 +102,11 @@ class ZookeeperLocks:
         queue = ZookeeperQueue(self._address, self._sessions, self.tag, self._transitions.clock)
         queue.told.keeper, queue.told.token_base = self._history.keeper, self._token_base
         return queue
+
+    @property
+    def repeats(self) -> ZkRepeats:
+        """The records of requests with an idempotency key."""
+        return ZkRepeats(self._sessions, self._tree)
 
     def keep_history_in(self, keeper: HistoryKeeper) -> None:
         self._history.keeper = keeper

@@ -64,7 +64,7 @@ class ZookeeperQueue:
         self.told = QueueHistory(sessions, tree.history, Book(tag, "queue"))
         self.make_tree()
         self._questions = QueueQuestions(sessions, tree, clock)
-        self._commits = Commits(sessions, tree, address.tree.clock, self.told)
+        self._commits = Commits(sessions, tree, address.tree, self.told)
         self._reports = Reports(sessions, tree)
         self._moves = Moves(tree, self._commits, self._reports)
         self._removing = Removing(sessions, tree, self._questions, self._moves)

@@ -10,14 +10,17 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
+from headgate.core.queue import Batch, IngestJob
 from headgate.stores.deadlines import time_limit, within
 from headgate.stores.zookeeper.asking import catch_up, make, write
 from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi
 from headgate.stores.zookeeper.queue_history import QueueHistory, Told
 from headgate.stores.zookeeper.queue_tree import QueueTree
 from headgate.stores.zookeeper.records import moment
+from headgate.stores.zookeeper.repeats import check_keys, key_ops
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
 from headgate.stores.zookeeper.transitions import BUSY_SECONDS, PAUSE_SECONDS, new_mark
+from headgate.stores.zookeeper.tree import Tree
 
 T = TypeVar("T")
 
@@ -52,10 +55,11 @@ class Again(Exception):
 class Commits:
     """Changes the queue of one store."""
 
-    def __init__(self, sessions: Sessions, tree: QueueTree, clock: str, history: QueueHistory) -> None:
+    def __init__(self, sessions: Sessions, tree: QueueTree, beside: Tree, history: QueueHistory) -> None:
         self._sessions = sessions
         self._tree = tree
-        self._clock = clock
+        #: The rest of the same store.
+        self._beside = beside
         self._name = sessions.name
         self._offset: float | None = None
         self._arrivals: set[str] = set()
@@ -66,7 +70,7 @@ class Commits:
     def now(self) -> datetime:
         """The server's time, as near as the last answer told it."""
         if self._offset is None:
-            stat = self._sessions.base.ask(write(self._clock, b""))[0]
+            stat = self._sessions.base.ask(write(self._beside.clock, b""))[0]
             self.learn(stat.mtime)
         return moment(int((time.time() + (self._offset or 0.0)) * 1000))
 
@@ -111,7 +115,8 @@ class Commits:
         session, mark = plan.session or self._sessions.base, new_mark()
         guards = [self.history.guard()] if plan.told else []
         entries = [self.history.op(told, mark, guards[0].path) for told in plan.told]
-        ops = [*guards, *plan.ops, *entries]
+        keys = self.key_ops(plan.result)
+        ops = [*guards, *plan.ops, *keys, *entries]
         try:
             results = session.change(multi(checked_size(ops)))[0]
         except Interrupted as error:
@@ -119,14 +124,20 @@ class Commits:
             if guards:
                 act.doubts.append((guards[0].path, mark, plan.result))
             raise Again(str(error)) from error
-        self._check(results, ops)
+        self._check(results, ops, keys)
         if entries:
             self.history.noticed(str(results[-1]))
         return plan.result
 
-    def _check(self, results: Any, ops: Sequence[Op]) -> None:
+    def key_ops(self, result: Any) -> list[Op]:
+        """Return the part of a multi that makes the record of a request with an idempotency key."""
+        known = result[0] if isinstance(result, tuple) and result else result
+        return key_ops(self._sessions, self._beside, known if isinstance(known, Batch | IngestJob | int) else "")
+
+    def _check(self, results: Any, ops: Sequence[Op], keys: Sequence[Op]) -> None:
         """Again when a guard did not hold."""
         failed = 0 if isinstance(results, Exception) else first_error(results)
+        check_keys(keys, None if failed is None else ops[failed])
         if failed is None:
             stat = next((each for op, each in zip(ops, results, strict=True) if op.kind == "set"), None)
             if stat is not None:

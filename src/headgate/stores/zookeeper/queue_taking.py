@@ -24,6 +24,7 @@ from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
 from headgate.stores.zookeeper.queue_records import Record, ask_batch, ask_queued, read_batch, read_queued
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, encode
+from headgate.stores.zookeeper.repeats import check_keys
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
 from headgate.stores.zookeeper.transitions import new_mark
 from headgate.telemetry import event
@@ -221,13 +222,17 @@ class Taking:
             Op(kind, self._tree.owner(item.id), owner),
             Op("set", self._tree.status(item.id), record.status, record.version),
         ]
+        keys = self._commits.key_ops(item)
+        parts = [*keys, *ops]
         try:
-            results = session.change(multi(ops))[0]
+            results = session.change(multi(parts))[0]
         except Interrupted:
             if not self._is_marked(session, item.id, mark):
                 return None
         else:
-            if isinstance(results, Exception) or first_error(results) is not None:
+            failed = None if isinstance(results, Exception) else first_error(results)
+            check_keys(keys, None if failed is None else parts[failed])
+            if isinstance(results, Exception) or failed is not None:
                 return None
             self._commits.learn(results[-1].mtime)
         taken = replace(item, worker=asker.worker, token=record.version + 1, lease=asker.lease)

@@ -13,11 +13,13 @@ from kazoo.exceptions import NoNodeError
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import Lock
 from headgate.stores.deadlines import time_limit
+from headgate.stores.idempotency import Repeated, Unfinished
 from headgate.stores.zookeeper.asking import catch_up, children, make, read
 from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi
 from headgate.stores.zookeeper.records import Holder, Stamp, State, decode_state, moment, read_place, read_stamp
+from headgate.stores.zookeeper.repeats import check_keys, key_ops
 from headgate.stores.zookeeper.scene import Held, Scene, Stale, Unclear, View
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions, windows
 from headgate.stores.zookeeper.tree import Tree, parent
@@ -147,31 +149,37 @@ class Transitions:
         if not ops:
             return Done(result, 0, act.session)
         try:
-            at, told = self._send(act.session, scene, ops)
+            at, told = self._send(act.session, scene, ops, key_ops(self._sessions, self._tree, _known(result)))
         except Conflict:
             act.views = None
             return self._resolve_doubts(act)
+        except Repeated:  # It may have been this very act, whose answer was lost.
+            if happened := self._resolve_doubts(act):
+                return happened
+            raise
         except Interrupted as error:
             return self._doubt(act, scene, result, error)
         for work in scene.after:
             work(told, at)
         return Done(result, at, act.session)
 
-    def _send(self, session: Session, scene: Scene, ops: Sequence[Op]) -> tuple[int, list[str]]:
+    def _send(self, session: Session, scene: Scene, ops: Sequence[Op], keys: Sequence[Op]) -> tuple[int, list[str]]:
         """Send the multi; Conflict when a guard did not hold. Gives its time and the history's new nodes."""
         cleared = scene.cleared()
         folders = [self._history.guard()] if scene.told else []
         scene.folder = folders[0].path if folders else ""
         entries = [self._history.op(told, scene.mark, folders[0].path) for told in scene.told]
         looks = [children(each.view.path) for each in cleared]
-        results, *looked = session.change(multi(checked_size([*folders, *ops, *entries])), *looks)
+        sent = checked_size([*folders, *ops, *entries, *keys])
+        results, *looked = session.change(multi(sent), *looks)
         failed = -1 if isinstance(results, Exception) else first_error(results)
+        check_keys(keys, None if failed is None else sent[failed])
         if failed is not None:
             if folders and failed == 0:
                 self._history.turn()
             self._forget(scene)
             raise Conflict
-        results = results[len(folders) :]
+        results = results[len(folders) : len(sent) - len(keys)]
         told = [str(path) for path in results[len(ops) :]]
         at = self._remember_all(scene, ops, results)
         if told:
@@ -308,6 +316,16 @@ def told_lock(view: View, holder: Holder, resource: str) -> Lock:
 def _mortal(state: State) -> frozenset[str]:
     """The nodes of holders that may be dead by now, or whose lock-delay runs."""
     return frozenset(holder.node for holder in state.holders if holder.lease is not None or holder.dead)
+
+
+def _known(result: object) -> object:
+    """What is kept of a result before its change is made: only that there is one, since its times come with the change.
+
+    Nothing was granted where the result is an empty grant.
+    """
+    if isinstance(result, BaseException):
+        return result
+    return Unfinished() if result == () else ""
 
 
 def new_mark() -> str:

@@ -12,6 +12,7 @@
     /history/<number>/<names>:<sequence>       what happened; id = number and sequence, at = ctime
     /mail/<session>                            tells a waiter that its turn has come: ephemeral
     /refusals/<2 letters>/<key>-<client>       path of this minute's history node
+    /repeats/<2 letters>/<record id>           a request with an idempotency key that took effect; since = ctime
 
 A lease runs from the node's mtime, if that is of the leader's present epoch, else from the ctime of /epochs/<epoch>.
 It is as long as the state says; data that is not empty says how many seconds it is until it is renewed.
@@ -39,6 +40,7 @@ class Tree:
         self.history = f"{self.root}/history"
         self.refusals = f"{self.root}/refusals"
         self.mail = f"{self.root}/mail"
+        self.repeats = f"{self.root}/repeats"
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -67,6 +69,10 @@ class Tree:
     def history_folder(self, number: int) -> str:
         """A folder of history nodes."""
         return f"{self.history}/{number:010d}"
+
+    def repeat(self, record_id: str) -> str:
+        """The record of a request with an idempotency key."""
+        return f"{self.repeats}/{record_id[:2]}/{record_id}"
 
     def refusal(self, resource: str, client: str) -> str:
         """Where the refusals of a client on a resource are counted."""

@@ -1,0 +1,248 @@
+"""Requests that are sent again with the same Idempotency-Key: carried out once, on whichever replica they arrive.
+
+The store writes a record in the transaction of the effect, under the principal and the key. A repeat finds it: it gets
+the stored answer; where the service died before the answer was stored, the answer is built from the recorded result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive
+
+from headgate.core.errors import AlreadyDone, HeadgateError, KeyInUse, KeyReused, Unavailable
+from headgate.core.names import check_request_id
+from headgate.http.errors import TooLarge
+from headgate.stores.idempotency import MOST_KEPT, Kept, Keyed, Repeated, RepeatStore, answering, record_id
+
+KEY_HEADER = "idempotency-key"
+#: Parts of answers that are never kept: sealed copies of secrets.
+NEVER_KEPT = "sealed"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """What a POST route answers to a repeat whose answer was not stored."""
+
+    #: The status of its answer when all is well.
+    status: int = 200
+    #: Where the recorded result stands in the answer: under this name; empty: it is the answer; None: it cannot be
+    #: built from the result.
+    part: str | None = None
+    #: The store recognises the request by its id: the repeat is carried out again, and gets what the first one got.
+    by_store: bool = False
+    #: A call that finds nothing has changed nothing, and leaves no record.
+    finds: bool = False
+    #: The answer has a secret in it: the repeat is refused, with the id of what was made.
+    secret: bool = False
+    #: What is left out of a recorded result.
+    without: str = ""
+    #: The body is a file, which goes to disk as it comes; the record is written once it is there.
+    file: bool = False
+    #: False: the request changes nothing, or what it changes is the same however often it is sent.
+    recorded: bool = True
+
+
+#: Grants, claims, batches: the request's id stands beside what it was given.
+GRANTS = Repeat(by_store=True)
+#: The same, where there may be nothing to give.
+FINDS = Repeat(by_store=True, finds=True)
+#: The answer is what the transaction returned.
+RESULT = Repeat(part="")
+#: The same, of a lock that is somebody else's.
+BROKEN = Repeat(part="", without="request_id")
+#: Nothing is answered.
+NOTHING = Repeat(204, part="")
+#: A new secret is answered.
+SECRET = Repeat(secret=True)
+#: A file is sent.
+FILE = Repeat(201, file=True)
+#: Sent again, it does no harm.
+HARMLESS = Repeat(recorded=False)
+
+
+def under(name: str) -> Repeat:
+    """The answer has what the transaction returned under this name."""
+    return Repeat(part=name)
+
+
+class Repeats:
+    """The requests with an Idempotency-Key of one service."""
+
+    def __init__(self, store: Callable[[], RepeatStore]) -> None:
+        self._store = store
+        #: Records of requests that this process is carrying out.
+        self._running: set[str] = set()
+
+    async def answer(self, request: Request, repeat: Repeat, call: Callable[[], Awaitable[Response]]) -> Response:
+        """Carry a request out, or answer it as before.
+
+        Raises KeyInUse while the first one runs here, KeyReused when the first one was another request, and
+        AlreadyDone when its answer cannot be repeated.
+        """
+        key = check_request_id(request.headers[KEY_HEADER])
+        principal: str = request.scope["headgate.caller"].principal
+        digest = "" if repeat.file else digest_of(request, await request.body())
+        keyed = Keyed(record_id(principal, key), principal, digest, secrets.token_hex(16), finds=repeat.finds)
+        with self._only(keyed.id, key):
+            if repeat.file:
+                return await self._file(_Asked(key, keyed, repeat), request, call)
+            return await self._once(_Asked(key, keyed, repeat), call)
+
+    async def _once(self, asked: _Asked, call: Callable[[], Awaitable[Response]]) -> Response:
+        found = await run_in_threadpool(self._store().find, asked.keyed.id)
+        if found is not None:
+            if known := asked.again(found):
+                return known
+            asked.keyed.kept, asked.keyed.nonce = True, found.nonce  # Carried out again: the store recognises it.
+        try:
+            with answering(asked.keyed if asked.repeat.recorded else None):
+                response = await call()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            if known := await self._first_one(asked, error):
+                return known
+            if asked.keyed.kept and found is None:
+                await run_in_threadpool(self._store().drop, asked.keyed.id)
+            raise
+        if asked.repeat.recorded and not (asked.repeat.finds and response.status_code == 204):
+            await self._keep(asked, response)
+        return response
+
+    async def _file(self, asked: _Asked, request: Request, call: Callable[[], Awaitable[Response]]) -> Response:
+        """The same for a file. What it is, is known when all of it has come."""
+        content: FileDigest = request.scope[FileDigest.PLACE]
+        found = await run_in_threadpool(self._store().find, asked.keyed.id)
+        if found is None:
+            response = await call()
+            asked.keyed.digest = digest_of(request, content.bytes)
+            await self._keep(asked, response)
+            return response
+        async for _ in request.stream():
+            content.must_fit(request.app.state.service.gate.settings.number("upload_limit"))
+        asked.keyed.digest = digest_of(request, content.bytes)
+        if known := asked.again(found):
+            return known
+        raise AlreadyDone(asked.key, "", "its answer was not kept")
+
+    async def _first_one(self, asked: _Asked, error: Exception) -> Response | None:
+        """The answer of another attempt that was first; None when there is none."""
+        if asked.keyed.kept or not isinstance(error, HeadgateError) or isinstance(error, Unavailable):
+            return None
+        found = await run_in_threadpool(self._store().find, asked.keyed.id)
+        known = None if found is None else asked.again(found)
+        if known is None and isinstance(error, Repeated):
+            raise KeyInUse(asked.key) from error
+        return known
+
+    async def _keep(self, asked: _Asked, response: Response) -> None:
+        text = "" if asked.repeat.secret else _without_sealed(bytes(response.body).decode())
+        if not asked.repeat.secret and len(text) <= MOST_KEPT:
+            await run_in_threadpool(self._store().answered, asked.keyed, response.status_code, text)
+
+    def _only(self, record: str, key: str) -> _Only:
+        if record in self._running:
+            raise KeyInUse(key)
+        return _Only(self._running, record)
+
+
+class _Only:
+    """While a request is carried out."""
+
+    def __init__(self, running: set[str], record: str) -> None:
+        self._running, self._record = running, record
+
+    def __enter__(self) -> None:
+        self._running.add(self._record)
+
+    def __exit__(self, *_: object) -> None:
+        self._running.discard(self._record)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request with its key."""
+
+    key: str
+    keyed: Keyed
+    repeat: Repeat
+
+    def again(self, found: Kept) -> Response | None:
+        """The answer to a repeat; None when the store is to be asked by the request's id."""
+        if found.digest != self.keyed.digest:
+            raise KeyReused(self.key)
+        repeat = self.repeat
+        if found.status is not None:
+            return _json(found.status, found.answer)
+        if repeat.by_store:
+            return None
+        result = json.loads(found.result) if found.result else ""
+        if repeat.secret:
+            raise AlreadyDone(self.key, result, "its answer had a secret in it, which is kept nowhere")
+        if repeat.part is None or (not found.result and repeat.status != 204):
+            raise AlreadyDone(self.key, result, "its answer was not kept")
+        if repeat.without and isinstance(result, dict):
+            result.pop(repeat.without, None)
+        content = {repeat.part: result} if repeat.part else result
+        return _json(repeat.status, "" if repeat.status == 204 else json.dumps(content, ensure_ascii=False))
+
+
+class FileDigest:
+    """The digest of a file that goes to disk as it comes."""
+
+    #: Where it stands in the scope of a request.
+    PLACE = "headgate.file"
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._hash, self._size = hashlib.sha256(), 0
+
+    async def __call__(self) -> Message:
+        """Receive the next part."""
+        message = await self._receive()
+        part = message.get("body", b"")
+        self._hash.update(part)
+        self._size += len(part)
+        return message
+
+    @property
+    def bytes(self) -> bytes:
+        """Of all that has come so far."""
+        return self._hash.digest()
+
+    def must_fit(self, most: float) -> None:
+        """TooLarge when more has come than is accepted."""
+        if self._size > most:
+            raise TooLarge(int(most))
+
+
+def digest_of(request: Request, body: bytes) -> str:
+    """SHA-256 of all that makes a request: what is sent again with the same key has to be the same."""
+    head = f"{request.method}\0{request.scope['path']}\0{request.scope['query_string'].decode('latin-1')}\0"
+    return hashlib.sha256(head.encode() + body).hexdigest()
+
+
+def _json(status: int, text: str) -> Response:
+    return Response(text.encode(), status, media_type="application/json") if text else Response(status_code=status)
+
+
+def _without_sealed(text: str) -> str:
+    if f'"{NEVER_KEPT}"' not in text:
+        return text
+    return json.dumps(_pruned(json.loads(text)), ensure_ascii=False)
+
+
+def _pruned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _pruned(each) for name, each in value.items() if name != NEVER_KEPT}
+    return [_pruned(each) for each in value] if isinstance(value, list) else value

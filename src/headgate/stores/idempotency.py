@@ -1,0 +1,113 @@
+"""Idempotency keys: which request is being answered, and the record that its effect leaves in the store.
+
+The HTTP layer names the request in a context variable. The store that changes something for it writes the record in
+the transaction of that change, so that the effect and its record exist together or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headgate.core.errors import HeadgateError
+from headgate.core.wire import plain
+
+#: Seconds that a record is kept at least.
+KEPT_SECONDS = 24 * 3600.0
+#: Characters of a result, or of an answer, that are kept at most.
+MOST_KEPT = 1_000_000
+_current: ContextVar[Keyed | None] = ContextVar("headgate_keyed", default=None)
+
+
+@dataclass(slots=True)
+class Keyed:
+    """A request with an idempotency key."""
+
+    #: What its record is found by: `record_id` of principal and key.
+    id: str
+    #: Who sent it.
+    principal: str
+    #: SHA-256 of the request: method, path, query and body.
+    digest: str
+    #: Identifies this attempt: a record with it was written by this very call.
+    nonce: str
+    #: True when a call that finds nothing has changed nothing.
+    finds: bool = False
+    #: True once the record is in the store.
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The record of a request that took effect."""
+
+    digest: str
+    nonce: str
+    #: What the transaction returned, as JSON; empty: it is too long, or was not known before the commit.
+    result: str
+    #: The answer: status and JSON; None and empty: it was not stored (yet).
+    status: int | None = None
+    answer: str = ""
+
+
+class RepeatStore(Protocol):
+    """Where the records are kept."""
+
+    def find(self, record_id: str) -> Kept | None:
+        """Return the record of a request."""
+
+    def answered(self, keyed: Keyed, status: int, answer: str) -> None:
+        """Add the answer to the request's record; make the record if there is none."""
+
+    def drop(self, record_id: str) -> None:
+        """Remove the record of a request whose effect was undone."""
+
+    def clean(self, limit: int = 1000) -> int:
+        """Remove up to `limit` records that are older than KEPT_SECONDS. Return how many were removed."""
+
+
+class Repeated(HeadgateError):
+    """Another attempt of this request has taken effect first. For the HTTP layer, never for callers."""
+
+
+class Unfinished:
+    """Base of results that say how to go on: their transaction had no effect yet."""
+
+
+def record_id(principal: str, key: str) -> str:
+    """Return the id of a request's record. Two principals never share one."""
+    return hashlib.sha256(f"{principal}\0{key}".encode()).hexdigest()
+
+
+def pending() -> Keyed | None:
+    """Return the request whose record must be written with the next change; None: there is none."""
+    keyed = _current.get()
+    return None if keyed is None or keyed.kept else keyed
+
+
+def is_keyed() -> bool:
+    """Return whether a request with an idempotency key is being answered."""
+    return _current.get() is not None
+
+
+@contextmanager
+def answering(keyed: Keyed | None) -> Iterator[None]:
+    """Within this, changes are the effect of that request; None: of none."""
+    token = _current.set(keyed)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def effect(keyed: Keyed, result: Any) -> str | None:
+    """Return the result of a transaction as it is kept; None when the transaction was not the effect."""
+    if isinstance(result, BaseException | Unfinished) or (keyed.finds and result in (None, ())):
+        return None
+    text = json.dumps(plain(result), ensure_ascii=False, default=str)
+    return text if len(text) <= MOST_KEPT else ""

@@ -1,0 +1,208 @@
+"""Every POST of the API, sent twice with one Idempotency-Key: to another replica, and after a service that died."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from headgate.core.credentials import CustodyChange
+from headgate.core.inventory import Kind, Message, Recording
+from headgate.core.wire import parse, plain
+from headgate.http.app import API
+from headgate.http.repeats import Repeat
+from tests.http.replicas import Replica, contents, forget_answers, two_replicas
+
+ROUTES = {
+    each.path: each.repeat
+    for part in API
+    for each in part.declared
+    if each.method == "POST" and each.repeat is not None
+}
+ACT = {"reason": "a test"}
+
+
+def test_every_post_of_the_api_says_what_a_repeat_answers() -> None:
+    assert [each.path for part in API for each in part.declared if each.method == "POST" and not each.repeat] == []
+
+
+class Walk:
+    """Sends each request three times with one key, and compares."""
+
+    def __init__(self, first: Replica, second: Replica) -> None:
+        self.gate, self.url = first.gate, first.gate.settings["url"]
+        token = first.gate.tokens.new("walker", ["admin"]).token
+        self.first, self.second = first.client(token), second.client(token)
+        self.seen: set[str] = set()
+        self._keys = count(1)
+
+    def post(self, route: str, body: Any = None, *, status: int = 0, file: bytes = b"", **names: Any) -> Any:
+        """What is answered the first time."""
+        self.seen.add(route)
+        repeat, query = ROUTES[route], names.pop("query", {})
+        sent: dict[str, Any] = {"content": file} if file else {} if body is None else {"json": body}
+        sent |= {"headers": {"Idempotency-Key": f"key {next(self._keys)}"}, "params": query}
+        path = route.format(**names)
+        answer = self.first.post(path, **sent)
+        expected = (status,) if status else (200, 201, 202, 204)
+        assert answer.status_code in expected, (route, answer.text)
+        if repeat.recorded and answer.is_success:
+            self._compare(route, repeat, answer, path, sent)
+        return answer.json() if answer.content else None
+
+    def _compare(self, route: str, repeat: Repeat, answer: httpx2.Response, path: str, sent: dict[str, Any]) -> None:
+        before = contents(self.url)
+        again = self.second.post(path, **sent)
+        if repeat.secret:
+            assert (again.status_code, again.json()["result"]) == (409, answer.json()["id"])
+        else:
+            assert (again.status_code, again.content) == (answer.status_code, answer.content), (route, again.text)
+        other = self.second.post(path, **{**sent, "params": {**sent["params"], "another": "1"}})
+        assert (other.status_code, other.json()["type"]) == (422, "urn:headgate:key-reused"), (route, other.text)
+        assert contents(self.url) == before, f"{route} was done again"
+        if not (repeat.secret or repeat.file):
+            forget_answers(self.url)
+            rebuilt = self.second.post(path, **sent)
+            assert rebuilt.status_code in (answer.status_code, 201), (route, rebuilt.text)
+            assert _named(rebuilt) == _named(answer), route
+            # Where the store recognises what it gave, only its lease begins anew.
+            kept = [name for name in before if not repeat.by_store or "history" in name]
+            now = contents(self.url)
+            assert {name: now[name] for name in kept} == {name: before[name] for name in kept}, (
+                f"{route} was done again"
+            )
+
+    def close(self) -> None:
+        self.first.close()
+        self.second.close()
+
+
+def _named(answer: httpx2.Response) -> Any:
+    """An answer without what tells the time that is left."""
+    found = answer.json() if answer.content else None
+    found = found["locks"][0] if isinstance(found, dict) and "locks" in found else found
+    keys = ("id", "token", "dataid", "count", "lease", "new", "changes", "state")
+    return {key: found[key] for key in keys if key in found} if isinstance(found, dict) else found
+
+
+@pytest.fixture
+def walk(tmp_path: Path) -> Iterator[Walk]:
+    url = f"sqlite:///{tmp_path}/headgate.sqlite"
+    with two_replicas(url, work_folder=str(tmp_path / "work"), storage_root=str(tmp_path / "store")) as both:
+        walk = Walk(*both)
+        yield walk
+        walk.close()
+
+
+def test_every_post_is_done_once_and_answered_twice(walk: Walk) -> None:
+    _locks(walk)
+    _waiters(walk)
+    _claims(walk)
+    _support(walk)
+    _queue(walk)
+    _inventory(walk)
+    _rest(walk)
+    assert set(ROUTES) - walk.seen == set()
+
+
+def _locks(walk: Walk) -> None:
+    lock = walk.post("/v1/locks", {"client": "c", "resource": "r:1", "lease": 600})["locks"][0]
+    proof = {"token": lock["token"]}
+    at: dict[str, Any] = {"lock_id": lock["id"]}
+    walk.post("/v1/locks/{lock_id}/renew", {**proof, "lease": 700}, **at)
+    walk.post("/v1/locks/{lock_id}/check", proof, **at)
+    walk.post("/v1/locks/{lock_id}/downgrade", proof, **at)
+    walk.post("/v1/locks/{lock_id}/upgrade", proof, **at)
+    walk.post("/v1/locks/{lock_id}/break", ACT, **at)
+
+
+def _waiters(walk: Walk) -> None:
+    held = walk.gate.locks.acquire("holder", "r:2", "exclusive")
+    wanted = {"client": "w", "resource": "r:2"}
+
+    def place(number: int) -> dict[str, Any]:
+        found = walk.first.post("/v1/waiters", json=wanted, headers={"Headgate-Request": f"w{number}"}).json()
+        return {"ticket": found["ticket"], "request_id": f"w{number}"}
+
+    walk.gate.locks.acquire("holder", "r:3", "exclusive")
+    walk.post("/v1/waiters", {**wanted, "resource": "r:3"})
+    mine, other = place(1), place(2)
+    walk.post("/v1/waiters/{ticket}/turn", {**wanted, "request_id": "w1"}, ticket=mine["ticket"])
+    walk.post("/v1/waiters/{ticket}/withdraw", {**wanted, "request_id": "w2"}, ticket=other["ticket"])
+    walk.gate.locks.release(held)
+    walk.post("/v1/waiters/{ticket}/give-up", {**wanted, "request_id": "w1"}, ticket=mine["ticket"])
+
+
+def _claims(walk: Walk) -> None:
+    for name in ("raw", "tidy"):
+        walk.gate.ledger.define_dataset(name)
+    walk.gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"])
+    walk.post("/v1/datasets/{name}/chunks/{dataid}/publish", name="raw", dataid="1")
+    walk.post("/v1/datasets/{name}/publish", {"dataids": ["2", "3", "4"]}, name="raw")
+    path = "/v1/jobs/{job}/chunks/{dataid}"
+    claim = walk.post("/v1/jobs/{job}/next", {"lease": 600}, job="clean")
+    at: dict[str, Any] = {"job": "clean", "dataid": claim["dataid"]}
+    walk.post(f"{path}/heartbeat", {"token": claim["token"], "lease": 700}, **at)
+    walk.post(f"{path}/success", {"token": claim["token"]}, **at)
+    claim = walk.post(f"{path}/claim", {"lease": 600}, job="clean", dataid="2")
+    walk.post(f"{path}/fail", {"token": claim["token"], "message": "no"}, job="clean", dataid="2")
+    walk.post(f"{path}/force", {**ACT, "lease": 600}, job="clean", dataid="3")
+
+
+def _support(walk: Walk) -> None:
+    path = "/v1/jobs/{job}/chunks/{dataid}"
+    at: dict[str, Any] = {"job": "clean", "dataid": "1"}
+    walk.post(f"{path}/resubmit", ACT, **at)
+    walk.post("/v1/jobs/{job}/resubmit", {**ACT, "dataids": ["1"]}, job="clean")
+    walk.post(f"{path}/hold", ACT, **at)
+    walk.post(f"{path}/unhold", ACT, **at)
+    walk.post(f"{path}/status", {**ACT, "dataset": "tidy", "status": "READY"}, **at)
+    walk.post(f"{path}/forget", ACT, **at)
+    walk.post("/v1/jobs/{job}/pause", ACT, job="clean")
+    walk.post("/v1/jobs/{job}/unpause", ACT, job="clean")
+
+
+def _queue(walk: Walk) -> None:
+    sent = {"profile": "p", "submitter": "s", "payload_url": "https://example.org/x"}
+    bid = walk.post("/v1/batches", sent)["id"]
+    batch = walk.post("/v1/batches/next", {"lease": 600}, query={"state": "pending"})
+    proof = {"token": batch["token"], "state": "pending", "worker": batch["worker"]}
+    new = {"payload_url": "https://example.org/x"}
+    walk.post("/v1/batches/{bid}/renew", {**proof, "lease": 700}, bid=bid)
+    walk.post("/v1/batches/{bid}/give-back", proof, bid=bid)
+    batch = walk.post("/v1/batches/next", {"lease": 600}, query={"state": "pending"})
+    proof["token"] = batch["token"]
+    walk.post("/v1/batches/{bid}/jobs", {**proof, "position": 0, "jobs": [new]}, bid=bid)
+    walk.post("/v1/batches/{bid}/{event}", proof, bid=bid, event="start")
+    job = walk.post("/v1/ingest-jobs/next", {"lease": 600}, query={"state": "pending"})
+    owned, jid = {"token": job["token"], "state": "pending", "worker": job["worker"]}, job["id"]
+    walk.post("/v1/ingest-jobs/{jid}/renew", {**owned, "lease": 700}, jid=jid)
+    walk.post("/v1/ingest-jobs/{jid}/give-back", owned, jid=jid)
+    job = walk.post("/v1/ingest-jobs/next", {"lease": 600}, query={"state": "pending"})
+    walk.post("/v1/ingest-jobs/{jid}/{event}", {**owned, "token": job["token"]}, jid=jid, event="accept")
+    walk.post("/v1/queue/repair", {"kind": "a fault", "item": bid, "what": "nothing"})
+
+
+def _inventory(walk: Walk) -> None:
+    ark = "ark:/99999/fk4x"
+    walk.post("/v1/inventory/local-ids", {"owner": "o", "ids": ["x"], "ark": ark})
+    made = {"ark": ark, "owner": "o", "collection": "raw", "version": 1, "dataid": "9", "files": []}
+    recording = plain(parse(Recording, {**made, "created": "2026-11-15T04:50:00Z", "job": "jid0000000001"}))
+    walk.post("/v1/inventory/recordings", {"recording": recording})
+    walk.post("/v1/inventory/removals", {"ark": ark, "dataids": ["9"], "reason": "a test"})
+    for number in (1, 2):
+        walk.post("/v1/messages", plain(Message(f"m{number}", next(iter(Kind)), "jid0000000001", "text")))
+    walk.post("/v1/messages/{message}/delay", {"problem": "away", "seconds": 5}, message="m1")
+    walk.post("/v1/messages/{message}/settle", {"state": "delivered"}, message="m1")
+
+
+def _rest(walk: Walk) -> None:
+    known = walk.first.get("/v1/datasets/raw/custody").json()
+    walk.post("/v1/custody", {"known": known, "change": plain(CustodyChange())})
+    walk.post("/v1/master-wraps", {"pairs": []})
+    walk.post("/v1/reap", query={"of": "locks"})
+    walk.post("/v1/tokens", {"name": "once", "scopes": ["read"]})
+    walk.post("/v1/uploads", file=b"some bytes", query={"name": "x.txt"})
+    walk.post("/v1/objects/verify", {"ark": "ark:/99999/fk4x"}, status=404)
