@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
@@ -144,26 +144,6 @@ class Pool:
         self._pid = os.getpid()
 
 
-class Writers:
-    """Threads that write to a database with room for one: they take turns, rather than find it busy, and ask again."""
-
-    def __init__(self) -> None:
-        self._turn, self._pid = threading.Lock(), os.getpid()
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Alone in this process; but whoever waited as long as for a busy file goes on all the same."""
-        if self._pid != os.getpid():  # Whoever had it stayed in the parent.
-            self._turn, self._pid = threading.Lock(), os.getpid()
-        turn = self._turn
-        mine = turn.acquire(timeout=BUSY_SECONDS)
-        try:
-            yield
-        finally:
-            if mine:
-                turn.release()
-
-
 class Database:
     """One database, by its dialect."""
 
@@ -172,14 +152,13 @@ class Database:
         self.options = options
         self.name = dialect.name
         self._pool = Pool(dialect)
-        self._writers = Writers()
 
     def write(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """Run it in one transaction that may write; from the start again when the database says so.
 
         `again` says that an earlier try was cut off, so that it may have happened already.
         """
-        with self._writers.turn() if self.dialect.one_writer else nullcontext():
+        with self.dialect.turn(self.options.answer_within):
             return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
 
     def write_through(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
@@ -236,14 +215,15 @@ class Database:
         trouble = self.dialect.classify(error)
         if trouble is Trouble.BUG:
             return error
-        text = " ".join(str(part) for part in error.args).strip() or type(error).__name__
+        why = self.dialect.why(error)
         if trouble is Trouble.FOREIGN:
-            return ForeignStore(f"{self.name} is no database of Headgate's: {text}")
-        return StoreUnavailable(self.name, text.splitlines()[0])
+            return ForeignStore(f"{self.name} is no database of Headgate's: {why}")
+        return StoreUnavailable(self.name, why)
 
     def close(self) -> None:
         """Close what is open."""
         self._pool.close()
+        self.dialect.close()
 
     def _try(self, work: Callable[[Connection, bool], T], *, once: bool = False) -> T:
         began = time.perf_counter()
@@ -292,7 +272,7 @@ class Database:
             self._pool.give(connection)
             return
         self._pool.drop(connection)
-        if trouble is Trouble.GONE:
+        if trouble in (Trouble.GONE, Trouble.MOVED):
             self._pool.empty()
 
     def _transact(self, connection: Connection, work: Callable[[Transaction], T], *, again: bool, write: bool) -> T:
@@ -306,6 +286,7 @@ class Database:
                 with suppress(*self.dialect.errors()):
                     cursor.execute("rollback")
                 raise
+            self.dialect.verify(connection)
         finally:
             with suppress(*self.dialect.errors()):
                 cursor.close()

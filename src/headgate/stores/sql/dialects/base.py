@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -30,6 +30,7 @@ class Trouble(Enum):
     BUSY = "somebody else writes: try again in a moment"
     CONFLICT = "the database gave up this transaction for another one: do it again"
     GONE = "the connection is lost: it is not known what happened"
+    MOVED = "the file is gone, or is another one: nothing that is open may be used"
     DUPLICATE = "the row is there already"
     FOREIGN = "this is no database of ours"
     BUG = "the statement itself is wrong: ours to mend"
@@ -142,8 +143,12 @@ class Dialect(ABC):
     connections: int = 20
     #: True where one transaction at a time may write: the threads of a process then take turns.
     one_writer: bool = False
-    #: True where a process can be woken by the database.
+    #: True where a process can be woken: by the database, or by other processes of its machine.
     listens: bool = False
+    #: True where one call reaches every process that listens on a channel; else a channel has one listener.
+    broadcasts: bool = True
+    #: Seconds between two polls of the first waiter in a queue while it listens: wake-ups may get lost.
+    head_pause: float = 1.0
     #: Behind the place `:priority`, `:after`, by the index.
     behind: str = "(i.priority, i.id) > (:priority, :after)"
     #: Where it can be one trip: take the first item that nobody has (by the ids' prefix), move a job that is taken.
@@ -279,9 +284,26 @@ class Dialect(ABC):
         del connection
         return None
 
+    def turn(self, seconds: float) -> AbstractContextManager[None]:
+        """Around a transaction that writes, where writers take turns; StoreUnavailable when it takes longer."""
+        del seconds
+        return nullcontext()
+
     def begin(self, cursor: Any, *, write: bool) -> None:
         """Start a transaction."""
         cursor.execute(self.begin_write if write else self.begin_read)
+
+    def verify(self, connection: Connection) -> None:
+        """After a transaction: raise one of the driver's errors when it was not on the store that is there now."""
+        del connection
+
+    def why(self, error: BaseException) -> str:
+        """What is wrong, for people, when the store is unavailable because of this error."""
+        text = " ".join(str(part) for part in error.args).strip() or type(error).__name__
+        return text.splitlines()[0]
+
+    def close(self) -> None:  # noqa: B027 - most have nothing else
+        """Close what is open beside the connections."""
 
     def ask(self, connection: Any, statement: Statement, params: Parameters) -> list[Row]:
         """One statement on its own: every row."""
