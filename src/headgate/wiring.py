@@ -198,6 +198,11 @@ class Gate:
         """What should not be in the queue and in the ledger, each with what a repair would do."""
         return [*self.queue.faults(), *(() if self._ledger is None else self._ledger.faults())]
 
+    def notices(self) -> list[str]:
+        """What is no fault, but worth knowing: how the store is reached, and what that costs."""
+        stores = getattr(self._store, "joined", (self._store,))
+        return [line for each in stores if hasattr(each, "notices") for line in each.notices()]
+
     def repair(self, fault: Fault, by: str) -> bool:
         """Mend it as it says, if it is still so. False: it is no longer so, or cannot be mended."""
         if fault.kind == DEAD_WORKER:

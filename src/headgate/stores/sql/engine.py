@@ -170,6 +170,11 @@ class Database:
         """Something that differs when another process wrote since; None where that cannot be told."""
         return self._try(lambda connection, _again, _sent: self.dialect.changed(connection), _Sent(may_count=False))
 
+    def notices(self) -> Sequence[str]:
+        """What an operator should know of how this database is reached."""
+        with self.translated():
+            return self.dialect.notices()
+
     def lend(self, work: Callable[[Connection], T]) -> T:
         """Run a migration's statements on a connection of their own; again when the database says so."""
 

@@ -261,6 +261,10 @@ class SqlLocks:
     def ping(self) -> None:
         self._database.read(lambda tx: tx.one(sql.READ_TAG))
 
+    def notices(self) -> Sequence[str]:
+        """What an operator should know of how this store is reached."""
+        return self._database.notices()
+
     def close(self) -> None:
         for kind in tuple(self._made):
             if hasattr(kind, "close"):

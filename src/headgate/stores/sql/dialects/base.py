@@ -314,6 +314,10 @@ class Dialect(ABC):
         """The schema is there: do what must be done once before the first use."""
         del runner
 
+    def notices(self) -> Sequence[str]:
+        """What an operator should know of how this database is reached; each with what to do."""
+        return ()
+
     def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:
         """Wake waiting processes: (channel, ticket). Where the database cannot, they look for themselves."""
         del runner, channels
