@@ -60,7 +60,13 @@ class Gate:
         from headgate.service.guards import FileGuard, GuardKeeper
         from headgate.service.locks import Locks
 
-        return Locks(self._store, GuardKeeper({name: FileGuard() for name in self._guards}), self._lock_delay)
+        guards = GuardKeeper({name: FileGuard() for name in self._guards})
+        return Locks(self._store, guards, self._lock_delay, self.answer_within)
+
+    @cached_property
+    def answer_within(self) -> float:
+        """Seconds within which a call returns, besides those that it was asked to wait."""
+        return store_options(self.settings).answer_within
 
     @property
     def ledger(self) -> Ledger:
@@ -191,6 +197,11 @@ class Gate:
     def faults(self) -> list[Fault]:
         """What should not be in the queue and in the ledger, each with what a repair would do."""
         return [*self.queue.faults(), *(() if self._ledger is None else self._ledger.faults())]
+
+    def notices(self) -> list[str]:
+        """What is no fault, but worth knowing: how the store is reached, and what that costs."""
+        stores = getattr(self._store, "joined", (self._store,))
+        return [line for each in stores if hasattr(each, "notices") for line in each.notices()]
 
     def repair(self, fault: Fault, by: str) -> bool:
         """Mend it as it says, if it is still so. False: it is no longer so, or cannot be mended."""

@@ -23,6 +23,8 @@ class Cut:
     number: int
     #: True: all connections end, and new ones are refused, until `open` is called.
     stays_away: bool = False
+    #: True: the connection stays open at both ends, and nothing passes any more.
+    silent: bool = False
 
 
 class Proxy:
@@ -41,6 +43,9 @@ class Proxy:
         self.seen: Counter[str] = Counter()
         self._refusing = False
         self._open: list[socket.socket] = []
+        #: Sockets from which nothing is passed on, though they stay open; and whether new ones are such, too.
+        self._silent: set[socket.socket] = set()
+        self._silences_all = False
         #: Set when the cut has been made.
         self.fired = threading.Event()
         self._desk = socket.create_server(("127.0.0.1", self._port))
@@ -57,8 +62,13 @@ class Proxy:
             self._cut = None
 
     def open(self) -> None:
-        """Let connections in again."""
-        self._refusing = False
+        """Let connections in again, and let new ones pass."""
+        self._refusing = self._silences_all = False
+
+    def silence(self, *, new_ones: bool) -> None:
+        """Pass nothing on any more on all connections, which stay open; on `new_ones` neither, until `open`."""
+        self._silences_all = new_ones
+        self._silent.update(self._open)
 
     def close(self) -> None:
         self._desk.close()
@@ -84,18 +94,24 @@ class Proxy:
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._open += [client, server]
+        if self._silences_all:
+            self._silent.update((client, server))
         for source, target, direction in ((client, server, TO_SERVER), (server, client, TO_CLIENT)):
             threading.Thread(target=self._pump, args=(source, target, direction), daemon=True).start()
 
     def _pump(self, source: socket.socket, target: socket.socket, direction: str) -> None:
         with suppress(OSError):
             while data := source.recv(1 << 20):
-                if self._is_cut(direction):
-                    break
+                if source in self._silent:
+                    continue
+                if self._is_cut(direction, (source, target)):
+                    if source not in self._silent:
+                        break
+                    continue
                 target.sendall(data)
         self._end([source, target])
 
-    def _is_cut(self, direction: str) -> bool:
+    def _is_cut(self, direction: str, ends: tuple[socket.socket, socket.socket]) -> bool:
         with self._guard:
             self.seen[direction] += 1
             cut = self._cut
@@ -105,6 +121,8 @@ class Proxy:
             if cut.stays_away:
                 self._refusing = True
                 self._end(self._open)
+            if cut.silent:
+                self._silent.update(ends)
             self.fired.set()
             return True
 

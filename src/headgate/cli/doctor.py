@@ -28,7 +28,8 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
     Looks at batches and ingest jobs: in two places or none, counted wrongly, taken by the dead, entries without a job;
     and at claims of chunks: whose worker died a while ago, where no daemon `reaper` runs. Of locks it only says how
     many there are: their store mends them by itself, and the daemon `reaper` sooner.
-    Nothing is changed without --repair. It is safe while others work.
+    Nothing is changed without --repair. It is safe while others work. A note is no fault: it says, for example, that
+    waiters poll because the database is reached through a pooler without `listen_url`.
 
     Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
 
@@ -42,13 +43,17 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
         found = gate.faults()
         mended = [each for each in found if repair and each.repair and gate.repair(each, by=session.client())]
         left = gate.faults() if mended else found
-    document = {"looked_at": looked, "faults": plain(left), "mended": plain(mended)}
-    session.answer(document, lambda: _text(session, looked, left, mended))
+        notices = gate.notices()
+    document = {"looked_at": looked, "faults": plain(left), "mended": plain(mended), "notices": notices}
+    session.answer(document, lambda: _text(session, looked, left, mended, notices))
     return FAULTS_REMAIN if left else 0
 
 
-def _text(session: Session, looked: dict[str, Any], left: Sequence[Fault], mended: Sequence[Fault]) -> str:
+def _text(
+    session: Session, looked: dict[str, Any], left: Sequence[Fault], mended: Sequence[Fault], notices: Sequence[str]
+) -> str:
     lines = ["looked at: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
+    lines += [f"note     {each}" for each in notices]
     lines += [f"mended   {each.item}: {each.what}" for each in mended]
     for each in left:
         lines += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
@@ -14,10 +14,12 @@ from headgate.client.errors import raise_problem
 from headgate.core.errors import MissingExtra, StoreUnavailable
 from headgate.service.identity import owner
 from headgate.settings import mask
+from headgate.stores.deadlines import BULK_SECONDS, current, within
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
-#: Seconds for an answer, besides those that were asked to be waited; and for a connection.
-PATIENCE_SECONDS, CONNECT_SECONDS = 30.0, 5.0
+#: Seconds that a request has beyond the call's deadline: the service answers at the deadline at the latest, and its
+#: answer has to come back. Not more than this is spent on opening a connection.
+ALLOWANCE_SECONDS = 1.0
 #: Of a page.
 MOST = 1000
 
@@ -57,8 +59,8 @@ class Connection:
         return self._ask(method, path, body=body, key=key, query=query, again=again, wait=wait)
 
     def upload(self, file: Path, *path: str, **query: Any) -> Any:
-        """Send a file as it is."""
-        with file.open("rb") as content:
+        """Send a file as it is. That takes as long as it takes, as long as bytes flow."""
+        with file.open("rb") as content, within(BULK_SECONDS):
             return self._ask("POST", path, content=content, query=query, again=False)
 
     def close(self) -> None:
@@ -74,13 +76,18 @@ class Connection:
         url = self._base + "".join(f"/{_quoted(part)}" for part in path)
         headers = {"Headgate-Client": owner(), **({} if key is None else {"Idempotency-Key": key})}
         given = {name: _text(value) for name, value in query.items() if value is not None}
-        timeout = httpx.Timeout(PATIENCE_SECONDS + wait, connect=CONNECT_SECONDS)
         sent = {"json": body} if content is None else {"content": content}
-        request = {"params": given, **sent, "headers": headers, "timeout": timeout}
+        request = {"params": given, **sent, "headers": headers}
+
+        def ask() -> Any:
+            left = current(wait + self.options.answer_within).left + ALLOWANCE_SECONDS
+            timeout = httpx.Timeout(left, connect=min(left, ALLOWANCE_SECONDS))
+            return client.request(method, url, timeout=timeout, **request)
+
         try:
-            answer = _answered(partial(client.request, method, url, **request), httpx, again=again)
+            answer = _answered(ask, httpx, again=again)
         except httpx.HTTPError as error:
-            raise StoreUnavailable(self.name, str(error) or type(error).__name__, key) from error
+            raise self._unavailable(error, key, outcome=_outcome(httpx, error, method)) from error
         except RuntimeError as error:
             if not client.is_closed:
                 raise
@@ -94,6 +101,12 @@ class Connection:
         except ValueError:  # A proxy's page.
             why = f"it answers {answer.status_code} and no JSON; is it a Headgate service?"
             raise StoreUnavailable(self.name, why, key) from None
+
+    def _unavailable(self, error: Exception, key: str | None, outcome: str) -> StoreUnavailable:
+        why = str(error) or type(error).__name__
+        if "timeout" in type(error).__name__.lower():
+            why = "no answer came in time"
+        return StoreUnavailable(self.name, why, key, outcome)
 
     def _open(self) -> tuple[Any, Any]:
         """The client of this process: a forked child makes its own."""
@@ -127,6 +140,12 @@ def _answered(ask: Callable[[], Any], httpx: Any, *, again: bool) -> Any:
         if not again:
             raise
         return ask()
+
+
+def _outcome(httpx: Any, error: Exception, method: str) -> str:
+    """Whether a request that failed may have taken effect: not one that was never sent, nor a question."""
+    never_sent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+    return "none" if method == "GET" or isinstance(error, never_sent) else "unknown"
 
 
 @cache

@@ -27,6 +27,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "VersionLost": {"object_id": Any, "version": Any},
     "WorkStopped": {"work": Any},
     "StoreUnavailable": {"store": Any, "why": Any, "request_id": Any, "outcome": Any},
+    "StoreMisconfigured": {"store": Any, "why": Any, "advice": Any},
     "ServiceUnavailable": {"service": Any, "why": Any, "retry_after": Any},
     "StorageGuardFailed": {"resource": Any, "why": Any},
     "BadValue": {"what": Any, "value": Any, "why": Any},

@@ -8,6 +8,7 @@ from headgate.client.connection import Connection
 from headgate.core.wire import parse
 from headgate.ingest.profile import Profile, from_snapshot
 from headgate.ingest.storage import Problem
+from headgate.stores.deadlines import within
 
 #: Reading a whole object may take this long.
 READING_SECONDS = 24 * 3600.0
@@ -30,5 +31,6 @@ class ServiceIngest:
     def verify(self, ark: str, wait: float) -> tuple[list[Problem], int]:
         """What is wrong with an object, and how many bytes were read."""
         body = {"ark": ark, "wait": wait}
-        found = self._connection.send("POST", "objects", "verify", body=body, again=False, wait=READING_SECONDS + wait)
+        with within(READING_SECONDS + wait):
+            found = self._connection.send("POST", "objects", "verify", body=body, again=False)
         return [parse(Problem, each) for each in found["problems"]], int(found["bytes"])

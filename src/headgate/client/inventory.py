@@ -18,17 +18,20 @@ from headgate.core.inventory import (
     StoredObject,
 )
 from headgate.core.wire import parse, plain
+from headgate.stores.deadlines import INVENTORY_CALLS, answered_in_time
 
 #: Local ids that are asked for in one request.
 PORTION = 100
 
 
+@answered_in_time(INVENTORY_CALLS)
 class ServiceInventory:
     """Stored objects, and the outbox beside them, behind a service."""
 
     def __init__(self, connection: Connection) -> None:
         self.name = connection.name
         self._connection = connection
+        self.options = connection.options
 
     def known_local_ids(self, owner: str, ids: Sequence[str]) -> Mapping[str, str]:
         found: dict[str, str] = {}

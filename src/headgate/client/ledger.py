@@ -15,13 +15,16 @@ from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row
 from headgate.core.locks import Lock
 from headgate.core.wire import parse, plain
 from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, RowFilter, SpanFilter
+from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
 
 
+@answered_in_time(LEDGER_CALLS)
 class ServiceLedger:
     """Datasets, jobs and chunks behind a service."""
 
     def __init__(self, connection: Connection) -> None:
         self.name = connection.name
+        self.options = connection.options
         self._connection = connection
 
     # ---------------------------------------------------------------- definitions

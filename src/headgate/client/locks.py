@@ -17,17 +17,20 @@ from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
 from headgate.core.wire import parse, plain
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, within
 from headgate.stores.queue_port import QueueStore
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
 
 
+@answered_in_time({**LOCK_CALLS, "take_turn": bulk})  # It waits for as long as await_turn was asked to.
 class ServiceLocks:
     """Locks, queues, clients, resources and history behind a service."""
 
     def __init__(self, connection: Connection) -> None:
         self.name = connection.name
+        self.options = connection.options
         self._connection = connection
         about = connection.get("about")
         self.tag = str(about["tag"])
@@ -66,7 +69,8 @@ class ServiceLocks:
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         seconds = self._patience.pop(ticket.number, 0.0)
-        found = self._waiter(ticket, "turn", wait=seconds)
+        with within(seconds + self.options.answer_within):
+            found = self._waiter(ticket, "turn", wait=seconds)
         return None if found is None else _granted(ticket.request, found)
 
     def keep_places(self, tickets: Sequence[Ticket]) -> None:

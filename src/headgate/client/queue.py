@@ -26,6 +26,7 @@ from headgate.core.queue import (
 from headgate.core.states import BATCH, INGEST_JOB, MERRITT_BATCH, MERRITT_INGEST_JOB
 from headgate.core.wire import parse, plain
 from headgate.stores.base import Asker
+from headgate.stores.deadlines import QUEUE_CALLS, answered_in_time
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 
 #: By the spelling of the store behind the service.
@@ -34,6 +35,7 @@ TABLES = {"design": (BATCH, INGEST_JOB), "mrt-zk": (MERRITT_BATCH, MERRITT_INGES
 LONGEST_WAIT_SECONDS = 20.0
 
 
+@answered_in_time(QUEUE_CALLS)
 class ServiceQueue:
     """Batches and ingest jobs behind a service."""
 
@@ -41,6 +43,7 @@ class ServiceQueue:
         self.name = connection.name
         self.batch_table, self.job_table = TABLES[spelling]
         self._connection = connection
+        self.options = connection.options
 
     def submit(self, submission: Submission, who: str) -> Batch:
         del who  # The submitter's name is in it.

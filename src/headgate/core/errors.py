@@ -28,6 +28,7 @@ HeadgateError
     ├── WrongKey                a key that does not open what it should
     ├── NotAllowed              the API token is missing, unknown or ended, or does not reach that far
     ├── ForeignStore            a database that is not Headgate's, or a lock id of another store
+    ├── StoreMisconfigured      a database, right, password or file of the store is missing or wrong
     ├── SchemaMismatch          a store of an older or newer Headgate
     ├── HalfMoved               a store into which another one is being moved, or was, and not to the end
     └── MissingExtra            a library for this kind of store, or for secrets, is not installed
@@ -304,6 +305,18 @@ class NotAllowed(Invalid):
 
 class ForeignStore(Invalid):
     """It belongs to another program, or to another store of ours."""
+
+
+class StoreMisconfigured(Invalid):
+    """The store cannot be used until an operator changes something. Trying again does not help; nothing was written."""
+
+    def __init__(self, store: str, why: str, advice: str) -> None:
+        self.store = store
+        #: What is wrong, as the database says it.
+        self.why = why
+        #: What to do about it.
+        self.advice = advice
+        super().__init__(f"{store} cannot be used: {why.rstrip('.')}. {advice}")
 
 
 class SchemaMismatch(Invalid):

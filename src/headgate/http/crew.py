@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from headgate.service.clock import steady
+from headgate.stores.deadlines import asked_at
 
 #: A call that took less was not one to a disk or a server.
 NO_TIME_SECONDS = 0.0005
 T = TypeVar("T")
-Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
+#: What to call, with what, for whom, and when that was asked (monotonic): deadlines run from then.
+Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]", float]
 
 
 class Crew:
@@ -40,7 +43,7 @@ class Crew:
             self._start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._asked.append((call, arguments, future))
+        self._asked.append((call, arguments, future, time.monotonic()))
         if len(self._asked) == 1:
             loop.call_soon(self._hand_over)
         return await future
@@ -76,10 +79,11 @@ class Crew:
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         while (todo := self._waiting.get()) is not None:
-            call, arguments, future = todo
+            call, arguments, future, asked = todo
             began = steady()
             try:
-                self._done.append((future, call(*arguments), None))
+                with asked_at(asked):
+                    self._done.append((future, call(*arguments), None))
             except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 self._done.append((future, None, error))
             if not self._may_wait(steady() - began) and not self._tell(loop):

@@ -11,6 +11,7 @@ import inspect
 import json
 import math
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from headgate.http.auth import admit, is_caller, provided
 from headgate.http.bodies import by_length
+from headgate.stores.deadlines import asked_at
 
 #: How a body's type may be named.
 JSON_TYPES = ("application/json", "+json")
@@ -66,7 +68,8 @@ class Direct(Route):
         if self._awaited:
             found: Response = await self.endpoint(**arguments)
             return found
-        return await run_in_threadpool(self.endpoint, **arguments)
+        with asked_at(time.monotonic()):  # A thread takes it over: deadlines run from now, whenever one is free.
+            return await run_in_threadpool(self.endpoint, **arguments)
 
     @cached_property
     def _plan(self) -> Plan:

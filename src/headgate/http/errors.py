@@ -27,6 +27,7 @@ from headgate.core.errors import (
     NotAllowed,
     Refused,
     SchemaMismatch,
+    StoreMisconfigured,
     Unavailable,
     UnknownName,
 )
@@ -41,6 +42,7 @@ STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
     (Lost, 409),
     (UnknownName, 404),
     (Unavailable, 503),
+    (StoreMisconfigured, 503),
     (SchemaMismatch, 503),
     (HalfMoved, 503),
     (MissingExtra, 503),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
 from headgate.core.locks import Request, resource_key
@@ -17,7 +19,10 @@ from headgate.service.clock import steady
 from headgate.service.identity import new_request_id
 from headgate.service.locks import check_wants
 from headgate.stores.base import Grant, Ticket
+from headgate.stores.deadlines import within
 from headgate.wiring import Gate
+
+T = TypeVar("T")
 
 
 def request_of(asked: LockAsked, who: Caller, key: str | None, gate: Gate) -> Request:
@@ -67,14 +72,25 @@ async def obtain(service: Service, request: Request, deadline: float) -> Grant:
 
 
 async def _wait(service: Service, place: _Place, asked: Asked, deadline: float) -> Grant:
+    answered = deadline + service.gate.answer_within
+
+    def in_time(call: Callable[..., T]) -> Callable[..., T]:
+        """The call, ended at the latest when the caller has to be answered."""
+
+        def limited(*arguments: Any) -> T:
+            with within(max(answered - steady(), 0.0)):
+                return call(*arguments)
+
+        return limited
+
     run = service.crew.run_to_its_end
     async with asked.moving:
-        found = await run(place.join)
+        found = await run(in_time(place.join))
     if isinstance(found, Ticket):
         async with service.turns.keeping(found):
-            grant = await service.turns.wait(group_of(found), place.look, deadline, found.number)
-        found = await run(place.give_up) if grant is None else grant
-    return await run(service.gate.locks.guarded, place.request, found)
+            grant = await service.turns.wait(group_of(found), in_time(place.look), deadline, found.number)
+        found = await run(in_time(place.give_up)) if grant is None else grant
+    return await run(in_time(service.gate.locks.guarded), place.request, found)
 
 
 class _Place:

@@ -10,7 +10,7 @@ from typing import Protocol
 from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 
-from headgate.core.errors import HeadgateError
+from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.http.crew import Crew
 from headgate.http.limits import Limits, Pace
 from headgate.http.metrics import Metrics
@@ -21,6 +21,8 @@ from headgate.wiring import Gate
 
 #: Calls to the store that run side by side.
 THREADS = 16
+#: The store has answered by then, or it counts as unavailable; so many questions of that kind run side by side.
+READY_SECONDS, MOST_PINGS = 2.5, 4
 #: What is done now and then is first done so long after the start: those who ask go first.
 FIRST_SECONDS = 0.5
 #: What happened in the store is counted this often.
@@ -64,8 +66,21 @@ class Service:
         self._loop: asyncio.AbstractEventLoop | None = None
         #: Streams of events that are open, and files that are being handed in.
         self.streams = self.uploads = 0
+        #: Whether the store answers is asked beside all other calls.
+        self._pings = CapacityLimiter(MOST_PINGS)
         #: Whoever reads a whole object has a thread besides those of the others.
         self.readers = CapacityLimiter(MOST_READERS)
+
+    async def ping(self) -> None:
+        """StoreUnavailable when the store does not answer in time, however busy the other threads are."""
+        store = self.gate.store
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await to_thread.run_sync(store.ping, limiter=self._pings, abandon_on_cancel=True)
+        except TimeoutError:
+            raise StoreUnavailable(
+                store.name, f"it did not answer within {READY_SECONDS:g} s", outcome="none"
+            ) from None
 
     def ring(self, *keys: tuple[str, ...]) -> None:
         """Something was changed that callers may wait for. From any thread."""

@@ -19,6 +19,7 @@ from headgate.service.identity import new_request_id, owner
 from headgate.service.obtaining import Obtained, Obtaining
 from headgate.service.renewal import Hold
 from headgate.stores.base import Grant, LockFilter, LockStore
+from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
 
 #: Leases of `held`: short enough that a dead holder is noticed, long enough for a slow store.
@@ -29,10 +30,16 @@ LockLike = Lock | Hold | str
 class Locks:
     """Shared and exclusive locks on resources, by named clients."""
 
-    def __init__(self, store: LockStore, guards: GuardKeeper | None = None, lock_delay: float = 0.0) -> None:
+    def __init__(
+        self,
+        store: LockStore,
+        guards: GuardKeeper | None = None,
+        lock_delay: float = 0.0,
+        answer_within: float = DEFAULT_OPTIONS.answer_within,
+    ) -> None:
         self._store = store
         self._guards = guards or GuardKeeper({})
-        self._obtaining = Obtaining(store, self._guards)
+        self._obtaining = Obtaining(store, self._guards, answer_within)
         self._lock_delay = check_span("lock_delay", lock_delay)
 
     def acquire(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 
 from headgate.core.errors import HeadgateError, LockRefused, StorageGuardFailed, StoreUnavailable
 from headgate.core.locks import Blocker, Lock, Request
 from headgate.service.clock import steady
 from headgate.service.guards import GuardBusy, GuardKeeper
+from headgate.service.undoing import keep, undo_later
 from headgate.stores.base import Grant, LockStore, Ticket
+from headgate.stores.deadlines import within
+from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
 
 #: A waiter tells the store at least this often that it lives.
 SIGN_OF_LIFE_SECONDS = 3.0
+#: The number of a place in a queue that may have been taken, when its number is not known.
+NO_NUMBER = 0
 #: A pause before a store that does not answer, or a busy guard, is asked again.
 PAUSE_SECONDS = 0.2
 
@@ -30,12 +34,30 @@ class Obtained:
 class Obtaining:
     """One store, and the guards of this process."""
 
-    def __init__(self, store: LockStore, guards: GuardKeeper) -> None:
+    def __init__(
+        self, store: LockStore, guards: GuardKeeper, answer_within: float = DEFAULT_OPTIONS.answer_within
+    ) -> None:
         self._store = store
         self._guards = guards
+        self._answer_within = answer_within
 
     def obtain(self, request: Request, deadline: float) -> Obtained:
-        """All that is wanted, by the deadline (monotonic); LockRefused otherwise, and nothing is taken."""
+        """All that is wanted, by the deadline (steady); LockRefused otherwise, and nothing is taken.
+
+        StoreUnavailable at the latest `answer_within` seconds after the deadline. If its outcome is unknown, what was
+        taken is given back in the background, unless the caller asks again with the same request id.
+        """
+        keep(request.id)
+        try:
+            with within(max(deadline - steady(), 0.0) + self._answer_within):
+                return self._obtain(request, deadline)
+        except StoreUnavailable as error:
+            error.request_id = request.id
+            if error.outcome != "none" and request.fresh:
+                self._undo_later(Ticket(NO_NUMBER, request))
+            raise
+
+    def _obtain(self, request: Request, deadline: float) -> Obtained:
         while True:
             obtained = self._obtain_in_store(request, deadline)
             try:
@@ -75,9 +97,15 @@ class Obtaining:
         except LockRefused:
             raise
         except BaseException:
-            with suppress(StoreUnavailable):  # Its place lapses by itself when nothing is heard of it.
+            try:
                 self._store.withdraw(ticket)
+            except StoreUnavailable:
+                self._undo_later(ticket)
             raise
+
+    def _undo_later(self, ticket: Ticket) -> None:
+        """A place lapses by itself, and so does a leased lock; a persistent one would stay."""
+        undo_later(ticket.request.id, lambda: self._store.withdraw(ticket))
 
     def _wait_a_while(self, ticket: Ticket, seconds: float) -> Obtained | None:
         try:

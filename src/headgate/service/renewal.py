@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headgate.core.errors import ClaimLost, HeadgateError, ItemLost, LockLost, Lost, Unavailable
+from headgate.core.errors import ClaimLost, HeadgateError, ItemLost, LockLost, Lost, StoreMisconfigured, Unavailable
 from headgate.core.ledger import Claim
 from headgate.core.locks import Lock, Mode
 from headgate.service.clock import steady
@@ -119,11 +119,14 @@ class KeptAlive(ABC):
         except Lost as error:
             if not self._done.is_set():
                 self._declare_lost(getattr(error, "why", str(error)))
-        except Unavailable as error:
+        except (Unavailable, StoreMisconfigured) as error:
             self._tell("renewal_failed", str(error))
             return min(RETRY_SECONDS, lease / 10)
         except HeadgateError as error:
             self._declare_lost(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, renewing goes on while the lease does
+            self._tell("renewal_failed", repr(error))
+            return min(RETRY_SECONDS, lease / 10)
         else:
             with self._changed:
                 self._until = deadline_after(sent, left)

@@ -1,17 +1,18 @@
-"""A database: its connections, its transactions, what is tried again, and what its errors become."""
+"""A database: its transactions, their deadlines, what is tried again, and what its errors become."""
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headgate.core.errors import ForeignStore, HeadgateError, StoreUnavailable
+from headgate.core.errors import ForeignStore, HeadgateError, StoreMisconfigured, StoreUnavailable
+from headgate.stores import deadlines
+from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
+from headgate.stores.sql.pool import NoConnection, Pool
 from headgate.stores.sql.statement import Row, Statement
 from headgate.telemetry import tell_store_call
 
@@ -20,14 +21,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How long a busy database is asked again before it counts as unavailable.
-BUSY_SECONDS = 30.0
 #: A random pause between two tries: short, since a commit is; random, so that nobody is starved.
 PAUSE_SECONDS = (0.0001, 0.001)
 #: How often a transaction is begun again because somebody else wrote the same row first.
 MOST_TRIES = 20
-#: Connections of a parent process: kept untouched, since closing them would end the parent's.
-_inherited: list[list[Connection]] = []
+#: What became of a call that failed: nothing happened for certain, or it may have happened.
+NONE, UNKNOWN = "none", "unknown"
 
 
 class Duplicate(Exception):
@@ -90,58 +89,13 @@ class Transaction:
         self._cursor.execute(*self._dialect.prepare(statement, params))
 
 
-class Pool:
-    """Open connections that nobody uses now, last used first. Safe over threads and forks."""
+class _Sent:
+    """Whether something was sent that may have taken effect, should no answer come."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        self._idle: list[Connection] = []
-        self._pid = os.getpid()
-        self._places = threading.BoundedSemaphore(dialect.connections)
-        self._closed = False
+    __slots__ = ("may_count",)
 
-    def take(self) -> Connection:
-        """An idle connection, or a new one."""
-        self._places.acquire()
-        try:
-            if self._pid != os.getpid():
-                self._disown()
-            return self._idle.pop() if self._idle else self._dialect.connect()
-        except BaseException:
-            self._places.release()
-            raise
-
-    def give(self, connection: Connection) -> None:
-        """Done with it, and it is in order. A thread may be late: after the end nothing is kept."""
-        self._idle.append(connection)
-        self._places.release()
-        if self._closed:
-            self.empty()
-
-    def drop(self, connection: Connection) -> None:
-        """Done with it, and nobody should use it again (but a database in memory lives in its one connection)."""
-        if self._dialect.in_memory:
-            self.give(connection)
-            return
-        self._places.release()
-        with suppress(Exception):
-            connection.close()
-
-    def empty(self) -> None:
-        """Close all that are idle."""
-        while self._idle:
-            with suppress(Exception):
-                self._idle.pop().close()
-
-    def close(self) -> None:
-        """Close what is idle now, and later what is in use."""
-        self._closed = True
-        self.empty()
-
-    def _disown(self) -> None:
-        _inherited.append(self._idle)
-        self._idle = []
-        self._pid = os.getpid()
+    def __init__(self, *, may_count: bool) -> None:
+        self.may_count = may_count
 
 
 class Database:
@@ -150,6 +104,7 @@ class Database:
     def __init__(self, dialect: Dialect, options: StoreOptions = DEFAULT_OPTIONS) -> None:
         self.dialect = dialect
         self.options = options
+        dialect.options = options
         self.name = dialect.name
         self._pool = Pool(dialect)
 
@@ -158,8 +113,13 @@ class Database:
 
         `again` says that an earlier try was cut off, so that it may have happened already.
         """
-        with self.dialect.turn(self.options.answer_within):
-            return self._try(lambda connection, cut: self._transact(connection, work, again=again or cut, write=True))
+        deadline = self._deadline()
+        with self.dialect.turn(deadline.busy_left):
+            return self._try(
+                lambda connection, cut, sent: self._transact(connection, work, sent, again=again or cut, write=True),
+                _Sent(may_count=again),
+                deadline,
+            )
 
     def write_through(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
         """The same; begun again when somebody else wrote the same row first."""
@@ -172,35 +132,58 @@ class Database:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run it in one transaction that only reads."""
-        return self._try(lambda connection, again: self._transact(connection, work, again=again, write=False))
+        return self._try(
+            lambda connection, again, sent: self._transact(connection, work, sent, again=again, write=False),
+            _Sent(may_count=False),
+        )
 
     def single(self, statement: Statement, **params: object) -> list[Row]:
         """One statement, one trip, one commit."""
-        return self._try(lambda connection, _again: self.dialect.ask(connection, statement, params))
+        return self._try(
+            lambda connection, _again, sent: self._ask(connection, statement, params, sent), _Sent(may_count=False)
+        )
 
     def single_once(self, statement: Statement, **params: object) -> list[Row]:
         """The same, but StoreUnavailable rather than sent again when the answer was lost."""
-        return self._try(lambda connection, _again: self.dialect.ask(connection, statement, params), once=True)
+        return self._try(
+            lambda connection, _again, sent: self._ask(connection, statement, params, sent),
+            _Sent(may_count=False),
+            once=True,
+        )
 
     @contextmanager
     def still(self) -> Iterator[Connection]:
-        """A connection on which everything stays as it is now, while others work."""
-        connection = self._take()
-        try:
-            with self.translated(), self.dialect.still(connection) as still:
-                yield still
-        except BaseException:
-            self._pool.drop(connection)
-            raise
-        self._pool.give(connection)
+        """A connection on which everything stays as it is now, while others work. It has all the time it needs."""
+        with deadlines.within(deadlines.WHOLE_SECONDS) as deadline:
+            connection = self._take(deadline, _Sent(may_count=False))
+            try:
+                self.dialect.limit(connection, deadline)
+                with self.translated(), self.dialect.unlimited(connection), self.dialect.still(connection) as still:
+                    yield still
+            except BaseException:
+                self._pool.drop(connection)
+                raise
+            self._pool.give(connection)
 
     def changed(self) -> object:
         """Something that differs when another process wrote since; None where that cannot be told."""
-        return self._try(lambda connection, _again: self.dialect.changed(connection))
+        return self._try(lambda connection, _again, _sent: self.dialect.changed(connection), _Sent(may_count=False))
+
+    def notices(self) -> Sequence[str]:
+        """What an operator should know of how this database is reached."""
+        with self.translated():
+            return self.dialect.notices()
 
     def lend(self, work: Callable[[Connection], T]) -> T:
-        """Run somebody else's statements (a migration's) on a connection; again when the database says so."""
-        return self._try(lambda connection, _again: work(connection))
+        """Run a migration's statements on a connection of their own; again when the database says so."""
+
+        def run(connection: Connection, _again: bool, sent: _Sent) -> T:  # noqa: FBT001 - as all are called
+            sent.may_count = True
+            with self.dialect.unlimited(connection):
+                return work(connection)
+
+        with deadlines.within(deadlines.WHOLE_SECONDS):
+            return self._try(run, _Sent(may_count=False))
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -210,48 +193,58 @@ class Database:
         except self.dialect.errors() as error:
             raise self.translate(error) from error
 
-    def translate(self, error: BaseException) -> BaseException:
-        """What a driver's error is to callers. A wrong statement stays what it is: nobody should catch it."""
+    def translate(self, error: BaseException, outcome: str = UNKNOWN) -> HeadgateError:
+        """What a driver's error is to callers: no error of a driver reaches them."""
         trouble = self.dialect.classify(error)
-        if trouble is Trouble.BUG:
-            return error
         why = self.dialect.why(error)
         if trouble is Trouble.FOREIGN:
             return ForeignStore(f"{self.name} is no database of Headgate's: {why}")
-        return StoreUnavailable(self.name, why)
+        if trouble is Trouble.SETUP:
+            return StoreMisconfigured(self.name, why, self.dialect.advice(error))
+        if trouble is Trouble.BUG:
+            advice = "Compare its tables with: headgate doctor. If nobody changed them, report this as a bug"
+            return StoreMisconfigured(self.name, f"the database refused a statement: {why}", advice)
+        return StoreUnavailable(self.name, why, outcome=outcome)
 
     def close(self) -> None:
         """Close what is open."""
         self._pool.close()
         self.dialect.close()
 
-    def _try(self, work: Callable[[Connection, bool], T], *, once: bool = False) -> T:
+    def _deadline(self) -> Deadline:
+        return deadlines.current(self.options.answer_within)
+
+    def _try(
+        self,
+        work: Callable[[Connection, bool, _Sent], T],
+        sent: _Sent,
+        deadline: Deadline | None = None,
+        *,
+        once: bool = False,
+    ) -> T:
         began = time.perf_counter()
         try:
-            return self._try_on(work, once=once)
+            return self._try_on(work, sent, deadline or self._deadline(), once=once)
         finally:
             tell_store_call(time.perf_counter() - began)
 
-    def _try_on(self, work: Callable[[Connection, bool], T], *, once: bool) -> T:
-        deadline = time.monotonic() + BUSY_SECONDS
+    def _try_on(
+        self, work: Callable[[Connection, bool, _Sent], T], sent: _Sent, deadline: Deadline, *, once: bool
+    ) -> T:
         again = once
         while True:
-            connection = self._take()
+            connection = self._take(deadline, sent)
+            before = sent.may_count
             try:
-                result = work(connection, again)
+                self.dialect.limit(connection, deadline)
+                result = work(connection, again, sent)
             except self.dialect.errors() as error:
-                trouble = self.dialect.classify(error)
-                self._after(trouble, connection)
-                if trouble is Trouble.DUPLICATE:
-                    raise Duplicate(str(error)) from error
-                lost_first_time = trouble is Trouble.GONE and not again
-                passing = trouble in (Trouble.BUSY, Trouble.CONFLICT) and time.monotonic() < deadline
-                if not (lost_first_time or passing):
-                    raise self.translate(error) from error
-                again = again or lost_first_time
+                if self._failed(error, connection) not in (Trouble.GONE, Trouble.MOVED):
+                    sent.may_count = before  # The database answered, and rolled it back.
+                again = self._again(error, sent, deadline, again=again)
                 _pause()
             except HeadgateError:
-                self._pool.give(connection)
+                self._put_back(connection)
                 raise
             except BaseException:
                 self._pool.drop(connection)
@@ -260,27 +253,68 @@ class Database:
                 self._pool.give(connection)
                 return result
 
-    def _take(self) -> Connection:
+    def _failed(self, error: BaseException, connection: Connection) -> Trouble:
+        """Put the connection away. Returns what the error means; Duplicate is raised at once."""
+        trouble = self.dialect.classify(error)
+        self._after(trouble, connection)
+        if trouble is Trouble.DUPLICATE:
+            raise Duplicate(str(error)) from error
+        return trouble
+
+    def _again(self, error: BaseException, sent: _Sent, deadline: Deadline, *, again: bool) -> bool:
+        """Whether the next try may find that it happened already; raises what callers get when there is no next try."""
+        trouble = self.dialect.classify(error)
+        lost_first_time = trouble is Trouble.GONE and not again and deadline.left > 0
+        if not (lost_first_time or self._may_pass(trouble, deadline)):
+            raise self.translate(error, UNKNOWN if sent.may_count else NONE) from error
+        return again or lost_first_time
+
+    def _may_pass(self, trouble: Trouble, deadline: Deadline) -> bool:
+        """Whether it is tried again: somebody else was in the way, and there is time for the database to wait again."""
+        if trouble is Trouble.CONFLICT:
+            return deadline.busy_left > 0
+        return trouble is Trouble.BUSY and deadline.busy_left > self.dialect.lock_wait
+
+    def _take(self, deadline: Deadline, sent: _Sent) -> Connection:
+        outcome = UNKNOWN if sent.may_count else NONE
         try:
-            return self._pool.take()
+            return self._pool.take(deadline)
+        except NoConnection as error:
+            raise StoreUnavailable(self.name, str(error), outcome=outcome) from error
         except self.dialect.errors() as error:
-            raise self.translate(error) from error
+            raise self.translate(error, outcome) from error
+
+    def _ask(
+        self, connection: Connection, statement: Statement, params: Mapping[str, object], sent: _Sent
+    ) -> list[Row]:
+        sent.may_count = True
+        return self.dialect.ask(connection, statement, params)
+
+    def _put_back(self, connection: Connection) -> None:
+        """Give back a connection, unless its rollback was not answered in time."""
+        if self.dialect.closed(connection):
+            self._pool.drop(connection)
+        else:
+            self._pool.give(connection)
 
     def _after(self, trouble: Trouble, connection: Connection) -> None:
         """What becomes of a connection after an error: its transaction has been rolled back already."""
         if trouble in (Trouble.BUSY, Trouble.CONFLICT, Trouble.DUPLICATE):
-            self._pool.give(connection)
+            self._put_back(connection)
             return
         self._pool.drop(connection)
         if trouble in (Trouble.GONE, Trouble.MOVED):
             self._pool.empty()
 
-    def _transact(self, connection: Connection, work: Callable[[Transaction], T], *, again: bool, write: bool) -> T:
+    def _transact(
+        self, connection: Connection, work: Callable[[Transaction], T], sent: _Sent, *, again: bool, write: bool
+    ) -> T:
         cursor = connection.cursor()
         try:
             self.dialect.begin(cursor, write=write)
             try:
                 result = work(Transaction(self.dialect, cursor, again=again))
+                sent.may_count = sent.may_count or write
                 self._commit(cursor)
             except BaseException:
                 with suppress(*self.dialect.errors()):
@@ -294,12 +328,12 @@ class Database:
 
     def _commit(self, cursor: Any) -> None:
         """Commit. A busy SQLite file may refuse the commit alone, with the transaction still open: ask again."""
-        deadline = time.monotonic() + BUSY_SECONDS
+        deadline = self._deadline()
         while True:
             try:
                 cursor.execute("commit")
             except self.dialect.errors() as error:
-                if self.dialect.classify(error) is not Trouble.BUSY or time.monotonic() > deadline:
+                if self.dialect.classify(error) is not Trouble.BUSY or not deadline.busy_left:
                     raise
                 _pause()
             else:

@@ -19,6 +19,7 @@ from headgate.core.inventory import (
 )
 from headgate.core.ledger import Dataset
 from headgate.core.queue import MESSAGE_LENGTH
+from headgate.stores.deadlines import INVENTORY_CALLS, answered_in_time
 from headgate.stores.sql import inventory_statements as sql
 from headgate.stores.sql import ledger_statements, mending
 from headgate.stores.sql.definitions import define_dataset
@@ -27,12 +28,14 @@ from headgate.stores.sql.moments import micro, moment, to_micro
 from headgate.stores.sql.statement import Row, Statement
 
 
+@answered_in_time(INVENTORY_CALLS)
 class SqlInventory:
     """Objects, versions, files, local ids, intakes and the outbox in one SQL database."""
 
     def __init__(self, database: Database) -> None:
         self.name = database.name
         self._database = database
+        self.options = database.options
 
     # ---------------------------------------------------------------- names
 

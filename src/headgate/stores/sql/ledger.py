@@ -10,6 +10,7 @@ from headgate.core.errors import StoreUnavailable
 from headgate.core.ledger import Change, Claim, Dataset, Job, Row
 from headgate.core.locks import Lock
 from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, RowFilter, SpanFilter
+from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
 from headgate.stores.sql import claiming, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 MANY = 1000
 
 
+@answered_in_time(LEDGER_CALLS)
 class SqlLedger:
     """Datasets, jobs and chunks in one SQL database."""
 
     def __init__(self, database: Database, tag: str) -> None:
         self.name = database.name
+        self.options = database.options
         self._database = database
         self._tag = tag
         self._sizes_known = False
@@ -97,8 +100,10 @@ class SqlLedger:
         try:
             if asker.fresh and (quick := self._quick.claim_next(job, asker)):
                 return quick
-        except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
-            cut_off = True
+        except StoreUnavailable as error:
+            if error.outcome == "none":
+                raise
+            cut_off = True  # The answer was lost: the careful way looks whether it happened.
         while True:
             found = self._database.write_through(
                 lambda tx: claiming.find_next(tx, job, asker, after),  # noqa: B023 - run at once
@@ -115,12 +120,15 @@ class SqlLedger:
         return self._database.write_through(lambda tx: claiming.force(tx, job, dataid, asker, reason, steal=steal))
 
     def success(self, job: str, dataid: str, token: int, who: str) -> None:
+        cut_off = False
         try:
             if self._quick.succeed(job, dataid, token, who):
                 return
-        except StoreUnavailable:  # The answer may have been lost; saying it again does no harm.
-            pass
-        self._database.write_through(lambda tx: claiming.success(tx, job, dataid, token, who))
+        except StoreUnavailable as error:
+            if error.outcome == "none":
+                raise
+            cut_off = True  # The answer was lost; reporting it again does no harm.
+        self._database.write_through(lambda tx: claiming.success(tx, job, dataid, token, who), again=cut_off)
 
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
         self._database.write_through(lambda tx: claiming.fail(tx, job, dataid, token, message, who))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.deadlines import LOCK_CALLS, answered_in_time
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@answered_in_time(LOCK_CALLS)
 class SqlLocks:
     """Locks, queues, clients, resources and history in one SQL database."""
 
     def __init__(self, database: Database) -> None:
         self.name = database.name
+        self.options = database.options
         self.side_by_side = 1 if database.dialect.one_writer else SIDE_BY_SIDE
         self._database = database
         self._making = threading.Lock()
@@ -136,8 +139,10 @@ class SqlLocks:
         cut_off, freed = False, None
         try:
             freed = self._database.dialect.release(self._database, {"id": lock_id, "token": token}, contended=contended)
-        except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
-            cut_off = True
+        except StoreUnavailable as error:
+            if error.outcome == "none":
+                raise
+            cut_off = True  # The answer was lost: the careful way looks whether it happened.
         if freed is None:
             with self._telling_claims(lock_id):
                 self._release_carefully(lock_id, token, cut_off=cut_off)
@@ -256,6 +261,10 @@ class SqlLocks:
 
     def ping(self) -> None:
         self._database.read(lambda tx: tx.one(sql.READ_TAG))
+
+    def notices(self) -> Sequence[str]:
+        """What an operator should know of how this store is reached."""
+        return self._database.notices()
 
     def close(self) -> None:
         for kind in tuple(self._made):

@@ -28,6 +28,7 @@ from headgate.core.queue import (
 )
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.stores.base import Asker
+from headgate.stores.deadlines import QUEUE_CALLS, answered_in_time
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 from headgate.stores.sql import queue_making as making
 from headgate.stores.sql import queue_moving as moving
@@ -38,6 +39,7 @@ from headgate.stores.sql.queue_bell import NUMBERS, Bell
 from headgate.stores.sql.queue_rows import BATCHES, JOBS, Noun, identifiers_document, number_of, read_hold, read_job
 
 
+@answered_in_time(QUEUE_CALLS)
 class SqlQueue:
     """Batches, ingest jobs, holds and their history in one SQL database."""
 
@@ -46,6 +48,7 @@ class SqlQueue:
 
     def __init__(self, database: Database, tag: str) -> None:
         self.name = database.name
+        self.options = database.options
         self._database = database
         self._bell = Bell(database, tag)
 
@@ -76,10 +79,16 @@ class SqlQueue:
         return made
 
     def fire(self, taken: Taken, event: str, message: str, changes: Changes) -> Item:
-        quick = self._fire_quickly(taken, event, message, changes)
+        cut_off = False
+        try:
+            quick = self._fire_quickly(taken, event, message, changes)
+        except StoreUnavailable as error:
+            if error.outcome == "none":
+                raise
+            quick, cut_off = None, True  # The answer was lost: the careful way looks whether it happened.
         if quick is not None:
             return quick
-        moved = self._database.write_through(lambda tx: moving.fire(tx, taken, event, message, changes))
+        moved = self._database.write_through(lambda tx: moving.fire(tx, taken, event, message, changes), again=cut_off)
         self._ring_for(moved)
         return moved
 
@@ -193,8 +202,10 @@ class SqlQueue:
         if trip is not None and asker.fresh and after is None:
             try:
                 rows = self._database.single_once(trip, state=state, **taking.taking_columns(asker))
-            except StoreUnavailable:  # The answer may have been lost: the careful way looks whether it happened.
-                cut_off = True
+            except StoreUnavailable as error:
+                if error.outcome == "none":
+                    raise
+                cut_off = True  # The answer was lost: the careful way looks whether it happened.
             else:
                 return noun.read(rows[0]) if rows else None
         if self._database.dialect.one_writer and asker.fresh and not self._is_free(noun, state):
@@ -205,7 +216,7 @@ class SqlQueue:
         return bool(self._database.read(lambda tx: tx.one(noun.sql.is_free, state=state)))
 
     def _fire_quickly(self, taken: Taken, event: str, message: str, changes: Changes) -> IngestJob | None:
-        """A job's move in one trip; None where the careful way must decide, or must look whether it happened."""
+        """A job's transition in one trip; None where the careful way must decide."""
         trip = self._database.dialect.move_job
         if trip is None or is_batch(taken.id) or changes.configuration is not None:
             return None
@@ -213,10 +224,7 @@ class SqlQueue:
         rows = INGEST_JOB.find(taken.state, event)
         if rows[0].when or rows[0].needs:
             return None
-        try:
-            moved = self._database.single_once(trip, **self._quick_move(taken, rows[0], message, changes))
-        except StoreUnavailable:
-            return None
+        moved = self._database.single_once(trip, **self._quick_move(taken, rows[0], message, changes))
         if not moved:
             return None
         self._bell.ring_here(INGEST_JOB, rows[0].target)

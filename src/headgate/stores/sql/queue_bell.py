@@ -118,7 +118,7 @@ class Bell:
         return seen
 
     def _pause(self, began: float) -> float:
-        if self._listener.listening:
+        if self._listener.listening or self._database.dialect.polls_slowly:
             return LISTENING_PAUSE
         return min(max((time.monotonic() - began) * PART, SHORTEST), LONGEST)
 

@@ -145,8 +145,10 @@ class Queueing:
             return self._database.dialect.enqueue(
                 self._database, {"rkey": resource_digest(want.resource), "mode": want.mode.value, **columns}
             )
-        except StoreUnavailable:  # The answer may have been lost: the careful way looks for a number that was taken.
-            return None
+        except StoreUnavailable as error:
+            if error.outcome == "none":
+                raise
+            return None  # The answer was lost: the careful way looks for a number that was taken.
 
     def _remember_contended(self, key: str) -> None:
         if len(self._contended) > MOST_REMEMBERED:
@@ -224,7 +226,9 @@ class Queueing:
 
     def _withdraw(self, tx: Transaction, ticket: Ticket) -> Wakes:
         scene = scene_of(tx, ticket.request, self._tag)
-        scene.leave_queue([ticket.number])
+        # Where the answer was lost, the number is not known.
+        taken = [int(row[0]) for row in tx.all(sql.READ_TICKETS, request_id=ticket.request.id)]
+        scene.leave_queue([ticket.number, *taken])
         for lock in scene.repeated(ticket.request):
             scene.end(lock, "release")
         return scene.settle()

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable
 
+from headgate.core.errors import HeadgateError
 from headgate.stores.sql.engine import Database
 
 #: The shortest and the longest pause between two looks.
@@ -57,10 +58,11 @@ class Listener:
 
     def _listen(self) -> None:
         stop, listening = self._stop, self._listening
+        expected: tuple[type[BaseException], ...] = (*self._database.dialect.errors(), HeadgateError)
         while not stop.is_set():
             try:
                 self._database.dialect.listen(self._channel, self._heard, stop)
-            except self._database.dialect.errors():
+            except expected:
                 listening.clear()  # Looking goes on meanwhile; try again in a moment.
                 stop.wait(1.0)
 
@@ -119,6 +121,8 @@ class Wakeups:
         """
         if told and self.listening:
             return LISTENING_PAUSE if position else self._database.dialect.head_pause
+        if self._database.dialect.polls_slowly:
+            return LISTENING_PAUSE
         return min(max(waited * PART, SHORTEST) * (1 + position), LONGEST)
 
     def close(self) -> None:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 from headgate.core.errors import BadValue
 from headgate.settings import mask
+from headgate.stores.deadlines import Deadline
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.statement import Row, Statement, spread
 
 Parameters = Mapping[str, object]
@@ -18,6 +20,15 @@ Parameters = Mapping[str, object]
 Columns = Mapping[str, Sequence[object]]
 #: What a routine answers when the definitions are not those that the caller knows; nothing: the careful way decides.
 OUTDATED = ""
+
+
+#: The database itself waits this part of `answer_within` for another transaction before it says busy: there is time
+#: left to answer that nothing happened.
+LOCK_WAIT_PART = 0.75
+#: Seconds after which a server ends a transaction whose client says nothing; and one of a bulk operation.
+IDLE_TRANSACTION_SECONDS, IDLE_BULK_SECONDS = 5, 60
+#: Seconds for opening a connection. A caller may give up before; the connection is then kept for the next one.
+CONNECT_SECONDS = 10
 
 
 GIVE_TOKEN = Statement("This number was given.", "insert into hg_token (number) values (:number)")
@@ -33,8 +44,9 @@ class Trouble(Enum):
     MOVED = "the file is gone, or is another one: nothing that is open may be used"
     DUPLICATE = "the row is there already"
     FOREIGN = "this is no database of ours"
-    BUG = "the statement itself is wrong: ours to mend"
-    OTHER = "anything else: a full disk, a missing right"
+    SETUP = "a database, right, password or table is missing: an operator must act"
+    BUG = "the statement itself is wrong: ours to fix"
+    OTHER = "anything else: a full disk, a failing disk"
 
 
 class Connection(Protocol):
@@ -141,6 +153,8 @@ class Dialect(ABC):
     read_only: bool = False
     #: Connections that one process may have open.
     connections: int = 20
+    #: True where connecting asks nobody else: there is no server.
+    local: bool = False
     #: True where one transaction at a time may write: the threads of a process then take turns.
     one_writer: bool = False
     #: True where a process can be woken: by the database, or by other processes of its machine.
@@ -149,6 +163,8 @@ class Dialect(ABC):
     broadcasts: bool = True
     #: Seconds between two polls of the first waiter in a queue while it listens: wake-ups may get lost.
     head_pause: float = 1.0
+    #: True where it cannot, though databases of this kind can: waiters then poll at most once a second.
+    polls_slowly: bool = False
     #: Behind the place `:priority`, `:after`, by the index.
     behind: str = "(i.priority, i.id) > (:priority, :after)"
     #: Where it can be one trip: take the first item that nobody has (by the ids' prefix), move a job that is taken.
@@ -165,6 +181,8 @@ class Dialect(ABC):
         self.url = url
         #: The URL without its password, for people.
         self.name = mask(url)
+        #: Set by the database that this dialect is for.
+        self.options: StoreOptions = DEFAULT_OPTIONS
         self._plain: dict[Statement, str] = {}
 
     @abstractmethod
@@ -178,6 +196,36 @@ class Dialect(ABC):
     @abstractmethod
     def errors(self) -> tuple[type[BaseException], ...]:
         """The driver's error classes; all of them pass through classify."""
+
+    def advice(self, error: BaseException) -> str:
+        """What an operator does about an error that means SETUP."""
+        del error
+        return "See what the error says, and correct the URL or the database"
+
+    @property
+    def lock_wait(self) -> float:
+        """Seconds for which the database waits for another transaction before it says busy; 0: it does not wait."""
+        return 0.0
+
+    def limit(self, connection: Connection, deadline: Deadline) -> None:
+        """What is asked on the connection from now on must be answered by the deadline."""
+        del connection, deadline
+
+    def works(self, connection: Connection, until: float) -> bool:
+        """Whether a connection that was idle answers, by that time (monotonic)."""
+        del connection, until
+        return True
+
+    def closed(self, connection: Connection) -> bool:
+        """Whether the connection was closed at this end."""
+        del connection
+        return False
+
+    @contextmanager
+    def unlimited(self, connection: Connection) -> Iterator[None]:
+        """Within this, the server sets no time limit: for migrations, copies and backups."""
+        del connection
+        yield
 
     @abstractmethod
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
@@ -270,6 +318,10 @@ class Dialect(ABC):
     def opened(self, runner: Runner) -> None:
         """The schema is there: do what must be done once before the first use."""
         del runner
+
+    def notices(self) -> Sequence[str]:
+        """What an operator should know of how this database is reached; each with what to do."""
+        return ()
 
     def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:
         """Wake waiting processes: (channel, ticket). Where the database cannot, they look for themselves."""

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import socket
 import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue, MissingExtra
+from headgate.stores.deadlines import BULK_SECONDS, Deadline
 from headgate.stores.sql.dialects import mysql_ledger
 from headgate.stores.sql.dialects.base import (
+    CONNECT_SECONDS,
     DROP_TOKEN,
+    IDLE_BULK_SECONDS,
+    IDLE_TRANSACTION_SECONDS,
+    LOCK_WAIT_PART,
     Columns,
     Connection,
     Dialect,
@@ -33,29 +43,37 @@ except ImportError as missing:  # pragma: no cover - the extra is installed in t
 
 #: Rows that one insert takes.
 ROWS_AT_ONCE = 500
-DEADLOCK, LOCK_WAIT_TIMEOUT, DUPLICATE, RECORD_CHANGED = 1213, 1205, 1062, 1020
-#: A statement that the server does not understand.
-SYNTAX = {1054, 1064, 1109}
-#: Errors of the server that mean: this connection is of no use any more.
-CONNECTION_ENDED = {
-    1040,
-    1053,
-    1152,
-    1153,
-    1156,
-    1158,
-    1159,
-    1160,
-    1161,
-    1184,
-    1927,
-    2002,
-    2003,
-    2006,
-    2013,
-    2014,
-    2055,
+#: A right, a password, a database or a table that is missing, and what an operator does about it.
+_LOGIN = "Correct the user or the password in the URL, or create the user"
+_RIGHTS = "Grant the right: grant all on DATABASE.* to USER, execute and create routine included"
+SETUP = {
+    1044: _RIGHTS,
+    1045: _LOGIN,
+    1049: "Create it: create database NAME character set utf8mb4; or correct the URL",
+    1130: "Allow this host for the user on the server",
+    1142: _RIGHTS,
+    1143: _RIGHTS,
+    1146: "Restore the table from a backup, or use another database",
+    1227: _RIGHTS,
+    1305: "Install the routines with: headgate migrate",
+    1370: _RIGHTS,
+    1449: "Create the user that owns the routines, or migrate again",
+    1698: _LOGIN,
 }
+#: What the server's and the driver's error codes mean. GONE: this connection is of no use any more (a server that is
+#: read-only was demoted: the next connection may lead to the new primary).
+MEANINGS: dict[Trouble, set[int]] = {
+    Trouble.CONFLICT: {1213, 1020},
+    Trouble.BUSY: {1205, 1969, 3024},
+    Trouble.DUPLICATE: {1062},
+    Trouble.SETUP: set(SETUP),
+    Trouble.GONE: {
+        1040, 1053, 1129, 1152, 1153, 1156, 1158, 1159, 1160, 1161, 1184, 1290, 1792, 1836, 1927, 2002, 2003, 2006,
+        2013, 2014, 2055,
+    },
+    Trouble.BUG: {1054, 1064, 1109},
+}  # fmt: skip
+BY_CODE = {code: trouble for trouble, codes in MEANINGS.items() for code in codes}
 
 GRANT = Statement(
     "A resource that is free for this mode becomes held (see the routine).",
@@ -133,6 +151,18 @@ class MysqlConnection(pymysql.connections.Connection):
     """A connection that is encrypted where the server can do that, though without `tls` to anybody who answers."""
 
     ctx: ssl.SSLContext  # PyMySQL's own; its types leave it out.
+    #: By then (monotonic) whatever is asked must be answered.
+    until: float = math.inf
+    #: The server's time limits are those of a long call.
+    long: bool = False
+    #: The limits are set that MariaDB has and MySQL has not.
+    is_mariadb: bool = False
+
+    def _write_bytes(self, data: bytes) -> None:
+        """Each request has the time that is left: to be sent, and for the next part of its answer."""
+        if self.until < math.inf:
+            self._read_timeout = self._write_timeout = max(self.until - time.monotonic(), 0.001)
+        super()._write_bytes(data)  # type: ignore[misc] # PyMySQL's own; its types leave it out
 
     def _create_ssl_ctx(self, asked: Any) -> ssl.SSLContext:
         """PyMySQL's own way reads all of the machine's authorities (20 ms), and then looks at no certificate."""
@@ -203,37 +233,83 @@ class Mysql(Dialect):
         except ValueError:
             raise BadValue("url", self.name, "has a port that is no number up to 65535") from None
 
+    @property
+    def lock_wait(self) -> float:
+        """Whole seconds, at least one."""
+        return float(max(int(self.options.answer_within * LOCK_WAIT_PART), 1))
+
     def connect(self) -> Connection:
-        connection: Connection = MysqlConnection(
+        connection: Any = MysqlConnection(
             **self._arguments,
             charset="utf8mb4",
             autocommit=True,
-            connect_timeout=10,
-            read_timeout=60,
-            write_timeout=60,
-            init_command="set session time_zone = '+00:00', innodb_lock_wait_timeout = 20",
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=CONNECT_SECONDS,
+            write_timeout=CONNECT_SECONDS,
+            init_command="set session time_zone = '+00:00'",
         )
+        connection.is_mariadb = "mariadb" in str(connection.get_server_info()).lower()
+        _keep_alive(connection)
         with connection.cursor() as cursor:
             # No gap locks, so that first uses of neighbouring resources do not meet.
             cursor.execute("set session transaction isolation level read committed")
-        return connection
+        self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
+        made: Connection = connection
+        return made
+
+    def limit(self, connection: Any, deadline: Deadline) -> None:
+        """A long call changes the server's limits; one trip more, and one more when a short one follows."""
+        connection.until = deadline.until
+        long = deadline.left > 2 * self.options.answer_within
+        if long and not connection.long:
+            self._set_limits(connection, statement=BULK_SECONDS, idle=IDLE_BULK_SECONDS)
+        elif connection.long and not long:
+            self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
+        connection.long = long
+
+    @contextmanager
+    def unlimited(self, connection: Any) -> Iterator[None]:
+        self._set_limits(connection, statement=0, idle=0, locks=60)
+        try:
+            yield
+        finally:
+            connection.long = False
+            with suppress(*self.errors()):
+                self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
+
+    def _set_limits(self, connection: Any, *, statement: float, idle: int, locks: float | None = None) -> None:
+        """How long the server works on a statement, keeps a silent transaction, and waits for a row (0: no limit)."""
+        wait = int(locks or self.lock_wait)
+        words = [f"innodb_lock_wait_timeout = {wait}"]
+        if connection.is_mariadb:
+            words += [f"max_statement_time = {statement:.3f}", f"idle_transaction_timeout = {idle}"]
+        else:  # MySQL ends silent connections alone, whether or not they have a transaction.
+            words += [f"wait_timeout = {idle or 86_400}", f"lock_wait_timeout = {max(wait, 1)}"]
+        with connection.cursor() as cursor:
+            cursor.execute("set session " + ", ".join(words))
+
+    def works(self, connection: Any, until: float) -> bool:
+        connection.until = until
+        connection.ping()
+        return True
+
+    def closed(self, connection: Any) -> bool:
+        return not connection.open
 
     def errors(self) -> tuple[type[BaseException], ...]:
         return (pymysql.MySQLError,)
 
     def classify(self, error: BaseException) -> Trouble:
-        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        if code in (DEADLOCK, RECORD_CHANGED):
-            return Trouble.CONFLICT
-        if code == LOCK_WAIT_TIMEOUT:
-            return Trouble.BUSY
-        if code == DUPLICATE:
-            return Trouble.DUPLICATE
-        if code in CONNECTION_ENDED or isinstance(error, pymysql.err.InterfaceError):
+        code = _code(error)
+        if code in BY_CODE:
+            return BY_CODE[code]
+        if isinstance(error, pymysql.err.InterfaceError):
             return Trouble.GONE
-        if code in SYNTAX or (isinstance(error, pymysql.err.ProgrammingError) and code < 1000):
-            return Trouble.BUG
-        return Trouble.OTHER
+        wrong = pymysql.err.ProgrammingError if code < 1000 else (pymysql.err.DataError, pymysql.err.IntegrityError)
+        return Trouble.BUG if isinstance(error, wrong) else Trouble.OTHER
+
+    def advice(self, error: BaseException) -> str:
+        return SETUP[_code(error)]
 
     def spell(self, text: str) -> str:
         return to_pyformat(text)
@@ -286,3 +362,14 @@ class Mysql(Dialect):
     def install_routines(self, execute: Any) -> None:
         for body in (*ROUTINES, *mysql_ledger.ROUTINES):
             execute(body)
+
+
+def _code(error: BaseException) -> int:
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def _keep_alive(connection: Any) -> None:
+    """Let the kernel notice a dead peer within about 11 seconds."""
+    for name, value in (("KEEPIDLE", 5), ("KEEPINTVL", 2), ("KEEPCNT", 3), ("USER_TIMEOUT", 10_000)):
+        with suppress(AttributeError, OSError):  # A Unix socket, or a system without the option.
+            connection._sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{name}"), value)  # noqa: SLF001 - PyMySQL has no way to ask for it

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from functools import cached_property
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
-from headgate.core.errors import BadValue, MissingExtra
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from headgate.core.errors import BadValue
+from headgate.stores.deadlines import Deadline, current
 from headgate.stores.sql import queue_statements as queue
 from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.base import (
+    LOCK_WAIT_PART,
     Columns,
     Connection,
     Dialect,
@@ -27,26 +33,24 @@ from headgate.stores.sql.dialects.base import (
     read_claimed,
 )
 from headgate.stores.sql.dialects.postgresql_ledger import DATASET_SPACE
+from headgate.stores.sql.dialects.postgresql_session import (
+    NEVER,
+    PLANNING,
+    Session,
+    advice,
+    classify,
+    limits,
+    long_limits,
+    open_session,
+    set_local,
+)
 from headgate.stores.sql.statement import Row, Statement, from_arrays, to_pyformat, with_lists
 
-try:
-    import psycopg
-    from psycopg import errors as pg
-    from psycopg.conninfo import conninfo_to_dict
-except ImportError as missing:  # pragma: no cover - the extra is installed in tests
-    raise MissingExtra("postgresql", "PostgreSQL needs the library psycopg") from missing
-
-#: Errors that psycopg counts as the programmer's and that are the operator's: a missing right, a dropped table.
-NOT_OUR_FAULT = (pg.InsufficientPrivilege, pg.UndefinedTable, pg.InvalidCatalogName, pg.InvalidSchemaName)
 SCHEMA_LOCK = 0x6865616467617465
-#: Every statement here goes by keys and indexes. A plan is kept, so one that was made when the tables were nearly empty
-#: must go by the indexes too (a claim is 4 x slower otherwise), and one plan does for all values (1.2 x). What must be
-#: scanned all the same would count as so costly that it is compiled first.
-OPTIONS = "-c timezone=UTC -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c jit=off"
 #: The arrays that columns of many rows go in.
 ARRAYS: dict[type[object], str] = {str: "text[]", bytes: "bytea[]", int: "bigint[]"}
-#: How often a listening connection looks whether it should stop.
-LISTEN_SECONDS = 0.5
+#: How often a listening connection looks whether it should stop; and whether it still works, and how long that takes.
+LISTEN_SECONDS, LISTEN_CHECK_SECONDS, LISTEN_ANSWER_SECONDS = 0.5, 5.0, 2.0
 
 # One trip each. The resource's row is the place where the rule is kept, since a single statement sees all
 # other rows as they were when it began: a NOT EXISTS over hg_lock would let two writers in.
@@ -203,15 +207,6 @@ RAISE_TOKEN = Statement(
 NEXT_TOKEN = Statement("A new number.", "select nextval('hg_token_number_seq')")
 
 
-class Session(psycopg.Connection[Row]):
-    """A connection with one cursor for single statements: a new one costs half as much as a trip."""
-
-    @cached_property
-    def single(self) -> psycopg.Cursor[Row]:
-        """That cursor."""
-        return self.cursor()
-
-
 class Postgresql(Dialect):
     """A PostgreSQL server."""
 
@@ -223,7 +218,6 @@ class Postgresql(Dialect):
     begin_write = "begin"
     share_dataset = f"pg_advisory_xact_lock_shared({DATASET_SPACE}, d.id)"
     own_dataset = f"pg_advisory_xact_lock({DATASET_SPACE}, d.id)"
-    listens = True
     take_item = TAKE_ITEM
     move_job = MOVE_JOB
     begin_read = "begin read only"
@@ -241,46 +235,88 @@ class Postgresql(Dialect):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         check_server_url(url)
-        self._target = re.sub(r"^[^:]+://", "postgresql://", url)
-        try:
-            conninfo_to_dict(self._target)
-        except psycopg.Error as error:
-            raise BadValue("url", self.name, f"cannot be read: {error}") from None
+        self._target = _target(url, self.name)
+        #: Whether the last connection led to a pooler.
+        self.pooled = False
+
+    @property
+    def listens(self) -> bool:  # type: ignore[override] # here it depends on the connection
+        """A pooler passes no notifications on."""
+        return not self.pooled or bool(self.options.listen_url)
+
+    @property
+    def polls_slowly(self) -> bool:  # type: ignore[override] # the same
+        """A pooler's few server connections are not for polling."""
+        return self.pooled
+
+    @property
+    def lock_wait(self) -> float:
+        return self.options.answer_within * LOCK_WAIT_PART
 
     def connect(self) -> Connection:
-        connection = Session.connect(
-            self._target,
-            autocommit=True,
-            connect_timeout=10,
-            application_name="headgate",
-            options=OPTIONS,
-            tcp_user_timeout=20_000,
+        session = open_session(self._target, self.options)
+        self.pooled = session.pooled
+        return session
+
+    def limit(self, connection: Any, deadline: Deadline) -> None:
+        connection.until = deadline.until
+        connection.long = deadline.left > 2 * self.options.answer_within
+
+    def works(self, connection: Any, until: float) -> bool:
+        connection.until = until
+        connection.execute("select 1", prepare=False)
+        return True
+
+    def closed(self, connection: Any) -> bool:
+        return bool(connection.closed)
+
+    @contextmanager
+    def unlimited(self, connection: Any) -> Iterator[None]:
+        """On a direct connection; through a pooler nothing is set outside of a transaction."""
+        if connection.pooled:
+            yield
+            return
+        connection.execute(
+            "set statement_timeout = 0; set lock_timeout = 0; set idle_in_transaction_session_timeout = 0"
         )
-        connection.prepare_threshold = 2
-        return connection
+        try:
+            yield
+        finally:
+            if not connection.closed:
+                words = "; ".join(f"set {name} = '{value}'" for name, value in limits(self.options).items())
+                connection.execute(words)
+
+    def begin(self, cursor: Any, *, write: bool) -> None:
+        """Start a transaction, with the settings that the connection does not have, in one message."""
+        session: Session = cursor.connection
+        settings = {**PLANNING, **limits(self.options)} if session.pooled else {}
+        if session.long:
+            settings |= long_limits(current(self.options.answer_within))
+        begin = self.begin_write if write else self.begin_read
+        cursor.execute(f"{begin}; {set_local(settings)}" if settings else begin)
 
     def errors(self) -> tuple[type[BaseException], ...]:
         return (psycopg.Error,)
 
     def classify(self, error: BaseException) -> Trouble:
-        if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
-            return Trouble.CONFLICT
-        if isinstance(error, pg.UniqueViolation):
-            return Trouble.DUPLICATE
-        if isinstance(error, pg.LockNotAvailable):
-            return Trouble.BUSY
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return Trouble.GONE
-        if isinstance(error, psycopg.ProgrammingError) and not isinstance(error, NOT_OUR_FAULT):
-            return Trouble.BUG
-        return Trouble.OTHER
+        return classify(error)
+
+    def advice(self, error: BaseException) -> str:
+        return advice(error)
 
     def spell(self, text: str) -> str:
         return to_pyformat(text)
 
     def ask(self, connection: Session, statement: Statement, params: Parameters) -> list[Row]:
-        connection.single.execute(*self.prepare(statement, params))
-        return connection.single.fetchall()
+        cursor = connection.single
+        text, values = self.prepare(statement, params)
+        if not connection.pooled:
+            cursor.execute(text, values)
+            return cursor.fetchall()
+        # Several statements in one message are one transaction, and one trip.
+        cursor.execute(f"{set_local({**PLANNING, **limits(self.options)})} {text}", values)
+        cursor.set_result(-1)
+        return cursor.fetchall()
 
     def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
         """A list goes as one array, and binary: the statement is the same for any number of values."""
@@ -298,7 +334,9 @@ class Postgresql(Dialect):
         return None if row is None else Granted(*row)
 
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
-        row = next(iter(runner.single_once(HAND_OVER if contended else RELEASE, **params)), None)
+        # Whoever is handed the resource learns of it by a notification, or not at all.
+        way = HAND_OVER if contended and self.listens else RELEASE
+        row = next(iter(runner.single_once(way, **params)), None)
         return None if row is None else Freed(*row)
 
     def as_parameters(self, known: Known) -> Parameters:
@@ -352,14 +390,42 @@ class Postgresql(Dialect):
         if listed:
             runner.single(NOTIFY, channels=json.dumps(listed))
 
+    def notices(self) -> Sequence[str]:
+        if not self.pooled:
+            return ()
+        why = "is reached through a pooler"
+        if url := self.options.listen_url:
+            with open_session(_target(url, "listen_url"), self.options) as session:
+                if not session.pooled:
+                    return ()
+            why = "is reached through a pooler, and listen_url leads to a pooler, too"
+        return (f"{self.name} {why}: waiters poll once a second. Set listen_url to a direct connection",)
+
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
-        connection = psycopg.connect(self._target, autocommit=True, connect_timeout=10)
-        with connection:
-            connection.execute(f'listen "{channel}"')
+        url = self.options.listen_url
+        with open_session(_target(url, "listen_url") if url else self._target, self.options) as session:
+            if session.pooled:
+                raise psycopg.OperationalError("listen_url leads to a pooler, which passes no notifications on")
+            session.execute(f'listen "{channel}"')
             heard(0)
+            checked = time.monotonic()
             while not stop.is_set():
-                for notice in connection.notifies(timeout=LISTEN_SECONDS):
+                session.until = NEVER
+                for notice in session.notifies(timeout=LISTEN_SECONDS):
                     heard(int(notice.payload))
+                if time.monotonic() - checked > LISTEN_CHECK_SECONDS:  # It may be half-open, and silent for ever.
+                    checked = time.monotonic()
+                    self.works(session, checked + LISTEN_ANSWER_SECONDS)
+
+
+def _target(url: str, name: str) -> str:
+    """The URL as libpq reads it; BadValue when it cannot."""
+    target = re.sub(r"^[^:]+://", "postgresql://", url)
+    try:
+        conninfo_to_dict(target)
+    except psycopg.Error as error:
+        raise BadValue("url", name, f"cannot be read: {error}") from None
+    return target
 
 
 def _array(values: Iterable[object]) -> str:

@@ -12,10 +12,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headgate.core.errors import BadValue, StoreUnavailable
+from headgate.core.errors import BadValue, StoreMisconfigured, StoreUnavailable
 from headgate.core.ledger import chunk_resource
 from headgate.core.locks import resource_digest
-from headgate.stores.sql.dialects import sqlite_ledger
+from headgate.stores.sql.dialects import sqlite_ledger, sqlite_locks
 from headgate.stores.sql.dialects.base import (
     Columns,
     Connection,
@@ -39,42 +39,19 @@ if TYPE_CHECKING:
 #: Before this version two connections in WAL mode can corrupt the file (sqlite.org/wal.html#walresetbug).
 WAL_IS_SAFE = (3, 51, 3)
 
-GRANT_RESOURCE = Statement(
-    "Count one more holder of a resource that is free for this mode, and give the new token.",
-    """insert into hg_resource (rkey, uri, token, holders, mode, waiting, known)
-       values (:rkey, :uri, {token_floor} + 1, 1, :mode, 0, 1)
-       on conflict (rkey) do update
-         set token = token + 1, holders = holders + 1, mode = excluded.mode, known = 1
-         where waiting = 0 and (holders = 0 or (mode = 'shared' and excluded.mode = 'shared'))
-       returning token, {wall}""",
-)
-GRANT_LOCK = Statement(
-    "Write the lock.",
-    """insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
-                            request_id, owner, note)
-       values (:id, :rkey, :client, :mode, :token, :since, :lease, {now} + :lease, :lock_delay, 1,
-               :request_id, :owner, :note)""",
-)
-GRANT_HISTORY = Statement(
-    "Tell of the grant.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       values (:since, 'lock', 'grant', :rkey, :client, :id, :token, 'new', :mode, '')""",
-)
-RELEASE_LOCK = Statement(
-    "Remove a live lock that is held once.",
-    """delete from hg_lock
-       where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
-       returning rkey, client, mode""",
-)
-RELEASE_RESOURCE = Statement(
-    "Count one holder less, and see whether anybody waits.",
-    "update hg_resource set holders = holders - 1 where rkey = :rkey returning waiting, rkey",
-)
-RELEASE_HISTORY = Statement(
-    "Tell of the release.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       values ({wall}, 'lock', 'release', :rkey, :client, :id, :token, :mode, 'released', '')""",
-)
+#: What SQLite's error codes mean. A file or folder that this user may not write does not pass by itself.
+TROUBLES = {
+    sqlite3.SQLITE_BUSY: Trouble.BUSY,
+    sqlite3.SQLITE_LOCKED: Trouble.BUSY,
+    sqlite3.SQLITE_NOTADB: Trouble.FOREIGN,
+    sqlite3.SQLITE_READONLY: Trouble.SETUP,
+    sqlite3.SQLITE_PERM: Trouble.SETUP,
+    sqlite3.SQLITE_CANTOPEN: Trouble.SETUP,
+    sqlite3.SQLITE_AUTH: Trouble.SETUP,
+    sqlite3.SQLITE_ERROR: Trouble.BUG,
+}
+RIGHTS = "Give this user the right to read and write the file and its folder, or use another file"
+
 READ_CLOCK = Statement("What the lease clock counts from.", "select value from hg_meta where name = 'clock'")
 WRITE_CLOCK = Statement(
     "Remember what the lease clock counts from.",
@@ -155,6 +132,7 @@ class Sqlite(Dialect):
     listens = hasattr(os, "O_PATH")
     broadcasts = False
     head_pause = 0.05
+    local = True
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -365,29 +343,30 @@ class Sqlite(Dialect):
         """The file that is there; says what SQLite only calls "unable to open database file"."""
         found = identify(path)
         folder = path.parent
-        if not os.path.isdir(folder):  # noqa: PTH112 - a Path raises where it may not look
-            raise StoreUnavailable(self.name, f"the folder {folder} does not exist, or this user may not enter it")
         if found is None and self._known is not None:
             raise FileMoved(f"{path} was deleted, or moved elsewhere")
+        if not os.path.isdir(folder):  # noqa: PTH112 - a Path raises where it may not look
+            why = f"the folder {folder} does not exist, or this user may not enter it"
+            raise StoreMisconfigured(self.name, why, "Create the folder, or correct the URL")
         if found is None and not os.access(folder, os.W_OK | os.X_OK):
-            raise StoreUnavailable(self.name, f"in the folder {folder} this user may make no file")
+            raise StoreMisconfigured(self.name, f"this user may not create files in {folder}", RIGHTS)
         if found is not None and not os.access(path, os.R_OK):
-            raise StoreUnavailable(self.name, f"this user may not read {path}")
+            raise StoreMisconfigured(self.name, f"this user may not read {path}", RIGHTS)
         return found
 
     def classify(self, error: BaseException) -> Trouble:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return Trouble.BUSY
-        if isinstance(error, FileMoved) or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if isinstance(error, FileMoved) or code == sqlite3.SQLITE_READONLY_DBMOVED:
             return Trouble.MOVED
-        if code == sqlite3.SQLITE_NOTADB:
-            return Trouble.FOREIGN
         if isinstance(error, sqlite3.IntegrityError) and "UNIQUE" in str(error):
             return Trouble.DUPLICATE
         if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
             return Trouble.BUG
-        return Trouble.OTHER
+        return TROUBLES.get(code & 0xFF, Trouble.OTHER)
+
+    def advice(self, error: BaseException) -> str:
+        del error
+        return RIGHTS
 
     def spell(self, text: str) -> str:
         return text
@@ -409,33 +388,12 @@ class Sqlite(Dialect):
         cursor.executemany(self.prepare(listed, {})[0], zip(*values, strict=False))
 
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
-        def work(tx: Any) -> Granted | None:
-            row = tx.one(GRANT_RESOURCE, **params)
-            if row is None:
-                return None
-            granted = Granted(*row)
-            tx.run(GRANT_LOCK, **params, token=granted.token, since=granted.since)
-            tx.run(GRANT_HISTORY, **params, token=granted.token, since=granted.since)
-            return granted
-
-        result: Granted | None = runner.write(work)
-        return result
+        granted: Granted | None = runner.write(lambda tx: sqlite_locks.grant(tx, params))
+        return granted
 
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
-        if contended:
-            return None
-
-        def work(tx: Any) -> Freed | None:
-            gone = tx.one(RELEASE_LOCK, **params)
-            if gone is None:
-                return None
-            rkey, client, mode = gone
-            waiting, _ = tx.one(RELEASE_RESOURCE, rkey=rkey)
-            tx.run(RELEASE_HISTORY, **params, rkey=rkey, client=client, mode=mode)
-            return Freed(waiting, rkey, handed=False)
-
-        result: Freed | None = runner.write(work)
-        return result
+        freed: Freed | None = None if contended else runner.write(lambda tx: sqlite_locks.release(tx, params))
+        return freed
 
     def next_token(self, tx: Any) -> int:
         row = tx.one(NEXT_TOKEN)

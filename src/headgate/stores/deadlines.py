@@ -1,0 +1,188 @@
+"""Deadlines: the moment by which a call to a store returns, over everything that it asks of the store.
+
+A call with `wait=N` returns within N plus `answer_within` seconds. The deadline is set where the call begins and read
+where the call waits: for a connection, for another transaction, for an answer. It belongs to the calling thread.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
+from functools import wraps
+from inspect import isfunction
+from typing import Any, NamedTuple, TypeVar
+
+#: Bounds in seconds: of a question whose answer may be long, of a change of many rows, and of a whole migration,
+#: copy or backup.
+LISTING_SECONDS, BULK_SECONDS, WHOLE_SECONDS = 60.0, 600.0, 86_400.0
+#: A change of up to this many rows is no bulk operation.
+FEW_ROWS = 100
+#: Calls that wait for nothing.
+FREE = ("close", "watch_loss")
+Kind = TypeVar("Kind", bound=type)
+
+
+class Deadline(NamedTuple):
+    """When a call must have returned, on `time.monotonic`."""
+
+    #: The call returns by then.
+    until: float
+    #: It waits until then for a transaction of another client to end.
+    busy: float
+
+    @property
+    def left(self) -> float:
+        """Seconds until the call must have returned; never negative."""
+        return max(self.until - time.monotonic(), 0.0)
+
+    @property
+    def busy_left(self) -> float:
+        """Seconds for which it may still wait for other transactions; never negative."""
+        return max(self.busy - time.monotonic(), 0.0)
+
+
+#: The deadline of the call that this thread works on.
+_deadline: ContextVar[Deadline | None] = ContextVar("headgate_deadline", default=None)
+#: When the caller asked, if that was before this thread began to work on it.
+_asked: ContextVar[float] = ContextVar("headgate_asked", default=math.inf)
+
+
+class within:  # noqa: N801 - reads as a statement: with within(2.0)
+    """Within this block, calls return after that many seconds at the latest, counted from when the caller asked.
+
+    `busy`: seconds to wait for other transactions (default: as long as for the call). An outer block that ends
+    earlier prevails.
+    """
+
+    __slots__ = ("_busy", "_seconds", "_token")
+
+    def __init__(self, seconds: float, busy: float | None = None) -> None:
+        self._seconds = seconds
+        self._busy = seconds if busy is None else busy
+
+    def __enter__(self) -> Deadline:
+        began = min(time.monotonic(), _asked.get())
+        until, busy = began + self._seconds, began + self._busy
+        outer = _deadline.get()
+        if outer is not None:
+            until, busy = min(until, outer.until), min(busy, outer.busy)
+        deadline = Deadline(until, busy)
+        self._token: Token[Deadline | None] = _deadline.set(deadline)
+        return deadline
+
+    def __exit__(self, *_: object) -> None:
+        _deadline.reset(self._token)
+
+
+class asked_at:  # noqa: N801 - the same
+    """Within this block, deadlines are counted from that moment (monotonic), not from when a thread was free."""
+
+    __slots__ = ("_moment", "_token")
+
+    def __init__(self, moment: float) -> None:
+        self._moment = moment
+
+    def __enter__(self) -> None:
+        self._token = _asked.set(self._moment)
+
+    def __exit__(self, *_: object) -> None:
+        _asked.reset(self._token)
+
+
+def current(answer_within: float) -> Deadline:
+    """The deadline of this thread's call; a call without one must be answered within that many seconds from now."""
+    deadline = _deadline.get()
+    if deadline is None:
+        until = time.monotonic() + answer_within
+        return Deadline(until, until)
+    return deadline
+
+
+# How long a call may take: (answer_within, *arguments) to seconds in all, and seconds for other transactions.
+Rule = Callable[..., tuple[float, float]]
+
+
+def listing(answer_within: float, *_: object, **__: object) -> tuple[float, float]:
+    """A question whose answer may be long: it takes its time, but does not wait longer than others to begin."""
+    return LISTING_SECONDS, answer_within
+
+
+def bulk(answer_within: float, *_: object, **__: object) -> tuple[float, float]:
+    """A change of many rows."""
+    del answer_within
+    return BULK_SECONDS, BULK_SECONDS
+
+
+def of_rows(answer_within: float, _name: str, rows: Any, *_: object, **more: object) -> tuple[float, float]:
+    """A change of as many rows as are named, and of those behind them if `downstream` is set."""
+    if len(rows) <= FEW_ROWS and not more.get("downstream"):
+        return answer_within, answer_within
+    return bulk(answer_within)
+
+
+def of_item(answer_within: float, item_id: str, *_: object, **__: object) -> tuple[float, float]:
+    """A change of one job, or of a batch with all its jobs."""
+    return bulk(answer_within) if item_id.startswith("bid") else (answer_within, answer_within)
+
+
+def waiting(answer_within: float, _what: object, seconds: float) -> tuple[float, float]:
+    """A call that waits for that many seconds."""
+    return seconds + answer_within, seconds + answer_within
+
+
+#: The calls of each port that are no quick ones.
+LOCK_CALLS: Mapping[str, Rule] = {
+    "await_turn": waiting, "list": listing, "summary": listing, "waiters": listing, "history": listing,
+    "clients": listing, "resources": listing, "expire": bulk,
+}  # fmt: skip
+LEDGER_CALLS: Mapping[str, Rule] = {
+    "define_dataset": bulk, "define_job": bulk, "datasets": listing, "jobs": listing, "publish": of_rows,
+    "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": listing, "failures": listing,
+    "tallies": listing, "spans": listing, "running": listing, "history": listing, "master_wraps": listing,
+    "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,
+}  # fmt: skip
+QUEUE_CALLS: Mapping[str, Rule] = {
+    "create_jobs": bulk, "act": of_item, "set_hold": bulk, "holds": listing, "batches": listing, "jobs": listing,
+    "job_ids": listing, "counts": listing, "reportable": listing, "cleanable": listing, "await_work": waiting,
+    "expire": bulk, "faults": bulk, "repair": bulk, "history": listing,
+}  # fmt: skip
+INVENTORY_CALLS: Mapping[str, Rule] = {
+    "known_local_ids": listing, "claim_local_ids": bulk, "record": bulk, "objects": listing, "versions": listing,
+    "files": listing, "remove": bulk, "messages": listing, "due": listing,
+}  # fmt: skip
+
+
+def answered_in_time(rules: Mapping[str, Rule]) -> Callable[[Kind], Kind]:
+    """Give every public method of a port a deadline: `options.answer_within`, or what its rule says."""
+
+    def decorate(kind: Kind) -> Kind:
+        for name, method in list(vars(kind).items()):
+            if isfunction(method) and not name.startswith("_") and name not in FREE:
+                setattr(kind, name, _by_rule(method, rules[name]) if name in rules else _quick(method))
+        return kind
+
+    return decorate
+
+
+def _quick(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        answer_within = self.options.answer_within
+        outer = _deadline.get()
+        if outer is not None and outer.until <= time.monotonic() + answer_within:
+            return method(self, *args, **kwargs)
+        with within(answer_within):
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+def _by_rule(method: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with within(*rule(self.options.answer_within, *args, **kwargs)):
+            return method(self, *args, **kwargs)
+
+    return call

@@ -1,0 +1,24 @@
+"""A client that stops in the middle of a transaction: it holds rows, or the file, and says no more."""
+
+import time
+
+import headgate
+from headgate.stores.sql.locks import SqlLocks
+from headgate.stores.sql.scene import Scene
+from headgate.stores.sql.shapes import shape_of
+from tests.faults.processes import Channel
+
+
+def hold_rows(channel: Channel, url: str, resource: str, job: str) -> None:
+    """Begin a transaction that takes the resource's row, and the job's datasets, and stay in it."""
+    gate = headgate.connect(url)
+    store = gate.store
+    assert isinstance(store, SqlLocks)
+
+    def work(tx: object) -> None:
+        Scene(tx, [resource], store.tag).make_known()  # type: ignore[arg-type] # a transaction
+        shape_of(tx, job, share=False)  # type: ignore[arg-type] # the same
+        channel.send("inside")
+        time.sleep(3600)
+
+    store._database.write(work)
