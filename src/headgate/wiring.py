@@ -219,6 +219,11 @@ class Gate:
         claims = () if self._ledger is None else self._ledger.faults()
         return [*self.queue.faults(), *self.locks.faults(), *claims]
 
+    def notices(self) -> list[str]:
+        """What is no fault, but worth knowing: how the store is reached, and what that costs."""
+        stores = getattr(self._store, "joined", (self._store,))
+        return [line for each in stores if hasattr(each, "notices") for line in each.notices()]
+
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
         if fault.kind == DEAD_WORKER:

@@ -10,8 +10,9 @@ import pytest
 import headgate
 from headgate import Gate, LockRefused
 from headgate.stores.sql.locks import SqlLocks
-from tests.servers import PgBouncer
-from tests.shared_servers import Servers
+from tests.poolers import PgBouncer
+from tests.servers import Unavailable
+from tests.shared_servers import Servers, cannot_be_had
 from tests.waiting import until
 
 THREADS, ROUNDS = 4, 12
@@ -21,7 +22,12 @@ R = "pooled:resource"
 @pytest.fixture(scope="module")
 def pooler(servers: Servers) -> Iterator[PgBouncer]:
     """A pooler with fewer server connections than clients."""
-    with PgBouncer(servers.url("postgresql")) as pooler:
+    url = servers.url("postgresql")
+    try:
+        pooler = PgBouncer(url)
+    except Unavailable as reason:
+        cannot_be_had("pgbouncer", str(reason))
+    with pooler:
         yield pooler
 
 
@@ -123,3 +129,20 @@ def test_waiters_hear_by_a_direct_connection_or_poll_once_a_second(
         gate.locks.release(lock)
         waiting.join(30)
         assert [each.client for each in gate.locks.list(R)] == ["b"]
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["listen_url", "polls"])
+def test_doctor_says_that_waiters_poll(pooler: PgBouncer, direct_url: str, listens: bool) -> None:
+    settings = {"listen_url": direct_url} if listens else {}
+    with headgate.connect(pooler.through(direct_url), **settings) as gate:
+        notices = gate.notices()
+    assert bool(notices) is not listens
+    assert all("listen_url" in each and "once a second" in each for each in notices)
+    with headgate.connect(direct_url) as gate:
+        assert gate.notices() == []
+
+
+def test_a_listen_url_that_leads_to_the_pooler_is_reported(pooler: PgBouncer, direct_url: str) -> None:
+    pooled = pooler.through(direct_url)
+    with headgate.connect(pooled, listen_url=pooled) as gate:
+        assert "leads to a pooler" in gate.notices()[0]

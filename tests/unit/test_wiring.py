@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate import BadValue, ForeignStore, StoreUnavailable
+from headgate import BadValue, ForeignStore, StoreMisconfigured, StoreUnavailable
 from headgate.cli.daemons import daemon
 from headgate.daemon_wiring import MAKERS
 from headgate.daemons.names import CONSUMERS, ROUNDS
@@ -149,7 +149,7 @@ def said_to_another_user(url: str) -> str:
                 os.setgid(NOBODY)
                 os.setuid(NOBODY)
             headgate.connect(url)
-        except StoreUnavailable as error:
+        except StoreMisconfigured as error:
             os.write(writing, str(error).encode())
         finally:
             os._exit(0)
@@ -163,14 +163,14 @@ def test_a_place_that_may_not_be_used_is_named() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, file = Path(name), Path(name, "headgate.db")
         folder.chmod(0o555)
-        assert f"in the folder {folder} this user may make no file" in said_to_another_user(f"sqlite:///{file}")
+        assert f"this user may not create files in {folder}" in said_to_another_user(f"sqlite:///{file}")
         folder.chmod(0o755)
         file.touch(0o200)
         assert f"this user may not read {file}" in said_to_another_user(f"sqlite:///{file}")
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match=r"the folder .*nowhere does not exist"):
+    with pytest.raises(StoreMisconfigured, match=r"the folder .*nowhere does not exist"):
         headgate.connect(f"sqlite:///{tmp_path}/nowhere/headgate.db")
 
 

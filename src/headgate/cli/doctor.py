@@ -32,7 +32,8 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
     what find_next sees, running without a lease, without an output row, of jobs that are not defined), locks (without
     their resource, counted wrongly, with leases that never end), counters that would give an id or a token twice,
     history that was deleted, missing nodes in ZooKeeper, and the store's clock.
-    Nothing is changed without --repair. It is safe while others work.
+    Nothing is changed without --repair. It is safe while others work. A note is no fault: it says, for example, that
+    waiters poll because the database is reached through a pooler without `listen_url`.
 
     Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
 
@@ -44,8 +45,9 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
     with session.gate() as gate, working(session, "checking everything"):
         looked = {**gate.looked_at(), "locked resources": gate.locks.status()["lockCount"]}
         repaired, left = _repair(gate, session.client()) if repair else ([], gate.faults())
-    document = {"looked_at": looked, "faults": plain(left), "repaired": plain(repaired)}
-    session.answer(document, lambda: _text(session, looked, left, repaired))
+        notices = gate.notices()
+    document = {"looked_at": looked, "faults": plain(left), "repaired": plain(repaired), "notices": notices}
+    session.answer(document, lambda: _text(session, looked, left, repaired, notices))
     return FAULTS_REMAIN if left else 0
 
 
@@ -62,8 +64,11 @@ def _repair(gate: Gate, by: str) -> tuple[list[Fault], list[Fault]]:
     return repaired, left
 
 
-def _text(session: Session, looked: dict[str, Any], left: Sequence[Fault], repaired: Sequence[Fault]) -> str:
+def _text(
+    session: Session, looked: dict[str, Any], left: Sequence[Fault], repaired: Sequence[Fault], notices: Sequence[str]
+) -> str:
     lines = ["checked: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
+    lines += [f"note     {each}" for each in notices]
     lines += [f"repaired {each.item}: {each.what}" for each in repaired]
     for each in left:
         lines += [

@@ -35,7 +35,7 @@ from headgate.core.ordering import order_key
 from headgate.stores.base import Asker
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql import lock_statements
-from headgate.stores.sql.candidates import became_ready, became_unready
+from headgate.stores.sql.candidates import batches, became_ready, became_unready
 from headgate.stores.sql.engine import Duplicate, Transaction
 from headgate.stores.sql.moments import MICROSECONDS, moment, to_micro, to_seconds
 from headgate.stores.sql.running import ENDLESS
@@ -181,24 +181,36 @@ class Chunk:
         running = self._running()
         # A dead worker that wakes up finds its token stale.
         token = self._tx.next_token() if event == "reap" else running[0].token
-        for row in running:
-            counted = row.kind is self.job.counted
-            self.put(
-                replace(
-                    _ended(row, outcome.status if counted else ERROR),
-                    former=outcome.former if counted else "", failures=outcome.failures, crashes=outcome.crashes,
-                    retry_in=outcome.delay or None, message=message[:MESSAGE_LENGTH], token=token,
-                )
-            )  # fmt: skip
+        for row in self.ended(outcome, message, token):
+            self.put(row)
         self.tell(event, who, token, RUNNING, outcome.status, message)
         self.refresh_candidate()
 
-    def reap(self, who: str) -> bool:
-        """A claim whose lease has run out becomes ERROR, or HOLD. False when there is none."""
+    def ended(self, outcome: Outcome, message: str, token: int) -> list[Row]:
+        """What becomes of the running rows when the worker failed or died."""
+        return [
+            replace(
+                _ended(row, outcome.status if row.kind is self.job.counted else ERROR),
+                former=outcome.former if row.kind is self.job.counted else "", failures=outcome.failures,
+                crashes=outcome.crashes, retry_in=outcome.delay or None, message=message[:MESSAGE_LENGTH], token=token,
+            )
+            for row in self._running()
+        ]  # fmt: skip
+
+    def crash(self) -> tuple[Outcome, str] | None:
+        """What a claim whose lease has expired becomes, and why; None when there is none."""
         dead = worst_row([row for row in self.view.owned() if row.expired])
         if dead is None or self.alive:
+            return None
+        return after_crash(self.job, dead), f"lease expired: {dead.worker or 'its worker'} died"
+
+    def reap(self, who: str) -> bool:
+        """A claim whose lease has run out becomes ERROR, or HOLD. False when there is none."""
+        crash = self.crash()
+        if crash is None:
             return False
-        self.end(after_crash(self.job, dead), "reap", who, f"lease expired: {dead.worker or 'its worker'} died")
+        outcome, message = crash
+        self.end(outcome, "reap", who, message)
         return True
 
     def put(self, row: Row, *, request_id: str | None = None, starts: bool = False) -> None:
@@ -251,15 +263,7 @@ class Chunk:
 
     def refresh_candidate(self) -> None:
         """Bring the chunk's place among what may be claimable into line with its rows."""
-        found = self.candidate()
-        if found is None:
-            self._tx.run(sql.DROP_CANDIDATES, job=self.shape.id, dataids=[self.dataid])
-            return
-        place, missing, delay = found
-        self._tx.run(
-            sql.PUT_CANDIDATE, job=self.shape.id, dataid=self.dataid, order_key=self.shape.order_key(self.dataid),
-            place=place, missing=missing, delay=delay,
-        )  # fmt: skip
+        write_candidates(self._tx, self.shape, [self.dataid], self.candidate())
 
     def settle(self, ready_before: Iterable[int]) -> None:
         """After rows were changed by hand: tell who reads the outputs, and find the chunk's own place."""
@@ -296,6 +300,22 @@ class Chunk:
     def _replace(self, old: Row | None, new: Row | None) -> None:
         rows = [row for row in self.view.rows if row is not old]
         self.view = replace(self.view, rows=tuple([*rows, new] if new else rows))
+
+
+def write_candidates(
+    tx: Transaction, shape: Shape, dataids: Sequence[str], candidate: tuple[int, int, int] | None
+) -> None:
+    """The same place among what may be claimable for many chunks; None: none of them is among it."""
+    if candidate is None:
+        for batch in batches(dataids):
+            tx.run(sql.DROP_CANDIDATES, job=shape.id, dataids=batch)
+        return
+    place, missing, delay = candidate
+    keys = [shape.order_key(dataid) for dataid in dataids]
+    tx.many(
+        sql.PUT_CANDIDATE, {"dataid": dataids, "order_key": keys}, job=shape.id, place=place, missing=missing,
+        delay=delay,
+    )  # fmt: skip
 
 
 def _ended(row: Row, status: str) -> Row:

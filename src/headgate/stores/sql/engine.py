@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,7 @@ from headgate.stores import deadlines
 from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
-from headgate.stores.sql.pool import NoConnection, Pool, Writers
+from headgate.stores.sql.pool import NoConnection, Pool
 from headgate.stores.sql.repeats import keep_key
 from headgate.stores.sql.server_clock import Jump, ServerClock, steady
 from headgate.stores.sql.statement import Row, Statement
@@ -126,7 +126,6 @@ class Database:
         #: Brings the store in line with a server that has taken over, or whose clock was set. None: nobody looks.
         self.follower: Callable[[Database, ServerChanged], None] | None = None
         self._pool = Pool(dialect)
-        self._writers = Writers()
         self._clock = ServerClock()
 
     def write(self, work: Callable[[Transaction], T], *, again: bool = False, look: bool = True) -> T:
@@ -191,6 +190,11 @@ class Database:
         """Something that differs when another process wrote since; None where that cannot be told."""
         return self._try(lambda connection, _again, _sent: self.dialect.changed(connection), _Sent(may_count=False))
 
+    def notices(self) -> Sequence[str]:
+        """What an operator should know of how this database is reached."""
+        with self.translated():
+            return self.dialect.notices()
+
     def lend(self, work: Callable[[Connection], T]) -> T:
         """Run a migration's statements on a connection of their own; again when the database says so."""
 
@@ -213,20 +217,20 @@ class Database:
     def translate(self, error: BaseException, outcome: str = UNKNOWN) -> HeadgateError:
         """What a driver's error is to callers: no error of a driver reaches them."""
         trouble = self.dialect.classify(error)
-        text = " ".join(str(part) for part in error.args).strip() or type(error).__name__
-        line = text.splitlines()[0]
+        why = self.dialect.why(error)
         if trouble is Trouble.FOREIGN:
-            return ForeignStore(f"{self.name} is no database of Headgate's: {text}")
+            return ForeignStore(f"{self.name} is no database of Headgate's: {why}")
         if trouble is Trouble.SETUP:
-            return StoreMisconfigured(self.name, line, self.dialect.advice(error))
+            return StoreMisconfigured(self.name, why, self.dialect.advice(error))
         if trouble is Trouble.BUG:
             advice = "Compare its tables with: headgate doctor. If nobody changed them, report this as a bug"
-            return StoreMisconfigured(self.name, f"the database refused a statement: {line}", advice)
-        return StoreUnavailable(self.name, line, outcome=outcome)
+            return StoreMisconfigured(self.name, f"the database refused a statement: {why}", advice)
+        return StoreUnavailable(self.name, why, outcome=outcome)
 
     def close(self) -> None:
         """Close what is open."""
         self._pool.close()
+        self.dialect.close()
 
     def _deadline(self) -> Deadline:
         return deadlines.current(self.options.answer_within)
@@ -236,7 +240,7 @@ class Database:
             return self._transact(connection, work, sent, again=again or cut, write=True, look=look)
 
         deadline = self._deadline()
-        with self._writers.turn(deadline) if self.dialect.one_writer else nullcontext():
+        with self.dialect.turn(deadline.busy_left):
             return self._try(transact, _Sent(may_count=again), deadline)
 
     def _following(self, once: Callable[[bool], T], *, again: bool) -> T:
@@ -282,7 +286,7 @@ class Database:
                 self.dialect.limit(connection, deadline)
                 result = work(connection, again, sent)
             except self.dialect.errors() as error:
-                if self._failed(error, connection) is not Trouble.GONE:
+                if self._failed(error, connection) not in (Trouble.GONE, Trouble.MOVED):
                     sent.may_count = before  # The database answered, and rolled it back.
                 again = self._again(error, sent, deadline, again=again)
                 _pause()
@@ -346,7 +350,7 @@ class Database:
             self._put_back(connection)
             return
         self._pool.drop(connection)
-        if trouble is Trouble.GONE:
+        if trouble in (Trouble.GONE, Trouble.MOVED):
             self._pool.empty()
 
     def _transact(
@@ -372,6 +376,7 @@ class Database:
                 with suppress(*self.dialect.errors()):
                     cursor.execute("rollback")
                 raise
+            self.dialect.verify(connection)
         finally:
             with suppress(*self.dialect.errors()):
                 cursor.close()

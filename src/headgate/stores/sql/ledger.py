@@ -161,12 +161,9 @@ class SqlLedger:
         return self._database.write_through(lambda tx: definitions.pause(tx, job, reason, who))
 
     def reap(self, who: str, limit: int = 1000) -> int:
-        count = 0
-        for number, job in self._database.read(all_jobs).items():
-            left = limit - count
-            for dataid in self._expired(number, left) if left > 0 else ():
-                count += self._database.write_through(lambda tx: _reap(tx, job.name, dataid, who))  # noqa: B023 - run at once
-        return count
+        from headgate.stores.sql.reaping import reap
+
+        return reap(self._database, who, limit)
 
     def explain(self, job: str, dataid: str) -> Verdict:
         def work(tx: Transaction) -> Verdict:
@@ -215,14 +212,6 @@ class SqlLedger:
 
     def close(self) -> None:
         self._database.close()
-
-    def _expired(self, job: int, limit: int) -> list[str]:
-        rows = self._database.read(lambda tx: tx.all(sql.READ_EXPIRED, job=job, limit=limit))
-        return [str(row[0]) for row in rows]
-
-
-def _reap(tx: Transaction, job: str, dataid: str, who: str) -> int:
-    return int(Chunk(tx, shape_of(tx, job, share=True), dataid).reap(who))
 
 
 def _plan(tx: Transaction, job: str, limit: int) -> Plan:

@@ -132,6 +132,14 @@ RESUBMIT_ROWS = Statement(
               lease_until = null, retry_after = null, since = {wall}, message = :message
        where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind""",
 )
+END_ROWS = Statement(
+    "These chunks run no longer: their worker died.",
+    """update hg_chunk set status = :status, former = :former, failures = :failures, crashes = :crashes, token = :token,
+              request_id = '', lease = null, lease_until = null, retry_after = {now} + :delay, since = {wall},
+              message = :message
+       where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind
+         and status = 'RUNNING'""",
+)
 DROP_ROWS = Statement(
     "Rows go.",
     """delete from hg_chunk

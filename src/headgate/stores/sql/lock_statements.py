@@ -42,8 +42,34 @@ CHECK_LOCK = Statement(
     f"select {_LOCK_COLUMNS}, {{is_current}} from hg_lock l join hg_resource r on r.rkey = l.rkey where l.id = :id",
 )
 READ_EXPIRED = Statement(
-    "Resources with a lease that has run out.",
-    "select distinct rkey from hg_lock where lease_until < {now} - lock_delay order by rkey limit :limit",
+    "Locks behind an id whose lease, and lock-delay after it, have expired. In the order of the table: no sorting.",
+    """select l.id, l.rkey, r.uri, r.waiting from hg_lock l join hg_resource r on r.rkey = l.rkey
+       where l.id > :after and l.lease_until <= {now} and l.lease_until + l.lock_delay <= {now}
+       order by l.id limit :limit""",
+)
+TAKE_QUIET = Statement(
+    "Take the rows of those resources that nobody waits for, and about which nobody else decides now.",
+    "select rkey from hg_resource where rkey in (:keys*) and waiting = 0 order by rkey {skip_locked}",
+)
+TAKE_EXPIRED = Statement(
+    "Take those of these locks that have expired, but for those that are renewed or released at this moment.",
+    """select id, rkey from hg_lock
+       where id in (:ids*) and lease_until <= {now} and lease_until + lock_delay <= {now} {skip_locked}""",
+)
+TELL_EXPIRED = Statement(
+    "Tell that these locks expired, and what they are then.",
+    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
+       select {wall}, 'lock', 'expire', rkey, client, id, token, mode, :after, :reason from hg_lock
+       where id in (:ids*) and mode in (:modes*)""",
+)
+COUNT_HOLDERS = Statement(
+    "How many locks are on these resources, and of which mode, where there are any.",
+    "select rkey, count(*), min(mode) from hg_lock where rkey in (:keys*) group by rkey",
+)
+READ_DEAD_WAITERS = Statement(
+    "Resources that waiters wait for who were not heard of for too long.",
+    """select distinct r.uri from hg_ticket t join hg_wait w on w.ticket = t.number
+       join hg_resource r on r.rkey = w.rkey where t.alive_until <= {now} limit :limit""",
 )
 WRITE_LOCK = Statement(
     "Write a grant.",
@@ -71,7 +97,10 @@ CONFIRM_LOCK = Statement(
     "A lock that was handed over on trial is taken up: its lease begins in full, or it is persistent.",
     "update hg_lock set lease_until = {now} + lease where id = :id and token = :token and lease_until > {now}",
 )
-DELETE_LOCK = Statement("A lock goes.", "delete from hg_lock where id = :id and token = :token")
+DELETE_LOCKS = Statement(
+    "Locks end, which nobody else changes meanwhile: their resources' rows are taken.",
+    "delete from hg_lock where id in (:ids*)",
+)
 RENEW_LOCK = Statement(
     "A live lease begins anew. One that has run out does not.",
     """update hg_lock set lease = coalesce(:lease, lease), lease_until = {now} + coalesce(:lease, lease)
@@ -81,6 +110,11 @@ WRITE_RESOURCE = Statement(
     "Bring a resource's row into line with its locks and its queue.",
     """update hg_resource set token = :token, holders = :holders, mode = :mode, waiting = :waiting, known = :known
        where rkey = :rkey""",
+)
+WRITE_RESOURCES = Statement(
+    "The same for several that came to the same, and on which no token was given.",
+    """update hg_resource set holders = :holders, mode = :mode, waiting = :waiting, known = :known
+       where rkey in (:keys*)""",
 )
 WRITE_HISTORY = Statement(
     "Tell of an event.",
@@ -165,4 +199,3 @@ FORGET_RESOURCE = Statement(
     """update hg_resource set known = :unknown
        where rkey = :rkey and known = :known and holders = 0 and waiting = 0""",
 )
-COUNT_LOCKS = Statement("How many locks a resource has.", "select count(*) from hg_lock where rkey = :rkey")

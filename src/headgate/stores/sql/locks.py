@@ -18,6 +18,7 @@ from headgate.stores.deadlines import LOCK_CALLS, answered_in_time
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.expiring import Expiry, expire_carefully
 from headgate.stores.sql.granting import Wakes, grant_or_refuse, grant_quickly
 from headgate.stores.sql.ledger import SqlLedger
 from headgate.stores.sql.moments import moment
@@ -51,6 +52,7 @@ class SqlLocks:
         self._making = threading.Lock()
         self._made: dict[type[Any], Any] = {}
         self.tag = str(database.single(sql.READ_TAG)[0][0])
+        self._expiry = Expiry(database, self.tag)
         #: The ledger beside it: what runs on a chunk acts as a lock, and the other way round.
         self.ledger = SqlLedger(database, self.tag)
 
@@ -232,10 +234,9 @@ class SqlLocks:
         return ask_history(self._database, which)
 
     def expire(self, limit: int = 1000) -> int:
-        from headgate.stores.sql.questions import ask_expired
-
-        resources = ask_expired(self._database, limit)
-        return sum(self._wake(self._database.write(lambda tx: self._expire(tx, each))) for each in resources)  # noqa: B023 - run at once
+        count, wakes = self._expiry.expire(limit)
+        self._wakeups.wake(wakes)
+        return count
 
     def register_client(self, client: str) -> datetime:
         def work(tx: Transaction) -> datetime:
@@ -275,7 +276,7 @@ class SqlLocks:
         if resource not in self.resources():
             raise UnknownName("resource", resource)
         # What the dead left counts only until somebody looks.
-        self._wake(self._database.write(lambda tx: self._expire(tx, resource)))
+        self._wakeups.wake(self._database.write(lambda tx: expire_carefully(tx, self.tag, [resource]))[1])
         if not self._forget(resource):
             raise Refused(f"resource {resource!r} is held or waited for; release it first")
 
@@ -291,6 +292,10 @@ class SqlLocks:
 
     def ping(self) -> None:
         self._database.read(lambda tx: tx.one(sql.READ_TAG))
+
+    def notices(self) -> Sequence[str]:
+        """What an operator should know of how this store is reached."""
+        return self._database.notices()
 
     def close(self) -> None:
         for kind in tuple(self._made):
@@ -323,11 +328,6 @@ class SqlLocks:
         self._wakeups.wake(wakes)
         if not wakes:
             self._queueing.calm(lock_id.split("-")[1])
-
-    def _expire(self, tx: Transaction, resource: str) -> tuple[int, Wakes]:
-        before = tx.one(sql.COUNT_LOCKS, rkey=resource_digest(resource))[0]
-        scene = Scene(tx, [resource], self.tag)
-        return before - len(scene.locks), scene.settle()
 
     def _wake(self, outcome: tuple[T, Wakes]) -> T:
         result, wakes = outcome

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from headgate.stores.deadlines import Deadline
 from headgate.stores.sql.dialects.base import Connection, Dialect
@@ -153,23 +152,3 @@ class Pool:
         self._idle = []
         self._places = threading.BoundedSemaphore(self._dialect.connections)
         self._pid = os.getpid()
-
-
-class Writers:
-    """Threads that write to a database with room for one: they take turns, rather than find it busy, and ask again."""
-
-    def __init__(self) -> None:
-        self._turn, self._pid = threading.Lock(), os.getpid()
-
-    @contextmanager
-    def turn(self, deadline: Deadline) -> Iterator[None]:
-        """Alone in this process; a thread that has waited for as long as it may tries all the same, once."""
-        if self._pid != os.getpid():  # The thread that had it stayed in the parent.
-            self._turn, self._pid = threading.Lock(), os.getpid()
-        turn = self._turn
-        mine = turn.acquire(blocking=False) or turn.acquire(timeout=deadline.busy_left)
-        try:
-            yield
-        finally:
-            if mine:
-                turn.release()

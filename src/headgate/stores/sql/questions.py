@@ -71,19 +71,6 @@ def ask_waiters(database: Database, resource: str | None) -> Sequence[Waiter]:
     ]
 
 
-def ask_expired(database: Database, limit: int) -> Sequence[str]:
-    """Resources with a lock whose lease, and lock-delay after it, have run out."""
-    lock, resource = schema.lock.c, schema.resource.c
-    question = (
-        select(resource.uri)
-        .join_from(schema.lock, schema.resource, lock.rkey == resource.rkey)
-        .where(lock.lease_until <= _now(database), lock.lease_until + lock.lock_delay <= _now(database))
-        .distinct()
-        .limit(limit)
-    )
-    return [str(row[0]) for row in _ask(database, question)]
-
-
 def ask_history(database: Database, which: HistoryFilter) -> Sequence[Entry]:
     """What happened, newest first."""
     told, resource, refusal = schema.history.c, schema.resource.c, schema.refusal.c

@@ -14,7 +14,7 @@ from headgate.core.errors import UnknownName
 from headgate.core.ledger import HOLD, RESUBMIT, Change, Kind, Row
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.candidates import batches, became_unready, consumers_of
-from headgate.stores.sql.chunks import Chunk, job_names
+from headgate.stores.sql.chunks import Chunk, job_names, write_candidates
 from headgate.stores.sql.claiming import refuse_alive
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.shapes import Shape, shape_of
@@ -60,7 +60,7 @@ def resubmit(tx: Transaction, job: str, dataids: Sequence[str], wish: Wish) -> l
     if not wish.dry_run:
         for group in groups:
             _write_rows(tx, group, wish)
-            _write_candidates(tx, group)
+            write_candidates(tx, group.shape, group.dataids, group.candidate)
         # Only when all have their places can each be told what it waits for.
         for group in groups:
             became_unready(tx, group.unready, group.dataids)
@@ -177,19 +177,6 @@ def _write_rows(tx: Transaction, group: Group, wish: Wish) -> None:
     tx.many(
         sql.TELL, {"dataid": group.dataids, "token": group.tokens}, event="resubmit", job=shape.id, dataset=shape.told,
         who=wish.who, before=group.before, after=group.after, reason=wish.reason,
-    )  # fmt: skip
-
-
-def _write_candidates(tx: Transaction, group: Group) -> None:
-    if group.candidate is None:
-        for batch in batches(group.dataids):
-            tx.run(sql.DROP_CANDIDATES, job=group.shape.id, dataids=batch)
-        return
-    place, missing, delay = group.candidate
-    keys = [group.shape.order_key(dataid) for dataid in group.dataids]
-    tx.many(
-        sql.PUT_CANDIDATE, {"dataid": group.dataids, "order_key": keys}, job=group.shape.id, place=place,
-        missing=missing, delay=delay,
     )  # fmt: skip
 
 

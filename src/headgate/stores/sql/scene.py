@@ -6,6 +6,7 @@ The quick way (a dialect's grant and release) must come to the same result whene
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -27,11 +28,14 @@ from headgate.core.locks import (
 from headgate.core.machine import Also
 from headgate.core.states import LOCK
 from headgate.stores.sql import lock_statements as sql
+from headgate.stores.sql.dialects.base import Columns
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import MICROSECONDS, micro, moment, to_micro, to_seconds
 from headgate.stores.sql.running import running_on
-from headgate.stores.sql.statement import Row
+from headgate.stores.sql.statement import Row, Statement
 
+#: Why an expired lock ended, as the history has it.
+EXPIRED = "the lease ran out"
 #: A waiter that was not heard of for this long has died.
 WAITER_LEASE = 10 * MICROSECONDS
 #: A lock that is handed to a waiter lives only this long until the waiter takes it up, since it may have died.
@@ -112,14 +116,15 @@ class Scene:
         self._tag = tag
         self._resources = self._take_rows(resources)
         keys = [each.key for each in self._resources.values()]
-        self.locks: list[Lock] = []
         self._freed: set[str] = set()
         self.places = read_places(tx, keys)
         rows = tx.all(sql.READ_LOCKS, keys=keys)
         self.locks = [read_lock(row) for row in rows]
-        gone = [read_lock(row) for row in rows if row[12] is not None and int(row[12]) <= 0]
-        for lock in gone:
-            self.end(lock, "expire", reason="the lease ran out")
+        left = (row[12] for row in rows)
+        gone = [lock for lock, each in zip(self.locks, left, strict=True) if each is not None and int(each) <= 0]
+        self._end(gone, "expire", EXPIRED)
+        #: How many had expired, and are gone now.
+        self.expired = len(gone)
         self._drop_dead_waiters()
         #: What the ledger's jobs are doing on these resources, as the locks that it acts as.
         self.claims = running_on(tx, self._resources, tag, hold_still=True)
@@ -190,12 +195,26 @@ class Scene:
 
     def end(self, lock: Lock, event: str, reason: str = "", by: str | None = None) -> None:
         """A lock ends: release, expire or break, as the table says."""
-        row = LOCK.find(lock.mode, event)[0]
-        self._tx.run(sql.DELETE_LOCK, id=lock.id, token=lock.token)
-        self.locks = [other for other in self.locks if other.id != lock.id]
-        self._freed.add(lock.resource)
-        told = f"{by}: {reason}" if by else reason
-        self._tell(event, lock.resource, lock.client, lock.id, lock.token, lock.mode, row.target, told)
+        self._end([lock], event, f"{by}: {reason}" if by else reason)
+
+    def _end(self, locks: Sequence[Lock], event: str, reason: str) -> None:
+        """Locks end in the same way: in few statements, however many they are."""
+        if not locks:
+            return
+        ids = {lock.id for lock in locks}
+        target = {mode: str(LOCK.find(mode, event)[0].target) for mode in {lock.mode for lock in locks}}
+        self._tx.run(sql.DELETE_LOCKS, ids=sorted(ids))
+        self.locks = [other for other in self.locks if other.id not in ids]
+        self._freed |= {lock.resource for lock in locks}
+        columns: Columns = {
+            "rkey": [self._resources[lock.resource].key for lock in locks],
+            "client": [lock.client for lock in locks],
+            "lock_id": [lock.id for lock in locks],
+            "token": [lock.token for lock in locks],
+            "before": [lock.mode.value for lock in locks],
+            "after": [target[lock.mode] for lock in locks],
+        }
+        self._tx.many(sql.WRITE_HISTORY, columns, event=event, reason=reason[:1000])
 
     def change(self, lock: Lock, event: str, *, count: int = 0, request_id: str | None = None) -> Lock:
         """A lock stays, with another mode, token or count, as the table says."""
@@ -232,20 +251,30 @@ class Scene:
 
     def settle(self) -> list[tuple[str, int]]:
         """Hand over what came free, bring the resources' rows into line. Gives whom to wake: (channel, ticket)."""
-        handed = [wake for uri in sorted(self._freed) for wake in self._hand_over(uri)]
+        queued = {place.waiter.resource for place in self.places}
+        freed = sorted(self._freed & queued)
+        handed = [wake for uri in freed for wake in self._hand_over(uri)]
+        locks, waiting = _by_resource(self.locks), Counter(place.waiter.resource for place in self.places)
+        same: dict[tuple[int, str, int, bool], list[bytes]] = {}
         for each in self._resources.values():
-            here = [lock for lock in self.locks if lock.resource == each.uri]
-            waiting = sum(p.waiter.resource == each.uri for p in self.places)
+            here = locks.get(each.uri, ())
             exclusive = any(lock.mode is Mode.EXCLUSIVE for lock in here)
             mode = Mode.EXCLUSIVE if exclusive else Mode.SHARED
-            known = each.known or bool(here) or waiting > 0
-            row = (each.token, len(here), mode.value, waiting, known)
-            if row != each.written:
-                self._tx.run(
-                    sql.WRITE_RESOURCE,
-                    rkey=each.key, token=each.token, holders=len(here), mode=mode.value, waiting=waiting, known=known,
-                )  # fmt: skip
-        return handed + [wake for uri in sorted(self._freed) for wake in heads(self._queue(uri))]
+            known = each.known or bool(here) or waiting[each.uri] > 0
+            row = (len(here), mode.value, waiting[each.uri], known)
+            if (each.token, *row) == each.written:
+                continue
+            if each.token == each.written[0]:
+                same.setdefault(row, []).append(each.key)
+            else:
+                self._write(sql.WRITE_RESOURCE, row, rkey=each.key, token=each.token)
+        for row, keys in same.items():
+            self._write(sql.WRITE_RESOURCES, row, keys=keys)
+        return handed + [wake for uri in freed for wake in heads(self._queue(uri))]
+
+    def _write(self, statement: Statement, row: tuple[int, str, int, bool], **params: object) -> None:
+        holders, mode, waiting, known = row
+        self._tx.run(statement, holders=holders, mode=mode, waiting=waiting, known=known, **params)
 
     def _queue(self, resource: str) -> list[Place]:
         return [place for place in self.places if place.waiter.resource == resource]
@@ -370,6 +399,13 @@ class Scene:
             event=event, rkey=self._resources[resource].key, client=client, lock_id=lock_id, token=token,
             before=str(before), after=str(after), reason=reason[:1000],
         )  # fmt: skip
+
+
+def _by_resource(locks: Iterable[Lock]) -> dict[str, list[Lock]]:
+    found: dict[str, list[Lock]] = {}
+    for lock in locks:
+        found.setdefault(lock.resource, []).append(lock)
+    return found
 
 
 def heads(places: Iterable[Place]) -> list[tuple[str, int]]:

@@ -39,18 +39,19 @@ class Listener:
         """Listen, unless this process does already. Gives the channel; a new one where none is named."""
         with self._guard:
             if self._pid != os.getpid():
-                self._start(channel or f"hg_{secrets.token_hex(8)}")
+                self._start(channel or f"hg_{secrets.token_hex(8)}", shared=channel is not None)
         return self._channel
 
     def close(self) -> None:
         """Stop listening."""
         self._stop.set()
 
-    def _start(self, channel: str) -> None:
+    def _start(self, channel: str, *, shared: bool) -> None:
         self._pid = os.getpid()
         self._channel = channel
         self._stop, self._listening = threading.Event(), threading.Event()
-        if not self._database.dialect.listens:
+        dialect = self._database.dialect
+        if not dialect.listens or (shared and not dialect.broadcasts):
             return
         threading.Thread(target=self._listen, name="headgate-wakeups", daemon=True).start()
         self._listening.wait(LISTENING_PAUSE)
@@ -118,7 +119,9 @@ class Wakeups:
 
         `told`: whoever is in the way says so when it leaves, where it can be heard.
         """
-        if (told and self.listening) or self._database.dialect.polls_slowly:
+        if told and self.listening:
+            return LISTENING_PAUSE if position else self._database.dialect.head_pause
+        if self._database.dialect.polls_slowly:
             return LISTENING_PAUSE
         return min(max(waited * PART, SHORTEST) * (1 + position), LONGEST)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -41,6 +41,7 @@ class Trouble(Enum):
     BUSY = "somebody else writes: try again in a moment"
     CONFLICT = "the database gave up this transaction for another one: do it again"
     GONE = "the connection is lost: it is not known what happened"
+    MOVED = "the file is gone, or is another one: nothing that is open may be used"
     DUPLICATE = "the row is there already"
     FOREIGN = "this is no database of ours"
     SETUP = "a database, right, password or table is missing: an operator must act"
@@ -156,8 +157,12 @@ class Dialect(ABC):
     local: bool = False
     #: True where one transaction at a time may write: the threads of a process then take turns.
     one_writer: bool = False
-    #: True where a process can be woken by the database.
+    #: True where a process can be woken: by the database, or by other processes of its machine.
     listens: bool = False
+    #: True where one call reaches every process that listens on a channel; else a channel has one listener.
+    broadcasts: bool = True
+    #: Seconds between two polls of the first waiter in a queue while it listens: wake-ups may get lost.
+    head_pause: float = 1.0
     #: True where it cannot, though databases of this kind can: waiters then poll at most once a second.
     polls_slowly: bool = False
     #: Behind the place `:priority`, `:after`, by the index.
@@ -325,6 +330,10 @@ class Dialect(ABC):
         """The schema is there: do what must be done once before the first use."""
         del runner
 
+    def notices(self) -> Sequence[str]:
+        """What an operator should know of how this database is reached; each with what to do."""
+        return ()
+
     def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:
         """Wake waiting processes: (channel, ticket). Where the database cannot, they look for themselves."""
         del runner, channels
@@ -338,6 +347,11 @@ class Dialect(ABC):
         del connection
         return None
 
+    def turn(self, seconds: float) -> AbstractContextManager[None]:
+        """Around a transaction that writes, where writers take turns; StoreUnavailable when it takes longer."""
+        del seconds
+        return nullcontext()
+
     def begin(self, cursor: Any, *, write: bool) -> None:
         """Start a transaction."""
         cursor.execute(self.begin_write if write else self.begin_read)
@@ -349,6 +363,18 @@ class Dialect(ABC):
         """
         self.begin(cursor, write=write)
         return None
+
+    def verify(self, connection: Connection) -> None:
+        """After a transaction: raise one of the driver's errors when it was not on the store that is there now."""
+        del connection
+
+    def why(self, error: BaseException) -> str:
+        """What is wrong, for people, when the store is unavailable because of this error."""
+        text = " ".join(str(part) for part in error.args).strip() or type(error).__name__
+        return text.splitlines()[0]
+
+    def close(self) -> None:  # noqa: B027 - most have nothing else
+        """Close what is open beside the connections."""
 
     def ask(self, connection: Any, statement: Statement, params: Parameters) -> list[Row]:
         """One statement on its own: every row."""

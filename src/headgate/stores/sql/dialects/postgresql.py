@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event
 from typing import Any
@@ -424,6 +424,17 @@ class Postgresql(Dialect):
         listed = [[channel, str(ticket)] for channel, ticket in channels if channel]
         if listed:
             runner.single(NOTIFY, channels=json.dumps(listed))
+
+    def notices(self) -> Sequence[str]:
+        if not self.pooled:
+            return ()
+        why = "is reached through a pooler"
+        if url := self.options.listen_url:
+            with open_session(_target(url, "listen_url"), self.options) as session:
+                if not session.pooled:
+                    return ()
+            why = "is reached through a pooler, and listen_url leads to a pooler, too"
+        return (f"{self.name} {why}: waiters poll once a second. Set listen_url to a direct connection",)
 
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
         url = self.options.listen_url

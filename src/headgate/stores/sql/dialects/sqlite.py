@@ -6,17 +6,16 @@ import json
 import os
 import sqlite3
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headgate.core.errors import BadValue, StoreMisconfigured
+from headgate.core.errors import BadValue, StoreMisconfigured, StoreUnavailable
 from headgate.core.ledger import chunk_resource
 from headgate.core.locks import resource_digest
-from headgate.stores.sql.dialects import sqlite_ledger
+from headgate.stores.sql.dialects import sqlite_ledger, sqlite_locks
 from headgate.stores.sql.dialects.base import (
     Columns,
     Connection,
@@ -28,64 +27,31 @@ from headgate.stores.sql.dialects.base import (
     Runner,
     Trouble,
 )
-from headgate.stores.sql.statement import Statement, positional, with_lists
+from headgate.stores.sql.dialects.sqlite_gate import Gate
+from headgate.stores.sql.dialects.sqlite_place import Identity, describe_writer, identify, warn_of_network_filesystem
+from headgate.stores.sql.statement import Row, Statement, positional, with_lists
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from headgate.stores.sql.dialects.sqlite_wake import WakeFolder
 
 #: Before this version two connections in WAL mode can corrupt the file (sqlite.org/wal.html#walresetbug).
 WAL_IS_SAFE = (3, 51, 3)
-NETWORK_FILESYSTEMS = (
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "fuse.sshfs",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "9p",
-    "afs",
-)
 
-#: Errors that do not pass by themselves: a file or a folder that this user may not write or open.
-SETUP = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH}
+#: What SQLite's error codes mean. A file or folder that this user may not write does not pass by itself.
+TROUBLES = {
+    sqlite3.SQLITE_BUSY: Trouble.BUSY,
+    sqlite3.SQLITE_LOCKED: Trouble.BUSY,
+    sqlite3.SQLITE_NOTADB: Trouble.FOREIGN,
+    sqlite3.SQLITE_READONLY: Trouble.SETUP,
+    sqlite3.SQLITE_PERM: Trouble.SETUP,
+    sqlite3.SQLITE_CANTOPEN: Trouble.SETUP,
+    sqlite3.SQLITE_AUTH: Trouble.SETUP,
+    sqlite3.SQLITE_ERROR: Trouble.BUG,
+}
 RIGHTS = "Give this user the right to read and write the file and its folder, or use another file"
 
-GRANT_RESOURCE = Statement(
-    "Count one more holder of a resource that is free for this mode, and give the new token.",
-    """insert into hg_resource (rkey, uri, token, holders, mode, waiting, known)
-       values (:rkey, :uri, {token_floor} + 1, 1, :mode, 0, 1)
-       on conflict (rkey) do update
-         set token = max(token + 1, excluded.token), holders = holders + 1, mode = excluded.mode, known = 1
-         where waiting = 0 and (holders = 0 or (mode = 'shared' and excluded.mode = 'shared'))
-       returning token, {wall}""",
-)
-GRANT_LOCK = Statement(
-    "Write the lock.",
-    """insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
-                            request_id, owner, note)
-       values (:id, :rkey, :client, :mode, :token, :since, :lease, {now} + :lease, :lock_delay, 1,
-               :request_id, :owner, :note)""",
-)
-GRANT_HISTORY = Statement(
-    "Tell of the grant.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       values (:since, 'lock', 'grant', :rkey, :client, :id, :token, 'new', :mode, '')""",
-)
-RELEASE_LOCK = Statement(
-    "Remove a live lock that is held once.",
-    """delete from hg_lock
-       where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
-       returning rkey, client, mode""",
-)
-RELEASE_RESOURCE = Statement(
-    "Count one holder less, and see whether anybody waits.",
-    "update hg_resource set holders = holders - 1 where rkey = :rkey returning waiting, rkey",
-)
-RELEASE_HISTORY = Statement(
-    "Tell of the release.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       values ({wall}, 'lock', 'release', :rkey, :client, :id, :token, :mode, 'released', '')""",
-)
 READ_CLOCK = Statement("What the lease clock counts from.", "select value from hg_meta where name = 'clock'")
 WRITE_CLOCK = Statement(
     "Remember what the lease clock counts from.",
@@ -104,6 +70,44 @@ NEXT_TOKEN = Statement(
     "update sqlite_sequence set seq = seq + 1 where name = 'hg_token' returning seq",
 )
 FIRST_TOKEN = Statement("The first number.", "insert into sqlite_sequence (name, seq) values ('hg_token', 1)")
+
+
+READ_FACTS = Statement("What is known of the store.", "select name, value from hg_meta")
+READ_VERSION = Statement("The version of the schema.", "select version_num from hg_schema")
+
+
+class FileMoved(sqlite3.OperationalError):
+    """The file was deleted or replaced: what is open is no longer the store."""
+
+
+class FileConnection(sqlite3.Connection):
+    """A connection that knows which file it has open."""
+
+    identity: Identity | None = None
+
+
+class _Tx:
+    """Statements on a connection of which the engine does not know yet."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def all(self, statement: Statement, **params: object) -> list[Row]:
+        return self._connection.execute(statement.text, params).fetchall()
+
+    def one(self, statement: Statement, **params: object) -> Any:
+        return self._connection.execute(statement.text, params).fetchone()
+
+    def run(self, statement: Statement, **params: object) -> None:
+        self._connection.execute(statement.text, params)
+
+
+class _Known(NamedTuple):
+    """The store that was opened: its file, its tag, and the version of its schema."""
+
+    identity: Identity | None
+    tag: str
+    version: str
 
 
 class Sqlite(Dialect):
@@ -127,11 +131,16 @@ class Sqlite(Dialect):
     list_columns = Statement("The columns of a table.", "select name from pragma_table_info(:table)")
 
     one_writer = True
+    listens = hasattr(os, "O_PATH")
+    broadcasts = False
+    head_pause = 0.05
     local = True
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._clock_base: int | None = None
+        #: The store, once it is open: another one is refused.
+        self._known: _Known | None = None
         self._listed: dict[Statement, str] = {}
         self.path, options = _parse(url)
         self.journal_mode = options.pop("journal_mode", _default_journal_mode()).lower()
@@ -139,22 +148,35 @@ class Sqlite(Dialect):
             raise BadValue("journal_mode", self.journal_mode, "is neither wal nor truncate")
         if options:
             raise BadValue("url option", next(iter(options)), "is unknown; SQLite takes journal_mode")
+        self._gate = Gate(self.path)
         if self.path is None:
-            self.connections, self.in_memory = 1, True
+            self.connections, self.in_memory, self.listens = 1, True, False
         else:
-            _warn_of_network_filesystem(self.path)
+            warn_of_network_filesystem(self.path)
 
     def connect(self) -> Connection:
-        if self.path is not None:
-            self._check_place(self.path)
+        before = None if self.path is None else self._look_at_place(self.path)
         connection = sqlite3.connect(
             self._target(),
             timeout=0,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=512,
-            uri=self.read_only,
+            factory=FileConnection,
+            uri=self.path is not None,
         )
+        try:
+            self._prepare(connection)
+            if self.path is not None and not self.read_only:
+                connection.identity = before or identify(self.path)
+                self.verify(connection)
+                self._recognise(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.create_function("hg_wall", 0, _wall_microseconds)
         connection.create_function("hg_now", 0, self._lease_clock)
         connection.create_function("hg_chunk_key", 2, _chunk_key, deterministic=True)
@@ -166,7 +188,74 @@ class Sqlite(Dialect):
         # A transaction that does not fit is written out half-way, and the journal synchronised once more for it.
         connection.execute("pragma cache_size = -32000")
         connection.execute("pragma busy_timeout = 0")
-        return connection
+
+    def _recognise(self, connection: FileConnection) -> None:
+        """A file that replaced the one that was opened must be the same store; what was known of it is read anew."""
+        known = self._known
+        if known is None or connection.identity == known.identity:
+            return
+        tx = _Tx(connection)
+        facts: dict[str, str] = {}
+        with suppress(sqlite3.Error):
+            facts = dict(tx.all(READ_FACTS))
+        if facts.get("tag") != known.tag:
+            raise FileMoved(f"{self.path} was replaced by another store, or by something else. Connect again to use it")
+        if tx.one(READ_VERSION) != (known.version,) or "arriving" in facts:
+            raise FileMoved(f"{self.path} was replaced, and is being migrated or restored. Connect again afterwards")
+        boot = _boot_id()
+        if boot:
+            connection.execute("pragma busy_timeout = 1000")
+            connection.execute("begin immediate")
+            self._clock_base = _agree_on_clock(tx, boot)
+            connection.execute("commit")
+            connection.execute("pragma busy_timeout = 0")
+        self._known = known._replace(identity=connection.identity)
+
+    @contextmanager
+    def turn(self, seconds: float) -> Iterator[None]:
+        if not self._gate.enter(seconds):
+            raise StoreUnavailable(self.name, self._why_busy(seconds), outcome="none")
+        try:
+            yield
+        finally:
+            self._gate.leave()
+
+    def begin(self, cursor: Any, *, write: bool) -> None:
+        """Start a transaction. Writing to a file that was replaced would spoil the journal of the new one."""
+        if write:
+            self.verify(cursor.connection)
+        cursor.execute(self.begin_write if write else self.begin_read)
+
+    def verify(self, connection: Any) -> None:
+        if self.path is None or connection.identity is None:
+            return
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 - each transaction does it
+        except OSError as error:
+            raise FileMoved(f"{self.path} was deleted, or moved elsewhere: {error.strerror}") from None
+        if (found.st_dev, found.st_ino) != connection.identity:
+            raise FileMoved(f"{self.path} was replaced by another file")
+
+    def ask(self, connection: Any, statement: Statement, params: Parameters) -> list[Row]:
+        rows = super().ask(connection, statement, params)
+        self.verify(connection)
+        return rows
+
+    def why(self, error: BaseException) -> str:
+        if self.classify(error) is Trouble.BUSY:
+            return self._why_busy()
+        return super().why(error)
+
+    def _why_busy(self, seconds: float | None = None) -> str:
+        if self.path is None:
+            return "another thread is writing"
+        files = (self._gate.path, self.path, Path(f"{self.path}-shm"))
+        who = describe_writer(*(path for path in files if path))
+        waited = "" if seconds is None else f" for {seconds:g} s"
+        return f"{who or 'another process'} has kept it locked{waited}"
+
+    def close(self) -> None:
+        self._gate.close()
 
     @contextmanager
     def still(self, connection: Connection) -> Iterator[Connection]:
@@ -199,13 +288,41 @@ class Sqlite(Dialect):
         the file, made anew after each start of the machine and later than every lease of before.
         """
         boot = _boot_id()
-        if boot:
-            self._clock_base = runner.write(lambda tx: _agree_on_clock(tx, boot))
+
+        def learn(tx: Any) -> tuple[str, str]:
+            if boot:
+                self._clock_base = _agree_on_clock(tx, boot)
+            return dict(tx.all(READ_FACTS))["tag"], str(tx.one(READ_VERSION)[0])
+
+        tag, version = runner.write(learn)
+        self._known = _Known(None if self.path is None else identify(self.path), tag, version)
+
+    def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:
+        del runner
+        if self._wake is not None:
+            self._wake.send(channels)
+
+    def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
+        if self._wake is not None:
+            try:
+                self._wake.listen(channel, heard, stop)
+            except OSError as error:
+                raise sqlite3.OperationalError(f"no wake-ups: {error}") from error
+
+    @property
+    def _wake(self) -> WakeFolder | None:
+        """Loaded when somebody waits: most commands never do."""
+        from headgate.stores.sql.dialects.sqlite_wake import WakeFolder
+
+        return None if self.path is None else WakeFolder(self.path)
 
     def _target(self) -> str:
-        if self.path is None or (self.read_only and not self.path.exists()):
+        if self.path is None:
             return ":memory:"
-        return f"{self.path.as_uri()}?mode=ro" if self.read_only else str(self.path)
+        if self.read_only:
+            return f"{self.path.as_uri()}?mode=ro" if self.path.exists() else "file::memory:"
+        # A store that was open is never made anew: an empty file would be taken for it.
+        return self.path.as_uri() + ("?mode=rwc" if self._known is None else "?mode=rw")
 
     def _lease_clock(self) -> int:
         return _wall_microseconds() if self._clock_base is None else self._clock_base + _since_boot()
@@ -221,30 +338,30 @@ class Sqlite(Dialect):
     def errors(self) -> tuple[type[BaseException], ...]:
         return (sqlite3.Error,)
 
-    def _check_place(self, path: Path) -> None:
-        """Say what SQLite only calls "unable to open database file"."""
-        folder, is_there = path.parent, os.path.exists(path)  # noqa: PTH110 - a Path raises where it may not look
-        if not os.path.isdir(folder):  # noqa: PTH112 - the same
+    def _look_at_place(self, path: Path) -> Identity | None:
+        """The file that is there; says what SQLite only calls "unable to open database file"."""
+        found = identify(path)
+        folder = path.parent
+        if found is None and self._known is not None:
+            raise FileMoved(f"{path} was deleted, or moved elsewhere")
+        if not os.path.isdir(folder):  # noqa: PTH112 - a Path raises where it may not look
             why = f"the folder {folder} does not exist, or this user may not enter it"
             raise StoreMisconfigured(self.name, why, "Create the folder, or correct the URL")
-        if not is_there and not os.access(folder, os.W_OK | os.X_OK):
+        if found is None and not os.access(folder, os.W_OK | os.X_OK):
             raise StoreMisconfigured(self.name, f"this user may not create files in {folder}", RIGHTS)
-        if is_there and not os.access(path, os.R_OK):
+        if found is not None and not os.access(path, os.R_OK):
             raise StoreMisconfigured(self.name, f"this user may not read {path}", RIGHTS)
+        return found
 
     def classify(self, error: BaseException) -> Trouble:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return Trouble.BUSY
-        if code == sqlite3.SQLITE_NOTADB:
-            return Trouble.FOREIGN
-        if code in SETUP:
-            return Trouble.SETUP
+        code = getattr(error, "sqlite_errorcode", 0)
+        if isinstance(error, FileMoved) or code == sqlite3.SQLITE_READONLY_DBMOVED:
+            return Trouble.MOVED
         if isinstance(error, sqlite3.IntegrityError) and "UNIQUE" in str(error):
             return Trouble.DUPLICATE
-        if code == sqlite3.SQLITE_ERROR or isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
             return Trouble.BUG
-        return Trouble.OTHER
+        return TROUBLES.get(code & 0xFF, Trouble.OTHER)
 
     def advice(self, error: BaseException) -> str:
         del error
@@ -270,33 +387,12 @@ class Sqlite(Dialect):
         cursor.executemany(self.prepare(listed, {})[0], zip(*values, strict=False))
 
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
-        def work(tx: Any) -> Granted | None:
-            row = tx.one(GRANT_RESOURCE, **params)
-            if row is None:
-                return None
-            granted = Granted(*row)
-            tx.run(GRANT_LOCK, **params, token=granted.token, since=granted.since)
-            tx.run(GRANT_HISTORY, **params, token=granted.token, since=granted.since)
-            return granted
-
-        result: Granted | None = runner.write(work)
-        return result
+        granted: Granted | None = runner.write(lambda tx: sqlite_locks.grant(tx, params))
+        return granted
 
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
-        if contended:
-            return None
-
-        def work(tx: Any) -> Freed | None:
-            gone = tx.one(RELEASE_LOCK, **params)
-            if gone is None:
-                return None
-            rkey, client, mode = gone
-            waiting, _ = tx.one(RELEASE_RESOURCE, rkey=rkey)
-            tx.run(RELEASE_HISTORY, **params, rkey=rkey, client=client, mode=mode)
-            return Freed(waiting, rkey, handed=False)
-
-        result: Freed | None = runner.write(work)
-        return result
+        freed: Freed | None = None if contended else runner.write(lambda tx: sqlite_locks.release(tx, params))
+        return freed
 
     def next_token(self, tx: Any) -> int:
         row = tx.one(NEXT_TOKEN)
@@ -323,6 +419,7 @@ class Sqlite(Dialect):
     def changed(self, connection: Connection) -> object:
         cursor = connection.cursor()
         try:
+            self.verify(connection)
             cursor.execute("pragma data_version")
             return cursor.fetchone()
         except sqlite3.OperationalError:
@@ -378,28 +475,3 @@ def _boot_id() -> str:
 
 def _since_boot() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-
-
-def _warn_of_network_filesystem(path: Path) -> None:
-    kind = _filesystem(path.parent)
-    if kind in NETWORK_FILESYSTEMS:
-        warnings.warn(
-            f"{path} is on {kind}: SQLite's locks cannot be trusted there. "
-            "Put it on a local disk, or use PostgreSQL or MariaDB.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-
-
-def _filesystem(folder: Path) -> str:
-    try:
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    except OSError:  # pragma: no cover - no /proc
-        return ""
-    best, kind = "", ""
-    for line in mounts:
-        point, found = line.split()[1:3]
-        inside = str(folder) == point or str(folder).startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, found
-    return kind

@@ -1,0 +1,67 @@
+"""Grants and releases on SQLite: a few statements in one transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.stores.sql.dialects.base import Freed, Granted, Parameters
+from headgate.stores.sql.statement import Statement
+
+GRANT_RESOURCE = Statement(
+    "Count one more holder of a resource that is free for this mode, and give the new token.",
+    """insert into hg_resource (rkey, uri, token, holders, mode, waiting, known)
+       values (:rkey, :uri, {token_floor} + 1, 1, :mode, 0, 1)
+       on conflict (rkey) do update
+         set token = max(token + 1, excluded.token), holders = holders + 1, mode = excluded.mode, known = 1
+         where waiting = 0 and (holders = 0 or (mode = 'shared' and excluded.mode = 'shared'))
+       returning token, {wall}""",
+)
+GRANT_LOCK = Statement(
+    "Write the lock.",
+    """insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
+                            request_id, owner, note)
+       values (:id, :rkey, :client, :mode, :token, :since, :lease, {now} + :lease, :lock_delay, 1,
+               :request_id, :owner, :note)""",
+)
+GRANT_HISTORY = Statement(
+    "Tell of the grant.",
+    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
+       values (:since, 'lock', 'grant', :rkey, :client, :id, :token, 'new', :mode, '')""",
+)
+RELEASE_LOCK = Statement(
+    "Remove a live lock that is held once.",
+    """delete from hg_lock
+       where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
+       returning rkey, client, mode""",
+)
+RELEASE_RESOURCE = Statement(
+    "Count one holder less, and see whether anybody waits.",
+    "update hg_resource set holders = holders - 1 where rkey = :rkey returning waiting, rkey",
+)
+RELEASE_HISTORY = Statement(
+    "Tell of the release.",
+    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
+       values ({wall}, 'lock', 'release', :rkey, :client, :id, :token, :mode, 'released', '')""",
+)
+
+
+def grant(tx: Any, params: Parameters) -> Granted | None:
+    """A free resource becomes held; None when somebody may be in the way."""
+    row = tx.one(GRANT_RESOURCE, **params)
+    if row is None:
+        return None
+    granted = Granted(*row)
+    tx.run(GRANT_LOCK, **params, token=granted.token, since=granted.since)
+    tx.run(GRANT_HISTORY, **params, token=granted.token, since=granted.since)
+    return granted
+
+
+def release(tx: Any, params: Parameters) -> Freed | None:
+    """A live lock that is held once ends; None to go the careful way."""
+    gone = tx.one(RELEASE_LOCK, **params)
+    if gone is None:
+        return None
+    rkey, client, mode = gone
+    waiting, _ = tx.one(RELEASE_RESOURCE, rkey=rkey)
+    tx.run(RELEASE_HISTORY, **params, rkey=rkey, client=client, mode=mode)
+    return Freed(waiting, rkey, handed=False)

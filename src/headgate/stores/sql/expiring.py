@@ -1,0 +1,110 @@
+"""Freeing what dead holders and dead waiters left: many resources at once, in steps that keep nobody waiting.
+
+The fast path frees resources that nobody waits for, with a few statements however many they are. The rest goes the
+careful way, which hands each resource to its next waiter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from headgate.core.ledger import parse_chunk_resource
+from headgate.core.locks import Mode
+from headgate.core.states import LOCK
+from headgate.stores.sql import lock_statements as sql
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.scene import EXPIRED, Scene
+
+T = TypeVar("T")
+
+#: Resources that one transaction frees: a step lasts about as long as a few commits.
+AT_ONCE = 250
+#: The same for resources that somebody waits for, each of which takes some statements more.
+AT_ONCE_CAREFULLY = 25
+
+#: What an expired lock is, as the table says, and the modes for which it says so.
+AFTER: dict[str, list[str]] = {}
+for _mode in Mode:
+    AFTER.setdefault(str(LOCK.find(_mode, "expire")[0].target), []).append(_mode.value)
+
+Woken = list[tuple[str, int]]
+
+
+class _Found(NamedTuple):
+    """What has expired: locks on resources that nobody waits for, by id and key; the URIs of other resources."""
+
+    quiet: list[tuple[str, bytes]]
+    busy: list[str]
+
+
+class Expiry:
+    """The expired locks and tickets of one database."""
+
+    def __init__(self, database: Database, tag: str) -> None:
+        self._database = database
+        self._tag = tag
+        #: The last lock that was found, in the order of the table: the next search begins behind it.
+        self._last = ""
+
+    def expire(self, limit: int) -> tuple[int, Woken]:
+        """End at most about so many expired locks, and drop waiters that died. Returns how many locks, whom to wake."""
+        quiet, busy = self._database.read(lambda tx: self._find(tx, limit))
+        count = 0
+        for locks in _steps(quiet, AT_ONCE):
+            count += self._database.write(lambda tx: expire_quiet(tx, dict(locks)))  # noqa: B023 - run at once
+        woken: Woken = []
+        for uris in _steps(busy, AT_ONCE_CAREFULLY):
+            ended, wakes = self._database.write(lambda tx: expire_carefully(tx, self._tag, uris))  # noqa: B023 - the same
+            count += ended
+            woken += wakes
+        return count, woken
+
+    def _find(self, tx: Transaction, limit: int) -> _Found:
+        found = tx.all(sql.READ_EXPIRED, after=self._last, limit=limit)
+        if not found and self._last:
+            found = tx.all(sql.READ_EXPIRED, after="", limit=limit)
+        self._last = str(found[-1][0]) if len(found) == limit else ""
+        quiet: list[tuple[str, bytes]] = []
+        busy: dict[str, None] = {str(row[0]): None for row in tx.all(sql.READ_DEAD_WAITERS, limit=limit)}
+        for number, key, uri, waiting in found:
+            if waiting or parse_chunk_resource(uri):
+                busy[str(uri)] = None
+            else:
+                quiet.append((str(number), bytes(key)))
+        return _Found(quiet, list(busy))
+
+
+def expire_quiet(tx: Transaction, locks: Mapping[str, bytes]) -> int:
+    """End those of these locks that have expired, if nobody waits for them; what is busy is left for the next time."""
+    quiet = {bytes(row[0]) for row in tx.all(sql.TAKE_QUIET, keys=sorted(set(locks.values())))}
+    ids = [lock for lock, key in locks.items() if key in quiet]
+    taken = tx.all(sql.TAKE_EXPIRED, ids=ids) if ids else []
+    if not taken:
+        return 0
+    ids, keys = [str(row[0]) for row in taken], sorted({bytes(row[1]) for row in taken})
+    for after, modes in AFTER.items():
+        tx.run(sql.TELL_EXPIRED, ids=ids, modes=modes, after=after, reason=EXPIRED)
+    tx.run(sql.DELETE_LOCKS, ids=ids)
+    _write_holders(tx, keys)
+    return len(ids)
+
+
+def _write_holders(tx: Transaction, keys: Sequence[bytes]) -> None:
+    """Bring the rows of resources without waiters into line with their locks."""
+    left = {bytes(key): (int(count), str(mode)) for key, count, mode in tx.all(sql.COUNT_HOLDERS, keys=keys)}
+    same: dict[tuple[int, str], list[bytes]] = {}
+    for key in keys:
+        same.setdefault(left.get(key, (0, Mode.SHARED.value)), []).append(key)
+    for (holders, mode), each in same.items():
+        tx.run(sql.WRITE_RESOURCES, keys=each, holders=holders, mode=mode, waiting=0, known=True)
+
+
+def expire_carefully(tx: Transaction, tag: str, resources: Sequence[str]) -> tuple[int, Woken]:
+    """End what has expired on these resources, and hand them over. Returns how many locks, and whom to wake."""
+    scene = Scene(tx, resources, tag)
+    return scene.expired, scene.settle()
+
+
+def _steps(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (values[start : start + size] for start in range(0, len(values), size))
