@@ -69,7 +69,7 @@ class ZookeeperLocks:
         self.name = address.name
         self.tag = tag = root.tag
         self.side_by_side = SIDE_BY_SIDE
-        self._token_base = root.token_base
+        self._token_base, self._number_base = root.token_base, root.number_base
         self._sessions = sessions
         self._tree = tree = address.tree
         self._history = History(sessions, tree, tag)
@@ -87,7 +87,7 @@ class ZookeeperLocks:
 
     @cached_property
     def _own_queue(self) -> ZookeeperQueue:
-        queue = ZookeeperQueue(self._address, self._sessions, self.tag)
+        queue = ZookeeperQueue(self._address, self._sessions, self.tag, self._number_base)
         queue.told.keeper, queue.told.token_base = self._history.keeper, self._token_base
         return queue
 

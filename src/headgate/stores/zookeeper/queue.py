@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from headgate.core.errors import ItemLost, QueueRefused, UnknownName
 from headgate.core.history import Entry
@@ -52,7 +53,9 @@ HELD_CONDITION = "its collection is not held"
 class ZookeeperQueue:
     """Batches, ingest jobs, holds and their history in one ZooKeeper ensemble."""
 
-    def __init__(self, address: Address, sessions: Sessions, tag: str) -> None:
+    def __init__(
+        self, address: Address, sessions: Sessions, tag: str, number_base: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.name = address.name
         self._sessions = sessions
         self._tree = tree = address.queue
@@ -67,7 +70,9 @@ class ZookeeperQueue:
         self._moves = Moves(tree, self._commits, self._reports)
         self._removing = Removing(sessions, tree, self._questions, self._moves)
         self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves)
-        self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking)
+        self._making = Making(
+            sessions, tree, self._questions, self._commits, self._moves, self._taking, number_base
+        )
         self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing)
 
     def make_tree(self) -> None:
