@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a newer format": (lambda file: changed(file, with_header(format=3)), "newer Headgate"),
     "an older format": (lambda file: changed(file, with_header(format=1)), "older Headgate"),
     **{
-        f"another {field}": (lambda file, field=field: changed(file, with_header(**{field: value})), "changed or damaged")
+        f"another {field}": (partial(changed, change=with_header(**{field: value})), "changed or damaged")
         for field, value in {"token": 1, "at": 1, "now": 1, "tag": "abcd", "facts": {}}.items()
     },
 }
