@@ -32,7 +32,7 @@ REQUEST_ID = re.compile(r"[\x21-\x7e]{1,100}")
 #: Routes where the store itself recognises a repeat by its key, for as long as what it gave is held.
 NATIVE = re.compile(r"/v1/(locks|waiters|batches|batches/next|ingest-jobs/next|jobs/[^/]+/next|jobs/.+/claim)")
 #: Routes where it must be plain what was asked, also to who checked the body before it came here.
-STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|.*/(break|force|forget|status|delete|removals))")
+STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|master-keys|.*/(break|force|forget|status|delete|removals))")
 #: Answers that are kept for repeats, and their bytes.
 MOST_KEPT, MOST_BYTES = 10_000, 100_000_000
 
