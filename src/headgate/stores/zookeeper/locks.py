@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
-from headgate.core.errors import LockLost, LockRefused, MissingExtra, Refused, UnknownName
+from headgate.core.errors import LockLost, LockRefused, Refused, UnknownName
 from headgate.core.history import Entry
 from headgate.core.locks import (
     ENDINGS,
@@ -24,11 +24,6 @@ from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter,
 from headgate.stores.history import HistoryKeeper, HistorySource
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
-
-try:
-    import kazoo as _kazoo  # noqa: F401
-except ImportError as error:
-    raise MissingExtra("zookeeper", "the library kazoo, which talks to ZooKeeper, is not installed") from error
 
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
