@@ -120,7 +120,9 @@ def folder(tmp_path: Path) -> Path:
         gate.inventory.record(VERSION, [])
     backup(url, tmp_path / "here.gz")
     (tmp_path / "pipeline.toml").write_text(PIPELINE)
-    (tmp_path / "claim.json").write_text('{"job": "clean", "inputs": {"raw": {"sealed": {"password": "hg1.1..1.a.b"}}}}')
+    (tmp_path / "claim.json").write_text(
+        '{"job": "clean", "inputs": {"raw": {"sealed": {"password": "hg1.1..1.a.b"}}}}'
+    )
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles" / "demo.toml").write_text(PROFILE)
     return tmp_path

@@ -154,7 +154,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "an older format": (lambda file: changed(file, with_header(format=1)), "older Headgate"),
     **{
         f"another {field}": (partial(changed, change=with_header(**{field: value})), "changed or damaged")
-        for field, value in {"token": 1, "at": 1, "now": 1, "tag": "abcd", "facts": {}}.items()
+        for field, value in {"token": 77, "at": 1, "now": 1, "tag": "abcd", "facts": {}}.items()
     },
 }
 #: What a forger writes: the last line fits, what it protects does not.
@@ -234,9 +234,7 @@ def test_no_edit_of_any_byte_ends_otherwise_than_in_a_sentence(made_once: Path, 
 
 
 @pytest.mark.parametrize("refused", ["damaged", "another schema"])
-def test_a_refused_restore_leaves_an_empty_database_as_empty_as_it_was(
-    refused: str, small: Path, sql_url: str
-) -> None:
+def test_a_refused_restore_leaves_an_empty_database_as_empty_as_it_was(refused: str, small: Path, sql_url: str) -> None:
     if refused == "damaged":
         changed(small, with_header(token=5))
     else:

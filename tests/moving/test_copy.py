@@ -206,7 +206,12 @@ def test_work_that_begins_while_a_store_is_copied_is_found(
         with monkeypatch.context() as patched:
             if when == "before the snapshot":
                 real = Database.still
-                patched.setattr(Database, "still", lambda self: (claim_once(), real(self))[1])
+
+                def claimed_before(self: Database) -> Any:
+                    claim_once()
+                    return real(self)
+
+                patched.setattr(Database, "still", claimed_before)
             with pytest.raises(StoreInUse, match="1 running claims"), copying(source, target) as work:
                 work.run(lambda _done: claim_once())
         if when == "before the snapshot":

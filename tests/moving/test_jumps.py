@@ -60,7 +60,9 @@ def test_a_restore_gives_nothing_again_whatever_its_clock_says(
     clock: str, saved: tuple[str, Path], sql_url: str
 ) -> None:
     url, file = saved
-    changed(file, lambda lines: with_header(at=lines[0]["at"] + (YEAR if clock == "behind" else -YEAR))(lines), forged=True)
+    changed(
+        file, lambda lines: with_header(at=lines[0]["at"] + (YEAR if clock == "behind" else -YEAR))(lines), forged=True
+    )
     given = used(url)
     restore(file, sql_url)
     assert_beyond(used(sql_url), given)
@@ -84,9 +86,7 @@ def test_two_restores_of_one_backup_give_nothing_twice(
     assert all(found[name] != first[name] for name in found)
 
 
-def test_a_restore_is_remembered_beside_the_backup_by_its_owner_alone(
-    saved: tuple[str, Path], tmp_path: Path
-) -> None:
+def test_a_restore_is_remembered_beside_the_backup_by_its_owner_alone(saved: tuple[str, Path], tmp_path: Path) -> None:
     _url, file = saved
     for number in range(2):
         restore(file, f"sqlite:///{tmp_path / str(number)}")

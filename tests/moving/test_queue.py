@@ -151,8 +151,13 @@ def test_an_item_that_is_taken_while_the_queue_is_copied_is_found(zookeeper: str
     with headgate.connect(url) as gate:
         new_batch(gate.queue)
         taken: list[Any] = []
+
+        def take_once(_done: int) -> None:
+            if not taken:
+                taken.append(taken_batch(gate.queue))
+
         with pytest.raises(StoreInUse, match="1 batches that are taken"), copying(url, zookeeper) as work:
-            work.run(lambda _done: taken or taken.append(taken_batch(gate.queue)))
+            work.run(take_once)
         gate.queue.give_back(taken[0])
     copy(url, zookeeper)
 

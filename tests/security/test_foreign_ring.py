@@ -1,4 +1,4 @@
-"""A store knows its ring of master keys: another one is refused at its first use, and a lost one is not replaced unseen."""
+"""A store knows its ring of master keys: another is refused at its first use, and a lost one not replaced unseen."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_ring_of_the_same_numbers_is_refused_and_changes_nothing(
     if not known:
         database(admin).write(lambda tx: tx.run(FORGET))
     before = under(admin)
-    with pytest.raises(WrongKey, match="ring of another store|sealed with another ring"):
+    with pytest.raises(WrongKey, match=r"ring of another store|sealed with another ring"):
         USES[use](foreign)
     assert under(admin) == before
     assert secrets(worker, keys["clean"]) == {"password": CANARY}
@@ -58,7 +58,7 @@ def test_the_first_ring_that_seals_is_the_stores_own(gates: Gates, foreign: Gate
 
 
 def test_what_proves_a_master_key_is_not_the_key(admin: Gate, keys: dict[str, str], ring: Path) -> None:
-    facts = dict(database(admin).read(lambda tx: tx.all(FACTS)))
+    facts: dict[str, str] = dict(database(admin).read(lambda tx: tx.all(FACTS)))
     assert len(facts["master_check.1"]) == 43
     assert facts["master_check.1"] not in ring.read_text()
     assert ring.read_text().strip()[3:] not in str(facts)

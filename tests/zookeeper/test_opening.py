@@ -1,9 +1,6 @@
 """A store is made by whoever comes first; what is not Headgate's is refused; a URL is read exactly."""
 
-import builtins
-import importlib
 import json
-import sys
 from typing import Any
 
 import pytest

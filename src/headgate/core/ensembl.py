@@ -1,4 +1,4 @@
-"""Ensembl's resource locks (`client`, `resource`, `resource_lock`): what its rows become here, decided without touching a database."""
+"""Ensembl's resource locks: what the rows of its tables become here, decided without touching a database."""
 
 from __future__ import annotations
 

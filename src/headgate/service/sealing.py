@@ -167,7 +167,9 @@ def check_custody(ring: Ring, known: Mapping[int, str], custody: Custody) -> Non
 
 
 def _other_ring(number: int) -> str:
-    return f"master key v{number} in the ring's file is not the v{number} of this store: it is the ring of another store"
+    return (
+        f"master key v{number} in the ring's file is not the v{number} of this store: it is the ring of another store"
+    )
 
 
 def no_master(number: int, least: int) -> str:

@@ -370,7 +370,9 @@ def _is_ring_of(ring: Ring | None, known: Mapping[int, str]) -> bool:
 def _lost_with(wraps: Sequence[MasterWrap]) -> str:
     """What no key opens without the master keys, and what can no longer be sealed anew; for people."""
     shared = {(each.dataset, each.name) for each in wraps if each.dataset and each.job}
-    alone = sorted({f"{each.dataset}/{each.name}" for each in wraps if each.dataset} - {"/".join(each) for each in shared})
+    alone = sorted(
+        {f"{each.dataset}/{each.name}" for each in wraps if each.dataset} - {"/".join(each) for each in shared}
+    )
     jobs = sorted({each.job for each in wraps if each.job and not each.dataset})
     parts = [f"{len(alone)} secret(s) that no job's key opens ({_some(alone)})"] if alone else []
     if jobs:

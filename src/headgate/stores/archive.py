@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from headgate.core.errors import BadPayload, BadValue, StoreUnavailable
 from headgate.core.jumps import Jump, check_room
@@ -229,20 +229,21 @@ def _check_rows(lines: Iterator[Any], contents: Contents, checks: RowChecks, nam
     left = iter(contents.tables)
     table = ""
     for line in lines:
+        key = next(iter(line), "") if isinstance(line, dict) and len(line) == 1 else ""
         if isinstance(line, list) and table:
             counts[table] += 1
             if why := checks[table](line):
                 _refuse(name, f"row {counts[table]} of {table}: {why}")
-        elif isinstance(line, dict) and set(line) == {"table"}:
+        elif key == "table":
             table = line["table"]
             # The same iterator goes on: each table comes once, in the order of the header.
             if table not in left:
                 _refuse(name, f"table {str(table)[:80]!r} is not where the first line announces it")
-        elif not (isinstance(line, dict) and set(line) == {"end"}):
+        elif key != "end":
             _refuse(name, "it has a line that Headgate did not write")
-    for table, count in counts.items():
-        if count != contents.counts[table]:
-            _refuse(name, f"it has {count} rows of {table}; its first line announces {contents.counts[table]}")
+    wrong = [each for each, count in counts.items() if count != contents.counts[each]]
+    if wrong:
+        _refuse(name, f"it has not the rows of {wrong[0]} that its first line announces")
 
 
 def _refuse(name: str, why: str) -> NoReturn:

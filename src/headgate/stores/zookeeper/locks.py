@@ -24,7 +24,6 @@ from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter,
 from headgate.stores.history import HistoryKeeper, HistorySource
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
-
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
 from headgate.stores.zookeeper.history import History

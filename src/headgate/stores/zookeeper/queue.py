@@ -70,9 +70,7 @@ class ZookeeperQueue:
         self._moves = Moves(tree, self._commits, self._reports)
         self._removing = Removing(sessions, tree, self._questions, self._moves)
         self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves)
-        self._making = Making(
-            sessions, tree, self._questions, self._commits, self._moves, self._taking, number_base
-        )
+        self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking, number_base)
         self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing)
 
     def make_tree(self) -> None:
