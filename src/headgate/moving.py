@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from headgate.wiring import SQL_KINDS, kind_of
 
 if TYPE_CHECKING:
     from headgate.service.moving import Moved
+    from headgate.service.moving_queue import QueueSource, QueueTarget
     from headgate.stores.moving_port import QueuePlace, Source, Target
 
 
@@ -23,6 +24,8 @@ class Moving:
 
     source: Source
     target: Target
+    #: What people should know when it is done.
+    notes: Sequence[str] = ()
 
     def total(self) -> int:
         """How much there is to do: each row is written, and read again."""
@@ -41,8 +44,11 @@ def copying(from_url: str, to_url: str, *, force: bool = False) -> Iterator[Movi
     if from_url == to_url:
         raise BadValue("target", mask(to_url), "is the source itself")
     if "zookeeper" in (kind_of(from_url), kind_of(to_url)):
-        with _queue_place(from_url) as old, _queue_place(to_url) as new:
-            yield _queue_moving(old, new, force=force)
+        # The source is asked first: what is refused there leaves nothing in the new place.
+        with _queue_place(from_url, source=True) as old:
+            queue = _queue_source(old, in_use=force)
+            with _queue_place(to_url) as new:
+                yield Moving(queue, _queue_target(new))
         return
     with _source(from_url, in_use=force) as source, _target(to_url) as target:
         yield Moving(source, target)
@@ -73,11 +79,14 @@ def not_backed_up(settings: Settings) -> list[str]:
 def restoring(settings: Settings, file: Path) -> Iterator[Moving]:
     """A backup on its way into the store that settings name."""
     from headgate.stores.archive import ArchiveSource, archive_errors
+    from headgate.stores.sql.moving import accept_backup
 
+    url = _sql_only(_own_url(settings))
     with archive_errors(file):
-        source = ArchiveSource(file)
-    with archive_errors(file), _target(_own_url(settings)) as target:
-        yield Moving(source, target)
+        # Read to its end, and accepted, before the target is so much as opened: opening makes it.
+        source = ArchiveSource(file, accept_backup)
+    with archive_errors(file), _target(url) as target:
+        yield Moving(source, target, source.notes)
 
 
 def _own_url(settings: Settings) -> str:
@@ -87,23 +96,30 @@ def _own_url(settings: Settings) -> str:
     return settings["url"]
 
 
-def _queue_place(url: str) -> AbstractContextManager[QueuePlace]:
+def _queue_place(url: str, *, source: bool = False) -> AbstractContextManager[QueuePlace]:
+    """The queue at that URL. A source must be there; a target is made."""
     if kind_of(url) == "zookeeper":
         from headgate.stores.zookeeper import moving_queue as zookeeper
 
-        return zookeeper.open_queue_place(url)
+        return zookeeper.open_queue_place(url, source=source)
     from headgate.stores.sql import moving_queue as sql
 
-    return sql.open_queue_place(_sql_only(url))
+    return sql.open_queue_place(_sql_only(url), source=source)
 
 
-def _queue_moving(old: QueuePlace, new: QueuePlace, *, force: bool) -> Moving:
+def _queue_source(old: QueuePlace, *, in_use: bool) -> QueueSource:
     """The queue alone: it is all that both kinds of store keep."""
-    from headgate.service.moving_queue import QueueSource, QueueTarget
+    from headgate.service.moving_queue import QueueSource
 
     if old.half_moved:
         raise HalfMoved(f"{old.name} holds half of what is moved into it; it cannot be moved on")
-    return Moving(QueueSource(old, in_use=force), QueueTarget(new))
+    return QueueSource(old, in_use=in_use)
+
+
+def _queue_target(new: QueuePlace) -> QueueTarget:
+    from headgate.service.moving_queue import QueueTarget
+
+    return QueueTarget(new)
 
 
 def _source(url: str, *, in_use: bool) -> AbstractContextManager[Source]:

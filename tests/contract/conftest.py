@@ -36,7 +36,10 @@ USED_TABLES = Statement(
         if table.name not in KEPT_TABLES
     ),
 )
-NO_LEAST = Statement("Every master key is taken.", "delete from hg_meta where name = 'min_decrypt_version'")
+NO_MASTERS = Statement(
+    "No master key is known, and every one is taken.",
+    "delete from hg_meta where name = 'min_decrypt_version' or substr(name, 1, 13) = 'master_check.'",
+)
 NO_FLOOR = Statement("No failover was.", "delete from hg_meta where name in ('token_floor', 'tokens_raised')")
 NEW_TAG = Statement("Another store, with ids of its own.", "update hg_meta set value = :tag where name = 'tag'")
 
@@ -92,7 +95,7 @@ class Prepared:
 def _empty(tx: Transaction) -> None:
     for (name,) in tx.all(USED_TABLES):
         tx.run(Statement("Empty it.", f"delete from {name}"))  # noqa: S608 - our own names
-    tx.run(NO_LEAST)
+    tx.run(NO_MASTERS)
     tx.run(NO_FLOOR)
     _give_tag(tx)
 

@@ -372,3 +372,39 @@ def test_migrations_at_the_same_moment_take_over_once(sql_url: str, processes: Z
     told = [each.expect("migrated")["lines"] for each in running]
     assert sum("took over from" in " ".join(lines) for lines in told) == 1
     assert held(sql_url) == expected(*ROWS)
+
+
+def test_a_null_where_a_name_should_be_is_reported_and_not_taken_for_a_name(sql_url: str) -> None:
+    """Ensembl's own tables forbid it; tables that were made or changed by hand need not."""
+    number = "integer primary key"
+    execute(
+        sql_url,
+        f"create table client (client_id {number}, name varchar(64))",
+        f"create table resource (resource_id {number}, uri varchar(512))",
+        f"create table resource_lock (resource_lock_id {number}, lock_type varchar(5), created timestamp null,"
+        " client_id integer, resource_id integer)",
+        "insert into client values (1, 'loader'), (2, null)",
+        "insert into resource values (1, 'uri://a'), (2, null), (3, 'uri://c')",
+        "insert into resource_lock values (7, 'read', '2020-01-01 00:00:00', 1, 1)",
+        "insert into resource_lock values (8, 'read', '2020-01-02 00:00:00', 2, 1)",
+        "insert into resource_lock values (9, 'write', '2020-01-03 00:00:00', 1, 2)",
+        "insert into resource_lock values (10, null, null, 1, 3)",
+    )
+    before = originals(sql_url)
+    told = migrate(sql_url, dry_run=True).lines
+    done = migrate(sql_url)
+    for line in (
+        "left out client 2: its name is NULL",
+        "left out resource 2: its uri is NULL",
+        "left out resource_lock 9 (write on no resource by loader since 2020-01-03 00:00:00 UTC): it names no resource",
+        "left out resource_lock 10 (no type on uri://c by loader): its type is neither read nor write",
+        "resource_lock 8 (read on uri://a by unknown since 2020-01-02 00:00:00 UTC) names no client that there is;",
+    ):
+        assert any(line in each for each in told), line
+        assert any(line in each for each in done.lines), line
+    with headgate.connect(sql_url) as gate:
+        assert [name for name, _since in gate.locks.clients()] == ["loader", "unknown"]
+        assert gate.locks.resources() == ["uri://a", "uri://c"]
+        held_now = {(lock.client, lock.resource) for lock in gate.locks.list()}
+        assert held_now == {("loader", "uri://a"), ("unknown", "uri://a")}
+    assert originals(sql_url) == before

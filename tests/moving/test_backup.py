@@ -6,15 +6,25 @@ import re
 import shutil
 import stat
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import headgate
 from headgate import BadPayload, BadValue
+from headgate.core.errors import Invalid
 from headgate.moving import backing_up, not_backed_up, restoring
 from headgate.settings import load
+from headgate.stores.archive import ArchiveSource, Checksum
+from headgate.stores.sql import opening
+from headgate.stores.sql.dialects import dialect_for
+from headgate.stores.sql.engine import Database
+from headgate.stores.sql.moving import accept_backup
 from tests.cli.test_quick_looks import in_shell
 from tests.moving.furniture import SECRET, furnish, opened, seen
 
@@ -37,7 +47,8 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small")
     url = f"sqlite:///{folder / 'small.db'}"
     with headgate.connect(url) as gate:
-        gate.locks.acquire("ann", "x", "exclusive")
+        for resource in ("x", "y"):
+            gate.locks.acquire("ann", resource, "exclusive")
     backup(url, folder / "small.gz")
     return folder
 
@@ -97,9 +108,20 @@ def test_a_restored_store_is_not_restored_into_again(small: Path, tmp_path: Path
         restore(small, url)
 
 
-def changed(small: Path, change: Callable[[list[Any]], list[Any]]) -> None:
-    lines = [json.loads(line) for line in gzip.decompress(small.read_bytes()).splitlines()]
-    small.write_bytes(gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in change(lines))))
+def changed(file: Path, change: Callable[[list[Any]], list[Any]], *, forged: bool = False) -> None:
+    """Edit the lines of a backup; `forged`: with a last line that fits them, as only a forger writes it."""
+    lines = change([json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()])
+    written = [json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for line in lines]
+    if forged:
+        total = Checksum()
+        for line in written[:-1]:
+            total.add(line)
+        written[-1] = total.last_line()
+    file.write_bytes(gzip.compress(b"".join(written)))
+
+
+def with_header(**fields: Any) -> Callable[[list[Any]], list[Any]]:
+    return lambda lines: [{**lines[0], **fields}, *lines[1:]]
 
 
 def other_client(lines: list[Any]) -> list[Any]:
@@ -107,8 +129,15 @@ def other_client(lines: list[Any]) -> list[Any]:
             for line in lines]  # fmt: skip
 
 
+def swapped_rows(lines: list[Any]) -> list[Any]:
+    rows = [place for place, line in enumerate(lines) if isinstance(line, list)]
+    first, second = next((one, two) for one, two in pairwise(rows) if lines[one] != lines[two] and two == one + 1)
+    lines[first], lines[second] = lines[second], lines[first]
+    return lines
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "cut off": (lambda file: file.write_bytes(file.read_bytes()[:-200]), "no whole archive"),
+    "cut off": (lambda file: file.write_bytes(file.read_bytes()[:-200]), "no whole archive|has no end"),
     "a flipped byte": (
         lambda file: file.write_bytes(file.read_bytes()[:300] + b"x" + file.read_bytes()[301:]),
         "small.gz",
@@ -116,10 +145,45 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no end": (lambda file: changed(file, lambda lines: lines[:-1]), "has no end"),
     "another value": (lambda file: changed(file, other_client), "changed or damaged"),
     "a missing row": (lambda file: changed(file, lambda lines: [*lines[:-2], lines[-1]]), "changed or damaged"),
+    "rows in another order": (lambda file: changed(file, swapped_rows), "changed or damaged"),
+    "something added": (lambda file: changed(file, lambda lines: [*lines, ["more"]]), "something was added"),
     "something else": (lambda file: file.write_bytes(gzip.compress(b'{"a": 1}\n')), "no archive of Headgate"),
     "not compressed": (lambda file: file.write_text("hello"), "no whole archive"),
-    "a newer format": (lambda file: changed(file, lambda lines: [{**lines[0], "format": 2}, *lines[1:]]), "newer"),
+    "nested too deep": (lambda file: file.write_bytes(gzip.compress(b"[" * 10**6)), "no whole archive"),
+    "a newer format": (lambda file: changed(file, with_header(format=3)), "newer Headgate"),
+    "an older format": (lambda file: changed(file, with_header(format=1)), "older Headgate"),
+    **{
+        f"another {field}": (partial(changed, change=with_header(**{field: value})), "changed or damaged")
+        for field, value in {"token": 77, "at": 1, "now": 1, "tag": "abcd", "facts": {}}.items()
+    },
 }
+#: What a forger writes: the last line fits, what it protects does not.
+FORGED: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
+    **{
+        f"{field} is {value!r}": (with_header(**{field: value}), f"small.gz: .*{field}")
+        for field, value in [
+            ("token", "7"), ("token", -1), ("token", 2**53), ("token", 1.5), ("token", True), ("at", None), ("now", []),
+            ("tag", "../.."), ("tag", 5), ("facts", {"a": 1}), ("facts", []), ("tables", []), ("counts", {}),
+            ("counts", {"hg_lock": -1}), ("numbers", {}), ("numbers", {"bid": 1, "jid": 10**10}), ("jumped", 5),
+            ("jumped", {"tokens": -5, "ids": 0}), ("schema", 7), ("more", 1),
+        ]
+    },
+    "a fact of the place": (with_header(facts={"arriving": "x"}), "no fact"),
+    "a fact that is no number": (with_header(facts={"min_decrypt_version": "x"}), "no fact"),
+    "a missing field": (lambda lines: [{k: v for k, v in lines[0].items() if k != "now"}, *lines[1:]], "now"),
+    "a short row": (lambda lines: [line[:-1] if isinstance(line, list) else line for line in lines], "row 1 of"),
+    "a number in a text": (
+        lambda lines: [[[] if value == "ann" else value for value in line] if isinstance(line, list) else line
+                       for line in lines],
+        "does not fit its column",
+    ),
+    "an unknown table": (lambda lines: [*lines[:-1], {"table": "users"}, lines[-1]], "'users'"),
+    "a table twice": (lambda lines: [*lines[:-1], {"table": "hg_resource"}, lines[-1]], "'hg_resource'"),
+    "no table": (lambda lines: [lines[0], ["row"], *lines[1:]], "did not write"),
+    "a row too many": (lambda lines: [*lines[:-1], lines[-2], lines[-1]], "announces"),
+    "no token left": (with_header(token=2**53 - 5), "beyond 2\\^53"),
+    "no id left": (with_header(numbers={"bid": 0, "jid": 10**10 - 5}), "beyond ten digits"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -128,13 +192,61 @@ def test_a_damaged_file_changes_nothing(damage: str, small: Path, tmp_path: Path
     harm(small)
     with pytest.raises(BadPayload, match=why):
         restore(small, f"sqlite:///{tmp_path / 'new.db'}")
-    assert not (tmp_path / "new.db").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.db", "small.gz"]
 
 
-def test_a_backup_of_another_schema_is_refused(small: Path, tmp_path: Path) -> None:
-    changed(small, lambda lines: [{**lines[0], "schema": "0001"}, *lines[1:]])
-    with pytest.raises(BadValue, match="then: headgate migrate"):
+@pytest.mark.parametrize("damage", FORGED)
+def test_a_forged_file_is_refused_with_what_is_wrong_in_it(damage: str, small: Path, tmp_path: Path) -> None:
+    change, why = FORGED[damage]
+    changed(small, change, forged=True)
+    with pytest.raises(Invalid, match=why):
         restore(small, f"sqlite:///{tmp_path / 'new.db'}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.db", "small.gz"]
+
+
+def test_no_edit_of_any_byte_ends_otherwise_than_in_a_sentence(made_once: Path, tmp_path: Path) -> None:
+    whole = (made_once / "small.gz").read_bytes()
+    plain = gzip.decompress(whole)
+    file = tmp_path / "edited.gz"
+
+    @settings(max_examples=150, deadline=None, derandomize=True, database=None)
+    @given(
+        of_the_text=st.booleans(),
+        place=st.floats(0, 1, exclude_max=True),
+        put=st.binary(max_size=3),
+        removed=st.integers(0, 3) | st.just(10**9),
+    )
+    def edited(*, of_the_text: bool, place: float, put: bytes, removed: int) -> None:
+        before = plain if of_the_text else whole
+        start = int(place * len(before))
+        after = before[:start] + put + before[start + removed :]
+        file.write_bytes(gzip.compress(after, 1) if of_the_text else after)
+        try:
+            source = ArchiveSource(file, accept_backup)
+        except Invalid:
+            return
+        # What no digest covers is what does not matter: how the text is compressed, and when it was.
+        assert gzip.decompress(file.read_bytes()) == plain
+        assert source.contents.counts["hg_lock"] == 2
+
+    edited()
+    assert not (tmp_path / "edited.gz.restored").exists()
+
+
+@pytest.mark.parametrize("refused", ["damaged", "another schema"])
+def test_a_refused_restore_leaves_an_empty_database_as_empty_as_it_was(refused: str, small: Path, sql_url: str) -> None:
+    if refused == "damaged":
+        changed(small, with_header(token=5))
+    else:
+        changed(small, with_header(schema="0001"), forged=True)
+    with pytest.raises(Invalid, match="headgate migrate" if refused == "another schema" else "changed or damaged"):
+        restore(small, sql_url)
+    looked = Database(dialect_for(sql_url))
+    looked.dialect.read_only = True
+    try:
+        assert opening.table_names(looked) == set()
+    finally:
+        looked.close()
 
 
 def test_the_commands_on_the_page_run_as_they_stand(tmp_path: Path) -> None:

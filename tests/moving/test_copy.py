@@ -1,5 +1,8 @@
 """A whole store from one kind of database to another: nothing is lost, nothing is given twice."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,12 @@ from headgate import BadValue, ClaimRefused, ForeignStore, HalfMoved, LockRefuse
 from headgate.moving import copying
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.moving import NOT_ROWS, TABLES, open_source
+from headgate.stores.sql.moving_facts import OF_THE_PLACE, moves
+from headgate.stores.sql.opening import open_database, read_facts
 from headgate.stores.sql.schema import metadata
 from tests.conftest import fresh_store
 from tests.contract.queue_steps import new_batch
+from tests.contract.steps import LONG
 from tests.moving.furniture import SECRET, furnish, opened, seen, take_work
 from tests.shared_servers import Servers
 
@@ -179,3 +185,95 @@ def test_half_of_another_store_is_not_written_over(
     with pytest.raises(BadValue, match="half of another store"):
         copy(two, target)
     copy(one, target)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+@pytest.mark.parametrize("when", ["before the snapshot", "after the snapshot"])
+def test_work_that_begins_while_a_store_is_copied_is_found(
+    when: str, kind: str, place: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = place(kind), place("sqlite")
+    with opened(source, tmp_path) as gate:
+        gate.ledger.define_dataset("raw")
+        gate.ledger.define_job("check", inputs=["raw"])
+        gate.ledger.publish("raw", "1")
+        claims: list[Any] = []
+
+        def claim_once() -> None:
+            if not claims:
+                claims.append(gate.ledger.find_next("check", worker="w1", lease=LONG))
+
+        with monkeypatch.context() as patched:
+            if when == "before the snapshot":
+                real = Database.still
+
+                def claimed_before(self: Database) -> Any:
+                    claim_once()
+                    return real(self)
+
+                patched.setattr(Database, "still", claimed_before)
+            with pytest.raises(StoreInUse, match="1 running claims"), copying(source, target) as work:
+                work.run(lambda _done: claim_once())
+        if when == "before the snapshot":
+            assert not Path(target.removeprefix("sqlite:///")).exists()
+        else:
+            with pytest.raises(HalfMoved):
+                headgate.connect(target)
+        gate.ledger.success(claims[0])
+    copy(source, target)
+    with opened(target, tmp_path) as gate:
+        assert [chunk.status for chunk in gate.ledger.status(job="check")] == ["DONE"]
+
+
+def test_what_changes_without_a_lease_while_a_store_is_copied_is_found_too(
+    place: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, target = place("sqlite"), place("sqlite")
+    with opened(source, tmp_path) as gate:
+        gate.locks.acquire("ann", "mine", "exclusive")
+        with pytest.raises(StoreInUse, match="hg_history changed while it was copied"), copying(source, target) as work:
+            work.run(lambda _done: gate.locks.release(gate.locks.acquire("ben", "other", "exclusive")))
+    copy(source, target)
+
+
+def test_every_fact_about_a_store_is_known_to_move_or_to_stay(place: Callable[[str], str], tmp_path: Path) -> None:
+    source, target = place("sqlite"), place("sqlite")
+    with opened(source, tmp_path) as gate:
+        furnish(gate)
+    copy(source, target, force=True)
+    for url in (source, target):
+        database = open_database(url)
+        names = read_facts(database)
+        database.close()
+        assert [name for name in names if not (moves(name) or name in OF_THE_PLACE)] == []
+
+
+@pytest.mark.parametrize("way", ["copy", "backup"])
+def test_a_killed_move_leaves_nothing_in_the_temporary_folder(
+    way: str, place: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, folder = place("sqlite"), tmp_path / "temporary"
+    with opened(source, tmp_path) as gate:
+        gate.ledger.define_dataset("raw", settings={"long": "x" * 10_000})
+        gate.ledger.publish("raw", [str(number) for number in range(10_000)])
+    folder.mkdir()
+    for name in ("TMPDIR", "SQLITE_TMPDIR"):
+        monkeypatch.setenv(name, str(folder))
+    words = ["copy", source, place("sqlite")] if way == "copy" else ["backup", str(tmp_path / "b.gz"), "--url", source]
+    found = killed_at_the_first_portion(words, folder)
+    assert found == []
+    assert not (tmp_path / "b.gz").exists()
+
+
+def killed_at_the_first_portion(words: list[str], folder: Path) -> list[Path]:
+    """What a command that is killed while it reads leaves in a folder."""
+    text = (
+        "import os, signal, sys\n"
+        "from headgate.stores.sql.moving import SqlSource\n"
+        "SqlSource.rows = lambda self, table: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from headgate.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text, *words], check=False, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return list(folder.iterdir())

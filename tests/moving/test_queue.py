@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import headgate
-from headgate import BadValue, Gate, HalfMoved, ItemLost, StoreInUse
+from headgate import BadValue, ForeignStore, Gate, HalfMoved, ItemLost, StoreInUse
 from headgate.core.queue import Item
 from headgate.moving import copying
 from headgate.stores.zookeeper.moving_queue import ZookeeperQueuePlace
 from tests.contract.queue_steps import everything, new_batch, taken_batch, taken_job, untaken
 from tests.moving.furniture import fill_queue
+from tests.moving.test_backup import backup, restore
 from tests.shared_servers import Servers
 
 
@@ -143,6 +144,57 @@ def test_only_our_own_spelling_moves_and_only_into_an_empty_queue(zookeeper: str
         copy(url, zookeeper)
     with pytest.raises(BadValue, match="moves in ours"):
         copy(url, f"{zookeeper}/other?spelling=mrt-zk")
+
+
+def test_an_item_that_is_taken_while_the_queue_is_copied_is_found(zookeeper: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    with headgate.connect(url) as gate:
+        new_batch(gate.queue)
+        taken: list[Any] = []
+
+        def take_once(_done: int) -> None:
+            if not taken:
+                taken.append(taken_batch(gate.queue))
+
+        with pytest.raises(StoreInUse, match="1 batches that are taken"), copying(url, zookeeper) as work:
+            work.run(take_once)
+        gate.queue.give_back(taken[0])
+    copy(url, zookeeper)
+
+
+def test_a_queue_that_was_restored_goes_to_zookeeper_with_its_numbers(zookeeper: str, tmp_path: Path) -> None:
+    here, restored = f"sqlite:///{tmp_path / 'here.db'}", f"sqlite:///{tmp_path / 'restored.db'}"
+    back = f"sqlite:///{tmp_path / 'back.db'}"
+    with headgate.connect(here, work_folder="/work") as gate:
+        new_batch(gate.queue)
+    backup(here, tmp_path / "b.gz")
+    restore(tmp_path / "b.gz", restored)
+    ids: list[str] = []
+    for url, following in ((restored, zookeeper), (zookeeper, back), (back, "")):
+        with headgate.connect(url, work_folder="/work") as gate:
+            batch = new_batch(gate.queue)
+            taken = taken_until(gate, batch.id)
+            gate.queue.create_jobs(taken, [{"payload_url": "https://example.org/1"}] * 2)
+            gate.queue.give_back(taken)
+            ids += [batch.id, *(job.id for job in gate.queue.jobs(batch=batch.id))]
+            assert gate.queue.faults() == []
+        if following:
+            copy(url, following)
+    assert len(set(ids)) == 9
+    assert ids[0::3] == sorted(ids[0::3])
+    assert ids[1::3] == sorted(ids[1::3])
+    assert int(ids[0][3:]) > 10**8
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "zookeeper"])
+def test_what_is_no_store_is_not_copied_and_not_made(kind: str, zookeeper: str, tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path / 'none.db'}"
+    source, target = (database, zookeeper) if kind == "sqlite" else (zookeeper, database)
+    with pytest.raises(ForeignStore, match="holds no store"):
+        copy(source, target)
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(ForeignStore, match="holds no store"):
+        copy(zookeeper, database)
 
 
 @pytest.mark.parametrize("step", ["put_holds", "put_batches", "put_jobs", "put_history", "finish"])

@@ -61,3 +61,18 @@ def test_keys_are_made_from_a_passphrase_that_is_read_from_standard_input(site: 
     assert (done.code, words in done.out + done.err) == (0, False)
     found = site.command("job", "connections", "clean", "--json", HEADGATE_JOB_KEY=words).json
     assert found["inputs"]["raw"]["secrets"] == {"pass-word": site.canary}
+
+
+def test_the_ring_of_another_store_is_refused_with_77(site: Site) -> None:
+    file = site.folder / "foreign"
+    file.write_text(f"v1:{'a' * 42}A\nv2:{'b' * 42}A\n")
+    file.chmod(0o600)
+    foreign = {"HEADGATE_MASTER_KEY_FILE": str(file)}
+    for words in (("define", "pipeline.toml"), ("keys", "rewrap"), ("keys", "new", "clean", "--beside")):
+        done = site.command(*words, RAW_PASSWORD=site.canary, **foreign)
+        assert done.code == 77
+        assert "ring of another store" in done.err
+        assert "Traceback" not in done.err
+    lost = site.command("keys", "rotate", HEADGATE_MASTER_KEY_FILE=str(site.folder / "new"))
+    assert lost.code not in (0, 1)
+    assert "Bring the ring back from its copy" in lost.err

@@ -1,15 +1,12 @@
 """A store is made by whoever comes first; what is not Headgate's is refused; a URL is read exactly."""
 
-import builtins
-import importlib
 import json
-import sys
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
-from headgate import BadValue, ForeignStore, MissingExtra, SchemaMismatch, StoreUnavailable
+from headgate import BadValue, ForeignStore, SchemaMismatch, StoreUnavailable
 from headgate.stores.zookeeper.address import parse
 from headgate.stores.zookeeper.locks import open_zookeeper_locks
 from tests.contract.steps import SHARED, in_thread, request_for
@@ -99,17 +96,3 @@ def test_a_store_of_another_schema_is_refused(url: str, raw: Any, schema: str, w
     raw.create(f"/{url.rpartition('/')[2]}/headgate", data, makepath=True)
     with pytest.raises(SchemaMismatch, match=word):
         open_zookeeper_locks(url)
-
-
-def test_without_kazoo_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **more: Any) -> Any:
-        if name.partition(".")[0] == "kazoo":
-            raise ImportError(name)
-        return real(name, *args, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.delitem(sys.modules, "headgate.stores.zookeeper.locks")
-    with pytest.raises(MissingExtra, match=r"headgate\[zookeeper\]"):
-        importlib.import_module("headgate.stores.zookeeper.locks")

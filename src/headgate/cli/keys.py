@@ -105,15 +105,20 @@ def open_claim(session: Session, file: TextIO) -> None:
 
 
 @keys.command("rotate")
+@click.option("--lost", is_flag=True, help="The store's ring is lost: forget all that only it opens.")
 @common
 @click.pass_obj
-def rotate(session: Session) -> None:
+def rotate(session: Session, *, lost: bool) -> None:
     """Add a new master key to the ring's file (HEADGATE_MASTER_KEY_FILE), which is made if it is not there.
 
     It seals from now on; the older ones still open. Bring the file to every admin, then run `keys rewrap`.
+
+    Refused when the store's secrets are sealed with master keys that the file does not have; the message lists what
+    would be lost with them. With --lost the store forgets that ring: copies of secrets that only it opens are
+    dropped, and have to be set again. Jobs' own keys open what they opened before.
     """
     with session.gate() as gate:
-        number = gate.secrets.rotate()
+        number = gate.secrets.rotate(lost=lost)
     session.answer({"master_key": number}, lambda: f"added  master key v{number}")
     session.say("keep the file safe, and a copy of it apart from the store: without it no admin can open anything")
 

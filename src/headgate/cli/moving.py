@@ -78,9 +78,10 @@ def backup(session: Session, file: Path) -> None:
 def restore(session: Session, file: Path) -> None:
     """Read a backup into an empty store.
 
-    The file is checked to its end before anything is written. Tokens go on far behind those that were given before
-    and after the backup, and so do the ids of batches and ingest jobs, so that none is given twice. Leases go on with
-    what was left of them.
+    The file is checked to its end before anything is created or written. Tokens, and the ids of batches and ingest
+    jobs, continue far beyond those that were given before and after the backup, so that none is given twice; no clock
+    is involved. Each restore is listed in FILE.restored, so that another restore of the same backup goes further.
+    Leases continue with the time they had left.
 
     \b
     Example:
@@ -90,7 +91,7 @@ def restore(session: Session, file: Path) -> None:
 
     with moving.restoring(session.settings, file) as work, progress(session, work.total, FEW) as tell:
         moved = work.run(_at_times(tell))
-    _answer(session, moved)
+    _answer(session, moved, *work.notes)
 
 
 def _kind(url: str) -> str:

@@ -74,6 +74,15 @@ class ServiceLedger:
     def refuse_masters(self, before: int) -> None:
         self._connection.send("PUT", "master-wraps", "least", before=before)
 
+    def masters(self) -> Mapping[int, str]:
+        return {int(number): str(check) for number, check in self._connection.get("master-keys").items()}
+
+    def know_master(self, number: int, check: str) -> str:
+        return str(self._connection.send("PUT", "master-keys", str(number), body={"check": check})["check"])
+
+    def forget_masters(self) -> int:
+        return int(self._connection.send("DELETE", "master-keys", again=False)["count"])
+
     # ---------------------------------------------------------------- work
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:

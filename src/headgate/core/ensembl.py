@@ -1,4 +1,4 @@
-"""Ensembl's resource locks (seed 002): what its rows become here, decided without touching a database."""
+"""Ensembl's resource locks: what the rows of its tables become here, decided without touching a database."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ class OldLock:
 
     #: Its resource_lock_id.
     id: int
-    #: The client's name; None: the row names none that is there (the original let a holder be deleted).
+    #: The client's name; None: the row names none that is there (the original let a holder be deleted), or one that
+    #: has no name.
     client: str | None
-    #: The resource's URI; None: the row names none that is there.
+    #: The resource's URI; None: the row names none that is there, or one that has no URI.
     resource: str | None
     #: read or write.
     lock_type: str
@@ -51,6 +52,8 @@ class Original:
     clients: tuple[str, ...]
     resources: tuple[str, ...]
     locks: tuple[OldLock, ...]
+    #: Rows that cannot be read, each with the reason: a NULL where a name should be.
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def plan_takeover(original: Original, held: Mapping[str, Sequence[tuple[Mode, st
 
     On each resource the oldest lock stays, with every later one that agrees with what stays.
     """
-    plan = Plan()
+    plan = Plan(lines=[f"left out {each}" for each in original.unreadable])
     plan.clients = _renamed(plan, "client", original.clients)
     plan.resources = _renamed(plan, "resource", original.resources)
     present = {uri: list(here) for uri, here in held.items()}
@@ -182,4 +185,5 @@ def _guesses(row: OldLock) -> list[str]:
 
 def _shown(row: OldLock) -> str:
     since = f" since {row.created:%Y-%m-%d %H:%M:%S} UTC" if row.created else ""
-    return f"resource_lock {row.id} ({row.lock_type} on {row.resource} by {row.client or UNKNOWN_CLIENT}{since})"
+    what = f"{row.lock_type or 'no type'} on {row.resource or 'no resource'} by {row.client or UNKNOWN_CLIENT}"
+    return f"resource_lock {row.id} ({what}{since})"

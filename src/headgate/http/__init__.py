@@ -4,6 +4,7 @@ from headgate.core.errors import MissingExtra
 
 try:
     import fastapi  # noqa: F401 - looked for here, once, for all files of the folder
+    import jinja2  # noqa: F401 - the same
     import prometheus_client  # noqa: F401 - the same
     import uvicorn  # noqa: F401 - the same
 except ImportError as missing:  # pragma: no cover - tests/package runs it in an environment without the extra

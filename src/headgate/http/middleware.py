@@ -25,7 +25,7 @@ from headgate.telemetry import event
 UPLOADS = "/v1/uploads"
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,100}")
 #: Routes where it must be plain what was asked, also to who checked the body before it came here.
-STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|.*/(break|force|forget|status|delete|removals))")
+STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|master-keys|.*/(break|force|forget|status|delete|removals))")
 
 
 class Around:

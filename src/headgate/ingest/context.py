@@ -206,12 +206,9 @@ def open_storage(kind: str, url: str, root: Path) -> Storage:
 
         return OcflStorage(Path(unquote(urlsplit(url).path)) if url else root)
     if kind == "s3":
-        from obstore.store import S3Store
+        from headgate.ingest.s3 import open_bucket
 
-        from headgate.ingest.s3 import S3Storage
-
-        parts = urlsplit(url)
-        return S3Storage(S3Store(parts.netloc), parts.path)
+        return open_bucket(url)
     raise BadValue("storage", url, "is a storage service; what is in it cannot be read back here")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, cast
+from urllib.parse import urlsplit
 
 from headgate.core.errors import BadPayload, Lost, MissingExtra, ServiceUnavailable, UnknownName, VersionLost
 from headgate.ingest.digests import DEFAULT
@@ -60,6 +61,14 @@ class _Found:
     raw: bytes
     #: By what the bucket knows this very one.
     seen: UpdateVersion
+
+
+def open_bucket(url: str) -> S3Storage:
+    """The storage at s3://bucket/prefix; where the bucket is, and who asks, is in the environment."""
+    from obstore.store import S3Store
+
+    parts = urlsplit(url)
+    return S3Storage(S3Store(parts.netloc), parts.path)
 
 
 class S3Storage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headgate.core.errors import BadValue
@@ -38,17 +38,28 @@ class Ring:
 
         return derive(self._keys[number], f"master-kek/v1/{job}")
 
+    def check(self, number: int) -> str:
+        """What proves a master key, and tells nothing of what it opens: a store knows its ring by that."""
+        from headgate.service.crypto import derive, to_text
+
+        return to_text(derive(self._keys[number], "master-check/v1"))
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its keys."""
+        return sorted(self._keys)
+
     def lines(self) -> str:
         """The ring as its file has it."""
         from headgate.service.crypto import to_text
 
         return "".join(f"v{number}:{to_text(key)}\n" for number, key in sorted(self._keys.items()))
 
-    def with_new(self) -> Ring:
-        """The same with one more key."""
+    def with_new(self, behind: int = 0) -> Ring:
+        """The same with one more key, whose number is greater than `behind`."""
         from headgate.service.crypto import random_key
 
-        return Ring({**self._keys, max(self._keys, default=0) + 1: random_key()})
+        return Ring({**self._keys, max(behind, *self._keys, 0) + 1: random_key()})
 
 
 def read_ring(path: str) -> Ring:
@@ -70,15 +81,20 @@ def read_ring(path: str) -> Ring:
     return Ring(keys)
 
 
-def add_to_ring(path: str) -> Ring:
-    """One more key in the ring's file, which is made when it is not there. Readers see the old or the new one."""
+def add_to_ring(path: str, check: Callable[[Ring | None], int]) -> Ring:
+    """One more key in the ring's file, which is made when it is not there. Readers see the old or the new one.
+
+    `check` is given the ring that is there, if any; it raises, or returns a number that the new key's is greater than.
+    """
     file = Path(path)
     try:
         folder = os.open(file.parent, os.O_RDONLY)
         try:
             # Two who add a key at once would each write a ring without the other's.
             fcntl.flock(folder, fcntl.LOCK_EX)
-            ring = (read_ring(path) if file.exists() else Ring({})).with_new()
+            present = read_ring(path) if file.exists() else None
+            behind = check(present)
+            ring = (present or Ring({})).with_new(behind)
             _write_private(file, ring.lines())
             os.fsync(folder)
         finally:

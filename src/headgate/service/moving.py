@@ -46,5 +46,5 @@ def move(source: Source, target: Target, tell: Tell) -> Moved:
         done += found.rows
         tell(done)
     source.check_unchanged(digests)
-    target.finish(digests)
+    target.finish(digests, source.jump)
     return Moved(source.name, target.name, {table: (each.rows, each.text) for table, each in digests.items()})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 from headgate.core.errors import HalfMoved, StoreInUse
 from headgate.core.history import Entry
+from headgate.core.jumps import Jump, next_jump
 from headgate.core.queue import Batch, Hold, IngestJob, is_batch
 from headgate.core.wire import parse, plain
 from headgate.stores.moving_port import PORTION, Contents, Digest, QueuePlace, Row
@@ -24,13 +26,16 @@ class QueueSource:
 
     def __init__(self, place: QueuePlace, *, in_use: bool) -> None:
         self.name = place.name
+        self._place = place
         self._queue = place.queue
-        if not in_use:
-            _refuse_users(place)
+        self._in_use = in_use
+        self._refuse_users()
         counts, token = self._look()
-        token = max(token, place.last_token())
-        numbers = {name: str(number) for name, number in place.last_numbers().items()}
-        self.contents = Contents("queue", place.tag, 0, 0, token, numbers, {part: ["it"] for part in PARTS}, counts)
+        self.contents = Contents(
+            schema="queue", tag=place.tag, at=0, now=0, token=max(token, place.last_token()),
+            numbers=place.last_numbers(), jumped=Jump(), facts={}, tables={part: ["it"] for part in PARTS},
+            counts=counts,
+        )  # fmt: skip
 
     def rows(self, table: str) -> Iterator[Sequence[Row]]:
         return _documents(self._queue, table)
@@ -42,6 +47,17 @@ class QueueSource:
                     f"the {part} in {self.name} changed while they were copied. Stop what works on it, and give the "
                     "same command again: it begins anew"
                 )
+        # A taken item looks like any other in what was compared.
+        self._refuse_users()
+
+    def jump(self) -> Jump:
+        """Return how far tokens jump; ids go on where they are, unless others may be making some right now."""
+        jump = next_jump(Jump(), secrets.randbelow)
+        return jump if self._in_use else replace(jump, ids=0)
+
+    def _refuse_users(self) -> None:
+        if not self._in_use:
+            _refuse_users(self._place)
 
     def _look(self) -> tuple[dict[str, int], int]:
         """How many there are of each, and the greatest token of all."""
@@ -79,11 +95,12 @@ class QueueTarget:
         for part in PARTS:
             yield part, _digest(self._place.queue, part)
 
-    def finish(self, digests: Mapping[str, Digest]) -> None:
+    def finish(self, digests: Mapping[str, Digest], jump: Callable[[], Jump]) -> None:
         del digests
         assert self._contents is not None  # noqa: S101 - begin comes first
-        numbers = {name: int(number) for name, number in self._contents.facts.items()}
-        self._place.finish(numbers, self._contents.token)
+        far = jump()
+        numbers = {name: number + far.ids for name, number in self._contents.numbers.items()}
+        self._place.finish(numbers, self._contents.token + far.tokens)
 
 
 def _refuse_users(place: QueuePlace) -> None:

@@ -17,6 +17,11 @@ from headgate.service.keyring import KEY_PREFIX, Ring
 
 GIVE_KEYS = "give the ring of master keys (HEADGATE_MASTER_KEY_FILE) or the key of that job (HEADGATE_JOB_KEY)"
 
+BRING_RING = (
+    "Name the store's own ring in HEADGATE_MASTER_KEY_FILE. If that is lost, this says what is lost with it: "
+    "headgate keys rotate"
+)
+
 
 def kek_of(key: bytes, job: str) -> bytes:
     """What a job's key wraps data keys with."""
@@ -62,7 +67,7 @@ class Sealer:
 
     def __init__(self, custody: Custody, ring: Ring | None, key: KeyText | None) -> None:
         self.custody = custody
-        self._ring = ring
+        self.ring = ring
         self._key = key
         if ring is not None and ring.newest < custody.least_master:
             raise WrongKey(
@@ -73,7 +78,7 @@ class Sealer:
     @property
     def with_master(self) -> bool:
         """Whether there is a ring of master keys."""
-        return self._ring is not None
+        return self.ring is not None
 
     def kek(self, key: JobKey) -> bytes | None:
         """What a job's key wraps with, by that key or by the master key; None when neither is at hand."""
@@ -108,13 +113,13 @@ class Sealer:
 
     def escrow(self, job: str, key: bytes) -> tuple[int, str]:
         """A key under the newest master key, and that one's number; 0 without a ring."""
-        if self._ring is None:
+        if self.ring is None:
             return 0, ""
-        return self._ring.newest, crypto.wrap(self._ring.kek(self._ring.newest, job), key)
+        return self.ring.newest, crypto.wrap(self.ring.kek(self.ring.newest, job), key)
 
     def with_escrow(self, key: JobKey) -> JobKey:
         """A key of a job that was made without the master key, and can be put under it now."""
-        kek = None if key.master_id or self._ring is None else self.kek(key)
+        kek = None if key.master_id or self.ring is None else self.kek(key)
         if kek is None:
             return key
         master_id, escrow = self.escrow(key.job, kek)
@@ -128,11 +133,43 @@ class Sealer:
         return self._unwrap_master(copy.master_id, copy.job, copy.master_wrap) if copy.master_id else None
 
     def _unwrap_master(self, number: int, job: str, wrapped: str) -> bytes | None:
-        if self._ring is None:
+        if self.ring is None:
             return None
-        if number < self.custody.least_master or number not in self._ring:
+        if number < self.custody.least_master or number not in self.ring:
             raise WrongKey(job, no_master(number, self.custody.least_master))
-        return crypto.unwrap(self._ring.kek(number, job), wrapped)
+        return crypto.unwrap(self.ring.kek(number, job), wrapped)
+
+
+def check_ring(ring: Ring, known: Mapping[int, str]) -> None:
+    """Raise WrongKey unless a ring is the one that seals here: it shares a key with it, and contradicts none."""
+    shared = [number for number in ring.numbers if number in known]
+    for number in shared:
+        if not compare_digest(ring.check(number), known[number]):
+            raise WrongKey(MASTER, f"{_other_ring(number)}. {BRING_RING}")
+    if known and not shared:
+        raise WrongKey(MASTER, f"{no_master(max(known), 0)}. {BRING_RING}")
+
+
+def check_custody(ring: Ring, known: Mapping[int, str], custody: Custody) -> None:
+    """Raise WrongKey when a ring opens nothing of what is under a key that the store does not know yet.
+
+    A store that was made before it knew its ring has such keys.
+    """
+    wraps = [(each.master_id, each.job, each.master_wrap) for each in custody.sealed]
+    wraps += [(each.master_id, each.job, each.escrow) for each in custody.keys]
+    unknown = [each for each in wraps if each[0] in ring and each[0] not in known]
+    for number, job, wrap in unknown:
+        with suppress(*crypto.CANNOT_OPEN):
+            crypto.unwrap(ring.kek(number, job), wrap)
+            return
+    if unknown:
+        raise WrongKey(MASTER, f"{_other_ring(unknown[0][0])}. {BRING_RING}")
+
+
+def _other_ring(number: int) -> str:
+    return (
+        f"master key v{number} in the ring's file is not the v{number} of this store: it is the ring of another store"
+    )
 
 
 def no_master(number: int, least: int) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headgate.core.errors import BadValue, Refused, UnknownName, WrongKey
+from headgate.core.errors import BadValue, NotAllowed, Refused, UnknownName, WrongKey
 from headgate.core.names import check_name
 from headgate.service.keyring import KEY_SETTING, RING_SETTING, Ring, add_to_ring, read_private, read_ring
 from headgate.settings import Settings
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Wraps that are renewed in one transaction.
 REWRAP_BATCH = 100
+#: Wraps that are looked at to say what a lost ring takes with it.
+MOST_LOST = 1000
 SECRET_LENGTH = 10_000
 #: A passphrase that is shorter is guessed.
 PASSPHRASE_LENGTH = 12
@@ -74,8 +76,9 @@ class Secrets:
         while True:
             custody = self._store.job_custody(check_name("job", job))
             _check_room(custody, beside=beside, lost=lost)
-            change, key, warnings = plan_key(self._sealer(custody), passphrase, lost=lost)
-            if self._store.change_custody(custody, change):
+            sealer = self._sealer(custody)
+            change, key, warnings = plan_key(sealer, passphrase, lost=lost)
+            if self._applied(sealer, change):
                 break
         generation = max(key.generation for key in change.keys or ())
         event("secrets.made", job=job, generation=generation)
@@ -93,11 +96,30 @@ class Secrets:
                 event("secrets.retired", job=job, count=len(custody.keys) - 1)
                 return len(custody.keys) - 1
 
-    def rotate(self) -> int:
-        """One more master key in the ring's file, which is made if need be. Gives its number."""
-        number = add_to_ring(self._ring_file()).newest
-        event("secrets.rotated", number=number)
-        return number
+    def rotate(self, *, lost: bool = False) -> int:
+        """Add a master key to the ring's file, which is made if need be. Returns its number.
+
+        Refused when the store's secrets are under master keys that the file does not have: that ring is `lost`, or
+        elsewhere. With `lost` the store forgets it, and all that only it could open.
+        """
+        known = self._store.masters()
+
+        def check(ring: Ring | None) -> int:
+            is_ours = _is_ring_of(ring, known)
+            if not lost and not is_ours:
+                raise Refused(self._lost_text(ring, known))
+            if lost and is_ours:
+                raise Refused(f"{self._ring_file()} is the ring of this store: nothing is lost. Rotate without --lost")
+            return max(known, default=0)
+
+        ring = add_to_ring(self._ring_file(), check)
+        if lost:
+            dropped = self._store.forget_masters()
+            self._know(ring)
+            self._store.refuse_masters(ring.newest)
+            event("secrets.forgotten", count=dropped, number=ring.newest)
+        event("secrets.rotated", number=ring.newest)
+        return ring.newest
 
     def rewrap(self, batch: int = REWRAP_BATCH) -> int:
         """Bring all that is under older master keys under the newest; older ones then open nothing.
@@ -106,17 +128,22 @@ class Secrets:
         """
         from headgate.service import crypto
 
-        ring = read_ring(self._ring_file())
+        ring = self._proven(read_ring(self._ring_file()))
         if len(ring) < 2:
             raise Refused("the ring has one master key: nothing to change over to. First: headgate keys rotate")
 
         def renewed(old: MasterWrap) -> MasterWrap:
-            key = crypto.unwrap(_known(ring, old), old.wrap)
+            try:
+                key = crypto.unwrap(_known(ring, old), old.wrap)
+            except crypto.CANNOT_OPEN:
+                raise WrongKey(old.job, _closed_text(old)) from None
             return replace(old, master_id=ring.newest, wrap=crypto.wrap(ring.kek(ring.newest, old.job), key))
 
         count = 0
         while found := self._store.master_wraps(ring.newest, batch):
-            count += self._store.rewrap([(old, renewed(old)) for old in found])
+            pairs = [(old, renewed(old)) for old in found]
+            self._know(ring)
+            count += self._store.rewrap(pairs)
         self._store.refuse_masters(ring.newest)
         event("secrets.rewrapped", count=count, number=ring.newest)
         return count
@@ -143,8 +170,9 @@ class Secrets:
             custody = self._store.dataset_custody(dataset)
             if not secrets and not custody.secrets[dataset]:
                 return [], []
-            change, lines, warnings = plan_secrets(self._sealer(custody), secrets)
-            if self._applied(custody, change):
+            sealer = self._sealer(custody)
+            change, lines, warnings = plan_secrets(sealer, secrets)
+            if self._applied(sealer, change):
                 return lines, warnings
 
     def share(self, job: str) -> list[str]:
@@ -155,8 +183,9 @@ class Secrets:
                 return []
             from headgate.service.sealing import plan_sharing
 
-            change, warnings = plan_sharing(self._sealer(custody))
-            if self._applied(custody, change):
+            sealer = self._sealer(custody)
+            change, warnings = plan_sharing(sealer)
+            if self._applied(sealer, change):
                 return warnings
 
     def key(self, given: str | None) -> str:
@@ -190,7 +219,37 @@ class Secrets:
         from headgate.service.sealing import Sealer
 
         path, key = self._settings[RING_SETTING], self.key(None)
-        return Sealer(custody, read_ring(path) if path else None, self._text(key) if key else None)
+        ring = self._proven(read_ring(path), custody) if path else None
+        return Sealer(custody, ring, self._text(key) if key else None)
+
+    def _proven(self, ring: Ring, custody: Custody | None = None) -> Ring:
+        """The same ring; WrongKey when it is not the one that seals in this store."""
+        from headgate.service.sealing import check_custody, check_ring
+
+        known = self._store.masters()
+        check_ring(ring, known)
+        if custody is not None:
+            check_custody(ring, known, custody)
+        return ring
+
+    def _know(self, ring: Ring) -> None:
+        """The store knows the ring's newest key, before anything is sealed with it."""
+        from headgate.service.sealing import check_ring
+
+        check_ring(ring, {ring.newest: self._store.know_master(ring.newest, ring.check(ring.newest))})
+
+    def _lost_text(self, ring: Ring | None, known: Mapping[int, str]) -> str:
+        """Why there is no rotation with a ring that is missing, or another's; and what would be lost without it."""
+        keys = ", ".join(f"v{number}" for number in sorted(known))
+        file = f"{self._ring_file()} is not there" if ring is None else f"{self._ring_file()} is another ring"
+        try:
+            lost = _lost_with(self._store.master_wraps(max(known) + 1, MOST_LOST))
+        except NotAllowed:
+            lost = "only an admin's API token can list what"
+        return (
+            f"secrets of this store are sealed with {keys}, and {file}. Bring the ring back from its copy. If there is "
+            f"none, this is lost: {lost}. To go on without it: headgate keys rotate --lost, then set the secrets again"
+        )
 
     def _text(self, key: str) -> KeyText:
         from headgate.service.sealing import KeyText
@@ -199,8 +258,10 @@ class Secrets:
             self._used = (key, KeyText(key))
         return self._used[1]
 
-    def _applied(self, custody: Custody, change: CustodyChange) -> bool:
-        return not change or self._store.change_custody(custody, change)
+    def _applied(self, sealer: Sealer, change: CustodyChange) -> bool:
+        if change and sealer.ring is not None:
+            self._know(sealer.ring)
+        return not change or self._store.change_custody(sealer.custody, change)
 
     def _ring_file(self) -> str:
         path = self._settings[RING_SETTING]
@@ -291,6 +352,44 @@ def _check_room(custody: Custody, *, beside: bool, lost: bool) -> None:
         )
     if beside and not lost and len(custody.keys) >= MOST_KEYS:
         raise Refused(f"job {job} has {MOST_KEYS} keys already; end the old one first: headgate keys retire {job}")
+
+
+def _is_ring_of(ring: Ring | None, known: Mapping[int, str]) -> bool:
+    """Whether a ring may be rotated for a store that knows these master keys."""
+    from headgate.service.sealing import check_ring
+
+    if ring is None:
+        return not known
+    try:
+        check_ring(ring, known)
+    except WrongKey:
+        return False
+    return True
+
+
+def _lost_with(wraps: Sequence[MasterWrap]) -> str:
+    """What no key opens without the master keys, and what can no longer be sealed anew; for people."""
+    shared = {(each.dataset, each.name) for each in wraps if each.dataset and each.job}
+    alone = sorted(
+        {f"{each.dataset}/{each.name}" for each in wraps if each.dataset} - {"/".join(each) for each in shared}
+    )
+    jobs = sorted({each.job for each in wraps if each.job and not each.dataset})
+    parts = [f"{len(alone)} secret(s) that no job's key opens ({_some(alone)})"] if alone else []
+    if jobs:
+        parts.append(f"sealing new secrets for {len(jobs)} job(s) without their keys ({_some(jobs)})")
+    return "; ".join(parts) or "nothing that a job's key does not open"
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join([*names[:most], *(["…"] if len(names) > most else [])])
+
+
+def _closed_text(old: MasterWrap) -> str:
+    what = f"secret {old.name} of {old.dataset}" if old.dataset else "what its key wraps with"
+    return (
+        f"master key v{old.master_id} of the ring does not open {what}: it was sealed with another ring, or changed "
+        f"in the store. Set it again ({'headgate define' if old.dataset else 'headgate keys new --lost'}), then rewrap"
+    )
 
 
 def _known(ring: Ring, old: MasterWrap) -> bytes:

@@ -1,9 +1,9 @@
-"""A store in one file: JSON, a line for each row, compressed. The last line says what the others come to.
+"""A store in one file: JSON, a line for each row, compressed. The last line holds the digest of all others.
 
-{"headgate": "archive", "format": 1, "schema": "0009", "tag": …, "counts": {…}, …}
+{"headgate": "archive", "format": 2, "schema": "0014", "tag": …, "counts": {…}, …}
 {"table": "hg_resource"}
 [first value, second value, …]                 a row
-{"end": {"hg_resource": ["digest", rows], …}}
+{"end": {"lines": 3, "sha256": "…"}}
 """
 
 from __future__ import annotations
@@ -12,20 +12,30 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NoReturn
 
 from headgate.core.errors import BadPayload, BadValue, StoreUnavailable
+from headgate.core.jumps import Jump, check_room
+from headgate.stores.archive_header import read_header
 from headgate.stores.moving_port import PORTION, Contents, Digest, Row
+from headgate.stores.restore_log import RestoreLog
 
-KIND, FORMAT = "archive", 1
+KIND, FORMAT = "archive", 2
 #: Where it is written before it has its name: what an interrupted backup leaves.
 UNFINISHED = ".unfinished"
 #: After the last portion.
 END: tuple[str, list[Row]] = ("", [])
+#: No row is longer; a line that is was not written by Headgate.
+LONGEST_LINE = 256 * 1024 * 1024
+#: What reading a damaged file ends in.
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError)
+#: For each table, what is wrong with one of its rows; empty: nothing.
+RowChecks = Mapping[str, Callable[[Row], str]]
 
 
 class ArchiveTarget:
@@ -35,8 +45,9 @@ class ArchiveTarget:
         self.name = str(path)
         self._path = path
         self._unfinished = path.with_name(path.name + UNFINISHED)
-        self._out: IO[str] | None = None
+        self._out: gzip.GzipFile | None = None
         self._table = ""
+        self._sum = Checksum()
 
     def begin(self, contents: Contents) -> None:
         if self._path.exists():
@@ -45,10 +56,9 @@ class ArchiveTarget:
         # behind a link, that somebody else has put there.
         self._unfinished.unlink(missing_ok=True)
         os.close(os.open(self._unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        self._out = gzip.open(self._unfinished, "wt", compresslevel=6, encoding="utf-8")  # noqa: SIM115 - _close
-        header = {key: value for key, value in asdict(contents).items() if key != "old"}
-        self._write({"headgate": KIND, "format": FORMAT, **header})
-        self._table = ""
+        self._out = gzip.open(self._unfinished, "wb", compresslevel=6)  # noqa: SIM115 - _close
+        self._table, self._sum = "", Checksum()
+        self._write({"headgate": KIND, "format": FORMAT, **asdict(contents)})
 
     def add(self, table: str, rows: Sequence[Row]) -> None:
         if table != self._table:
@@ -59,26 +69,32 @@ class ArchiveTarget:
 
     def digests(self) -> Iterator[tuple[str, Digest]]:
         self._close()
+        found: dict[str, Digest] = {}
         with _open(self._unfinished) as lines:
-            yield from _digests(lines, self.name).items()
+            for table, rows in _portions(map(_parsed, lines)):
+                found.setdefault(table, Digest()).add(rows)
+        yield from found.items()
 
-    def finish(self, digests: Mapping[str, Digest]) -> None:
-        end = {table: [digest.text, digest.rows] for table, digest in digests.items()}
+    def finish(self, digests: Mapping[str, Digest], jump: Callable[[], Jump]) -> None:
+        """Write the last line and give the file its name. The store that it is restored into jumps, not the file."""
+        del digests, jump
         # A second compressed part after the first: readers see one text.
-        with gzip.open(self._unfinished, "at", encoding="utf-8") as out:
-            out.write(json.dumps({"end": end}) + "\n")
+        with gzip.open(self._unfinished, "ab") as out:
+            out.write(self._sum.last_line())
         _synchronise(self._unfinished)
         self._unfinished.rename(self._path)
         _synchronise(self._path.parent)
 
     def discard(self) -> None:
-        """What was written goes, if it was not finished."""
+        """Remove what was written, if it was not finished."""
         self._close()
         self._unfinished.unlink(missing_ok=True)
 
-    def _write(self, line: object) -> None:
+    def _write(self, document: object) -> None:
         assert self._out is not None  # noqa: S101 - begin comes first
-        self._out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+        line = _line(document)
+        self._sum.add(line)
+        self._out.write(line)
 
     def _close(self) -> None:
         if self._out is not None:
@@ -88,21 +104,27 @@ class ArchiveTarget:
 
 
 class ArchiveSource:
-    """A file that was written so. It is read to its end, and checked, before anybody uses a row of it."""
+    """A file that was written so. It is read to its end, and checked, before anybody uses a row of it.
 
-    def __init__(self, path: Path) -> None:
+    `accept` raises what is wrong with the contents, or returns the checks of their rows.
+    """
+
+    def __init__(self, path: Path, accept: Callable[[Contents], RowChecks]) -> None:
         self.name = str(path)
         self._path = path
+        self._log = RestoreLog(path)
+        _check_whole(path)
         with _open(path) as lines:
-            header = next(lines, None)
-            self.contents = _contents(header, self.name)
-            _check_end(lines, self.name)
+            parsed = map(_parsed, lines)
+            self.contents = _contents(next(parsed), self.name)
+            _check_rows(parsed, self.contents, accept(self.contents), self.name)
+        check_room(self.name, self.contents.token, self.contents.numbers, self._log.known(self.contents.jumped))
         self._portions: Iterator[tuple[str, list[Row]]] | None = None
         self._next = END
 
     def rows(self, table: str) -> Iterator[Sequence[Row]]:
         if self._portions is None:
-            self._portions = _portions(self._path)
+            self._portions = _read_portions(self._path)
             self._next = next(self._portions, END)
         while self._next[0] == table:
             yield self._next[1]
@@ -110,6 +132,32 @@ class ArchiveSource:
 
     def check_unchanged(self, digests: Mapping[str, Digest]) -> None:
         """Nobody writes into a file that is whole."""
+
+    def jump(self) -> Jump:
+        """Return a jump beyond those of every restore of this file that is known, and remember it beside the file."""
+        return self._log.next(self.contents.jumped)
+
+    @property
+    def notes(self) -> list[str]:
+        """What people should know of this restore."""
+        return self._log.notes
+
+
+class Checksum:
+    """What all lines of a file come to, in their order."""
+
+    def __init__(self) -> None:
+        self._sum = sha256()
+        self._lines = 0
+
+    def add(self, line: bytes) -> None:
+        """This line too."""
+        self._sum.update(line)
+        self._lines += 1
+
+    def last_line(self) -> bytes:
+        """The line that ends the file."""
+        return _line({"end": {"lines": self._lines, "sha256": self._sum.hexdigest()}})
 
 
 @contextmanager
@@ -123,73 +171,104 @@ def archive_errors(path: Path) -> Iterator[None]:
         raise StoreUnavailable(str(path), error.strerror or str(error)) from error
 
 
+def _line(document: object) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
 @contextmanager
-def _open(path: Path) -> Iterator[Iterator[Any]]:
-    with gzip.open(path, "rt", encoding="utf-8") as text:
-        yield _lines(text, path)
+def _open(path: Path) -> Iterator[Iterator[bytes]]:
+    with gzip.open(path, "rb") as file:
+        try:
+            yield iter(lambda: file.readline(LONGEST_LINE), b"")
+        except DAMAGED as error:
+            raise BadPayload(str(path), f"it is no whole archive of Headgate: {error}") from error
 
 
-def _lines(text: IO[str], path: Path) -> Iterator[Any]:
-    try:
-        for line in text:
-            yield json.loads(line)
-    except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
-        raise BadPayload(str(path), f"it is no whole archive of Headgate: {error}") from error
+def _parsed(line: bytes) -> Any:
+    return json.loads(line.decode())
+
+
+def _check_whole(path: Path) -> None:
+    """Refuse a file whose lines are not those that were written, in that order."""
+    name, total = str(path), Checksum()
+    with _open(path) as lines:
+        last = next(lines, b"")
+        _check_format(_parsed(last) if last else None, name)
+        for line in lines:
+            total.add(last)
+            last = line
+    if last == total.last_line():
+        return
+    if not last.startswith(b'{"end":'):
+        raise BadPayload(name, "it has no end: it was not written to its last line, or something was added")
+    raise BadPayload(name, "it was changed or damaged: its lines are not those that were written")
+
+
+def _check_format(header: Any, name: str) -> None:
+    if not isinstance(header, dict) or header.get("headgate") != KIND:
+        raise BadPayload(name, "it is no archive of Headgate")
+    found = header.get("format")
+    if found == FORMAT:
+        return
+    if isinstance(found, int) and found < FORMAT:
+        raise BadPayload(
+            name, f"it has format {found}, of an older Headgate; this one reads {FORMAT}. Restore it with the version "
+            "that wrote it, then: headgate migrate",
+        )  # fmt: skip
+    raise BadPayload(name, f"it has format {found}, of a newer Headgate; this one reads {FORMAT}. Upgrade Headgate")
 
 
 def _contents(header: Any, name: str) -> Contents:
-    if not isinstance(header, dict) or header.pop("headgate", "") != KIND:
-        raise BadPayload(name, "it is no archive of Headgate")
-    if header.pop("format", 0) != FORMAT:
-        raise BadPayload(name, "it was written by a newer Headgate; upgrade this one")
-    try:
-        return replace(Contents(**header), old=True)
-    except TypeError as error:
-        raise BadPayload(name, f"its first line was not written by Headgate: {error}") from None
+    found = {key: value for key, value in header.items() if key not in ("headgate", "format")}
+    return read_header(found, name)
 
 
-def _digests(lines: Iterator[Any], name: str, end: dict[str, Any] | None = None) -> dict[str, Digest]:
-    """What the rows of each table come to; `end` is given the last line."""
-    found: dict[str, Digest] = {}
-    digest = Digest()
+def _check_rows(lines: Iterator[Any], contents: Contents, checks: RowChecks, name: str) -> None:
+    """Refuse rows that are not those which the header announces, or that no store can hold."""
+    counts = dict.fromkeys(contents.tables, 0)
+    left = iter(contents.tables)
+    table = ""
     for line in lines:
-        if isinstance(line, list):
-            digest.add([line])
-        elif "table" in line:
-            digest = found.setdefault(line["table"], Digest())
-        elif "end" in line and end is not None:
-            end.update(line["end"])
-        elif line.get("headgate") != KIND:
-            raise BadPayload(name, "it has a line that Headgate did not write")
-    return found
+        key = next(iter(line), "") if isinstance(line, dict) and len(line) == 1 else ""
+        if isinstance(line, list) and table:
+            counts[table] += 1
+            if why := checks[table](line):
+                _refuse(name, f"row {counts[table]} of {table}: {why}")
+        elif key == "table":
+            table = line["table"]
+            # The same iterator goes on: each table comes once, in the order of the header.
+            if table not in left:
+                _refuse(name, f"table {str(table)[:80]!r} is not where the first line announces it")
+        elif key != "end":
+            _refuse(name, "it has a line that Headgate did not write")
+    wrong = [each for each, count in counts.items() if count != contents.counts[each]]
+    if wrong:
+        _refuse(name, f"it has not the rows of {wrong[0]} that its first line announces")
 
 
-def _check_end(lines: Iterator[Any], name: str) -> None:
-    end: dict[str, Any] = {}
-    found = _digests(lines, name, end)
-    if not end:
-        raise BadPayload(name, "it has no end: it was not written to its last line")
-    for table, (text, rows) in end.items():
-        digest = found.pop(table, Digest())
-        if (digest.text, digest.rows) != (text, rows):
-            raise BadPayload(name, f"it was changed or damaged: the rows of {table} are not those that were written")
-    if found:
-        raise BadPayload(name, f"it was changed: its end does not know of {', '.join(found)}")
+def _refuse(name: str, why: str) -> NoReturn:
+    raise BadPayload(name, why)
 
 
-def _portions(path: Path) -> Iterator[tuple[str, list[Row]]]:
+def _portions(lines: Iterator[Any]) -> Iterator[tuple[str, list[Row]]]:
     """Every row, in portions that are each of one table."""
     table = ""
     portion: list[Row] = []
+    for line in lines:
+        if isinstance(line, list):
+            portion.append(line)
+        if portion and (isinstance(line, dict) or len(portion) == PORTION):
+            yield table, portion
+            portion = []
+        if isinstance(line, dict):
+            table = line.get("table", "")
+    if portion:
+        yield table, portion
+
+
+def _read_portions(path: Path) -> Iterator[tuple[str, list[Row]]]:
     with _open(path) as lines:
-        for line in lines:
-            if isinstance(line, list):
-                portion.append(line)
-            if portion and (isinstance(line, dict) or len(portion) == PORTION):
-                yield table, portion
-                portion = []
-            if isinstance(line, dict):
-                table = line.get("table", "")
+        yield from _portions(map(_parsed, lines))
 
 
 def _synchronise(path: Path) -> None:

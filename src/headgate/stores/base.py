@@ -5,7 +5,7 @@ All times and all expiry are judged by the store's own clock. Every method may r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -369,6 +369,15 @@ class LedgerStore(Protocol):
 
     def refuse_masters(self, before: int) -> None:
         """Copies under a master key before that one are not opened any more. Never goes back."""
+
+    def masters(self) -> Mapping[int, str]:
+        """The master keys that seal here: each number with what proves the key."""
+
+    def know_master(self, number: int, check: str) -> str:
+        """Remember what proves a master key, unless one of that number is known; returns what is known then."""
+
+    def forget_masters(self) -> int:
+        """Drop all that is wrapped for any master key, and what proves them. Returns how many wraps that were."""
 
     def close(self) -> None:
         """Let go of connections."""

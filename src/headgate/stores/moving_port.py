@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
 
 from headgate.core.history import Entry
+from headgate.core.jumps import Jump
 from headgate.core.queue import Batch, Hold, IngestJob
 from headgate.stores.queue_port import QueueStore
 
@@ -26,19 +27,21 @@ class Contents:
     schema: str
     #: What its lock ids begin with.
     tag: str
-    #: When it was so: micro-seconds since 1970, and on the clock by which its leases run.
+    #: When it was so: micro-seconds since 1970 (for people), and on the clock by which its leases run.
     at: int
     now: int
-    #: No greater token was given to a claim, nor to whoever took a batch or an ingest job.
+    #: No greater token was given to a claim, to a lock, nor to whoever took a batch or an ingest job.
     token: int
+    #: The last numbers that were given: of batches (bid), of ingest jobs (jid).
+    numbers: Mapping[str, int]
+    #: How far earlier copies of this store went beyond its tokens and ids, as far as it is known.
+    jumped: Jump
     #: What else is known of the store, by name.
     facts: Mapping[str, str]
     #: Each table with its columns, in the order in which the rows come.
     tables: Mapping[str, Sequence[str]]
     #: How many rows each has.
     counts: Mapping[str, int]
-    #: Read from a file: the store that it tells of went on after that, and nobody knows how far.
-    old: bool = False
 
     @property
     def total(self) -> int:
@@ -77,7 +80,10 @@ class Source(Protocol):
         """A table's rows, in portions. The tables are asked for in the order of the contents."""
 
     def check_unchanged(self, digests: Mapping[str, Digest]) -> None:
-        """HalfMoved when what was read is not what is there: where no moment can be held still."""
+        """Raise HalfMoved when the source changed after it was read, unless that was allowed."""
+
+    def jump(self) -> Jump:
+        """Return how far the target's tokens and ids go beyond the source's; remembered for the next move."""
 
 
 class Target(Protocol):
@@ -95,8 +101,8 @@ class Target(Protocol):
     def digests(self) -> Iterator[tuple[str, Digest]]:
         """What each table's rows come to, read again from where they are now."""
 
-    def finish(self, digests: Mapping[str, Digest]) -> None:
-        """All is there: from now on it can be worked with, and no token is given again."""
+    def finish(self, digests: Mapping[str, Digest], jump: Callable[[], Jump]) -> None:
+        """All is there: from now on it can be worked with. Its tokens and ids go on that far behind the source's."""
 
 
 class QueuePlace(Protocol):

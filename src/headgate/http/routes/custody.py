@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from fastapi import Body, Query, Response
+from fastapi import Body, Path, Query, Response
 
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.errors import BadValue
@@ -18,6 +19,9 @@ router = direct.router("secrets")
 SecretReader = Annotated[Caller, needs("cred:read", "define")]
 Definer = Annotated[Caller, needs("define")]
 Document = Annotated[Any, Body()]
+#: Numbers of master keys, and the form of what proves one: 32 bytes.
+MOST_MASTERS = 999_999_999
+CHECK = re.compile("[A-Za-z0-9_-]{43}")
 
 
 @router.get("/datasets/{name}/custody", responses=documented(200, Custody, "Sealed copies, and proofs of keys."))
@@ -62,6 +66,29 @@ def refuse_masters(gate: TheGate, _who: Admin, before: Annotated[int, Query(ge=1
     """Copies under a master key before that one are not opened any more. Never goes back."""
     gate.ledger.store.refuse_masters(before)
     return nothing()
+
+
+@router.get("/master-keys", responses=documented(200, dict[str, str], "Each number with what proves the key."))
+def masters(gate: TheGate, _who: Definer) -> Response:
+    """The master keys that seal here, each by what proves it. No key can be computed from that."""
+    return answer({str(number): check for number, check in gate.ledger.store.masters().items()})
+
+
+@router.put("/master-keys/{number}", responses=documented(200, dict[str, str], "What is known of that number."))
+def know_master(
+    gate: TheGate, _who: Definer, number: Annotated[int, Path(ge=1, le=MOST_MASTERS)], document: Document
+) -> Response:
+    """Remember what proves a master key. One that is known already stays as it is."""
+    check = document.get("check") if isinstance(document, dict) else None
+    if not isinstance(check, str) or not CHECK.fullmatch(check):
+        raise BadValue("check", "in the body", "is not what proves a master key")
+    return answer({"check": gate.ledger.store.know_master(number, check)})
+
+
+@router.delete("/master-keys", responses=documented(200, Count, "How many wraps were dropped."))
+def forget_masters(gate: TheGate, _who: Admin) -> Response:
+    """Drop all that is wrapped for a master key: the ring is lost. What jobs' keys open stays."""
+    return answer({"count": gate.ledger.store.forget_masters()})
 
 
 def _parsed(shape: Any, document: Any, name: str) -> Any:

@@ -84,6 +84,18 @@ REWRAP_ESCROW = Statement(
        where job_id = (select id from hg_job where name = :job) and generation = :generation
          and master_id = :was_id and master_wrap = :was_wrap""",
 )
+ADD_CHECK = Statement(
+    "What proves a master key, unless one of that number is known.",
+    "{insert_once} hg_meta (name, value) values (:name, :value) {or_leave}",
+)
+HOLD_CHECK = Statement("The same, as it is.", "select value from hg_meta where name = :name {for_update}")
+DROP_CHECK = Statement("That master key is not known any more.", "delete from hg_meta where name = :name")
+DROP_MASTER_COPIES = Statement("Copies that only a master key opens go.", "delete from hg_credential where wrap = ''")
+DROP_MASTER_WRAPS = Statement(
+    "No master key opens a copy any more.",
+    "update hg_credential set master_id = 0, master_wrap = '' where master_id > 0",
+)
+DROP_ALL_ESCROWS = Statement("Nothing of any job's key is under a master key.", "delete from hg_escrow")
 ADD_LEAST_MASTER = Statement(
     "From which master key on copies are opened.",
     "{insert_once} hg_meta (name, value) values ('min_decrypt_version', :value) {or_leave}",

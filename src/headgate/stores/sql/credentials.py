@@ -11,8 +11,12 @@ from headgate.core.ledger import Dataset
 from headgate.stores.sql import credential_statements as sql
 from headgate.stores.sql import ledger_statements
 from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.opening import READ_FACTS
 from headgate.stores.sql.shapes import dataset_of, shape_of, stamp_definitions
 from headgate.stores.sql.statement import Row, Statement
+
+#: What the name of a fact begins with that proves a master key; its number follows.
+MASTER_CHECK = "master_check."
 
 
 def dataset_custody(tx: Transaction, name: str, users: Statement = sql.READ_USERS) -> Custody:
@@ -85,6 +89,30 @@ def refuse_masters(tx: Transaction, before: int) -> None:
     tx.run(sql.ADD_LEAST_MASTER, value=str(before))
     if _least_master(tx) < before:
         tx.run(sql.SET_LEAST_MASTER, value=str(before))
+
+
+def masters(tx: Transaction) -> dict[int, str]:
+    """What proves each master key that seals here."""
+    facts = {str(name): str(value) for name, value in tx.all(READ_FACTS)}
+    return {
+        int(name.removeprefix(MASTER_CHECK)): value for name, value in facts.items() if name.startswith(MASTER_CHECK)
+    }
+
+
+def know_master(tx: Transaction, number: int, check: str) -> str:
+    """What proves that master key: what is known, else this from now on."""
+    name = f"{MASTER_CHECK}{number}"
+    tx.run(sql.ADD_CHECK, name=name, value=check)
+    return str(tx.one(sql.HOLD_CHECK, name=name)[0])
+
+
+def forget_masters(tx: Transaction) -> int:
+    """Nothing is under a master key any more, and none is known."""
+    dropped = tx.count(sql.DROP_MASTER_COPIES) + tx.count(sql.DROP_MASTER_WRAPS) + tx.count(sql.DROP_ALL_ESCROWS)
+    for number in masters(tx):
+        tx.run(sql.DROP_CHECK, name=f"{MASTER_CHECK}{number}")
+    stamp_definitions(tx)
+    return dropped
 
 
 def _read_held(tx: Transaction, known: Custody) -> Custody:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.core.claims import Plan, Verdict, may_claim
@@ -88,6 +88,21 @@ class SqlLedger:
         from headgate.stores.sql import credentials
 
         self._database.write_through(lambda tx: credentials.refuse_masters(tx, before))
+
+    def masters(self) -> Mapping[int, str]:
+        from headgate.stores.sql import credentials
+
+        return self._database.read(credentials.masters)
+
+    def know_master(self, number: int, check: str) -> str:
+        from headgate.stores.sql import credentials
+
+        return self._database.write_through(lambda tx: credentials.know_master(tx, number, check))
+
+    def forget_masters(self) -> int:
+        from headgate.stores.sql import credentials
+
+        return self._database.write_through(credentials.forget_masters)
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
         count = self._database.write_through(lambda tx: mending.publish(tx, dataset, dataids, who))

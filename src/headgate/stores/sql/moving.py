@@ -6,18 +6,22 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Boolean, LargeBinary, Table
 
 from headgate.core.errors import BadValue, ForeignStore, HalfMoved, StoreInUse
+from headgate.core.jumps import NUMBERED, Jump, next_jump
 from headgate.stores.moving_port import PORTION, Contents, Digest, Row
+from headgate.stores.sql import moving_facts as facts
 from headgate.stores.sql import moving_statements as sql
 from headgate.stores.sql import opening
 from headgate.stores.sql.columns import LEASE_CLOCK
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.dialects.base import Connection
 from headgate.stores.sql.engine import Database, Duplicate, Transaction
+from headgate.stores.sql.queue_statements import ADD_COUNTER
 from headgate.stores.sql.schema import metadata
 from headgate.stores.sql.statement import Statement
 
@@ -29,49 +33,115 @@ NOT_ROWS = {
     "hg_mark": "PostgreSQL alone keeps it, and makes it anew where it is not",
 }
 TABLES: tuple[Table, ...] = tuple(table for table in metadata.sorted_tables if table.name not in NOT_ROWS)
-#: Facts that are true of a place, not of what is kept there.
-OF_THE_PLACE = (
-    "clock", opening.ARRIVING, opening.TOKEN_FLOOR, opening.EPOCH, opening.CLOCK_SET, opening.RAISED
-)  # fmt: skip
 #: On the lease clock: from here on it is no moment, but never.
 NEVER = 1 << 60
-#: The store whose backup this is may have made so many batches and ingest jobs since, and as many each second.
-IDS_SKIPPED, IDS_SKIPPED_EACH_SECOND = 1_000_000, 100
 
 
 class SqlSource:
-    """A database as it was when this was made."""
+    """A database as it was when this was made. Unless it may be `in_use`, StoreInUse when a lease runs in it."""
 
-    def __init__(self, database: Database, still: Connection, clocks: tuple[int, int], tables: Sequence[Table]) -> None:
+    def __init__(
+        self, database: Database, still: Connection, clocks: tuple[int, int], tables: Sequence[Table], *, in_use: bool
+    ) -> None:
         self.name = database.name
         self._database = database
         self._still = still
         self._tables = {table.name: table for table in tables}
+        self._in_use = in_use
         self.contents = self._look(*clocks)
+        self._lasts = _lasts(self._ask, tables)
+        # Counted in the very rows that are copied: work that begins later is not among them, and is found at the end.
+        self._refuse_users(self._ask(sql.COUNT_LEASES, now=clocks[1], never=NEVER))
 
     def rows(self, table: str) -> Iterator[Sequence[Row]]:
         return _read(self._database, self._still, self._tables[table])
 
     def check_unchanged(self, digests: Mapping[str, Digest]) -> None:
-        """All was read at one moment."""
+        """Raise StoreInUse when work began after the rows were read, unless the store may be in use."""
+        del digests
+        if not self._in_use:
+            self._database.read(self._check_unused)
+
+    def jump(self) -> Jump:
+        """Return a jump beyond those of earlier copies; ids go on where they are when nobody works on the source."""
+
+        def remember(tx: Transaction) -> Jump:
+            found = tx.one(sql.HOLD_FACT, name=facts.JUMPED)
+            known = facts.read_jump(found[0]) if found else Jump()
+            jump = next_jump(known, secrets.randbelow)
+            kept = jump if self._in_use else replace(jump, ids=known.ids)
+            tx.run(sql.DROP_FACT, name=facts.JUMPED)
+            tx.run(sql.ADD_FACT, name=facts.JUMPED, value=facts.write_jump(kept))
+            return jump if self._in_use else replace(jump, ids=0)
+
+        return self._database.write_through(remember)
 
     def _look(self, at: int, now: int) -> Contents:
-        facts = {str(name): str(value) for name, value in _all(self._still, opening.READ_FACTS.text)}
-        counts = {name: int(_all(self._still, f"select count(*) from {name}")[0][0]) for name in self._tables}
-        # Drawn after the moment that the rows are of, so it is greater than all tokens in them.
+        known = {str(name): str(value) for name, value in self._ask(opening.READ_FACTS)}
+        counts = {name: self._number(f"select count(*) from {name}") for name in self._tables}
+        numbers = {str(name): int(value) for name, value in self._ask(sql.READ_COUNTERS)}
+        # Drawn after the moment that the rows are of, so it is greater than all tokens of claims in them.
         token = self._database.write(lambda tx: tx.next_token())
+        greatest = self._number(sql.READ_LAST_TOKEN.text)
         columns = {name: [column.name for column in table.columns] for name, table in self._tables.items()}
-        kept = {name: value for name, value in facts.items() if name not in (*OF_THE_PLACE, "tag")}
-        floor = facts.get(opening.TOKEN_FLOOR, "0")
         return Contents(
-            opening.versions()[-1], facts["tag"], at, now, token, {**kept, opening.TOKEN_FLOOR: floor},
-            columns, counts,
+            schema=opening.versions()[-1], tag=known["tag"], at=at, now=now,
+            token=max(token, greatest, int(known.get(opening.TOKEN_FLOOR, 0))),
+            numbers={name: numbers.get(name, 0) for name in NUMBERED}, jumped=facts.read_jump(known.get(facts.JUMPED)),
+            facts={name: value for name, value in known.items() if facts.moves(name)}, tables=columns, counts=counts,
         )  # fmt: skip
+
+    def _check_unused(self, tx: Transaction) -> None:
+        now = int(tx.one(sql.READ_CLOCKS)[1])
+        self._refuse_users(tx.all(sql.COUNT_LEASES, now=now, never=NEVER))
+        lasts = _lasts(tx.all, list(self._tables.values()))
+        changed = [name for name, last in lasts.items() if last != self._lasts[name]]
+        if changed:
+            raise StoreInUse(self.name, [f"{name} changed while it was copied" for name in changed[:3]])
+
+    def _refuse_users(self, found: Sequence[Any]) -> None:
+        users = [f"{count} {what}" for what, count in found if count]
+        if users and not self._in_use:
+            raise StoreInUse(self.name, users)
+
+    def _ask(self, statement: Statement, **params: object) -> list[Any]:
+        cursor = self._still.cursor()
+        try:
+            cursor.execute(*self._database.dialect.prepare(statement, params))
+            return list(cursor.fetchall())
+        finally:
+            cursor.close()
+
+    def _number(self, text: str) -> int:
+        return int(self._ask(Statement("One number.", text))[0][0] or 0)
+
+
+def _lasts(ask: Callable[[Statement], Sequence[Any]], tables: Sequence[Table]) -> dict[str, tuple[Any, ...]]:
+    """How many rows each table has, and the number of its last one where they are numbered."""
+    found = {}
+    for table in tables:
+        number = "0" if table.autoincrement_column is None else f"max({table.autoincrement_column.name})"
+        text = f"select count(*), {number} from {table.name}"
+        found[table.name] = tuple(ask(Statement("How far a table has come.", text))[0])
+    return found
 
 
 @contextmanager
 def open_source(url: str, *, in_use: bool, tables: Sequence[Table] = TABLES) -> Iterator[SqlSource]:
     """The database of that URL, held still. Unless it may be `in_use`, StoreInUse when a lease runs in it."""
+    require_store(url)
+    database = opening.open_database(url)
+    try:
+        # Asked before: what happens after this counts as not in the rows.
+        at, now = database.read(lambda tx: tx.one(sql.READ_CLOCKS))
+        with database.still() as still:
+            yield SqlSource(database, still, (int(at), int(now)), tables, in_use=in_use)
+    finally:
+        database.close()
+
+
+def require_store(url: str) -> None:
+    """Raise ForeignStore when there is no store at that URL; nothing is made there."""
     look = dialect_for(url)
     look.read_only = True
     looked = Database(look)
@@ -80,22 +150,11 @@ def open_source(url: str, *, in_use: bool, tables: Sequence[Table] = TABLES) -> 
             raise ForeignStore(f"{look.name} holds no store of Headgate")
     finally:
         looked.close()
-    database = opening.open_database(url)
-    try:
-        users = [] if in_use else _users(database)
-        if users:
-            raise StoreInUse(database.name, users)
-        # Asked before: what happens after this counts as not in the rows.
-        at, now = database.read(lambda tx: tx.one(sql.READ_CLOCKS))
-        with database.still() as still:
-            yield SqlSource(database, still, (int(at), int(now)), tables)
-    finally:
-        database.close()
 
 
-def _users(database: Database) -> list[str]:
-    found = database.read(lambda tx: tx.all(sql.COUNT_LEASES, never=NEVER))
-    return [f"{count} {what}" for what, count in found if count]
+def accept_backup(contents: Contents) -> Mapping[str, Callable[[Row], str]]:
+    """Raise what is wrong with the contents of a backup; return for each table what is wrong with a row."""
+    return facts.accept(contents, TABLES)
 
 
 @contextmanager
@@ -118,11 +177,8 @@ class SqlTarget:
         self._run = secrets.token_hex(8)
         self._shift = 0
         self._contents: Contents | None = None
-        #: A part of a store goes into what is there; the whole brings its name and its tokens with it.
-        self._whole = len(tables) == len(TABLES)
 
     def begin(self, contents: Contents) -> None:
-        self._check_schema(contents)
         self._contents = contents
         self.arrive(contents.tag)
         now = self._database.read(lambda tx: tx.one(sql.READ_CLOCKS))[1]
@@ -156,23 +212,12 @@ class SqlTarget:
                     digest.add(rows)
                 yield name, digest
 
-    def finish(self, digests: Mapping[str, Digest]) -> None:
+    def finish(self, digests: Mapping[str, Digest], jump: Callable[[], Jump]) -> None:
         del digests
-        contents = self._contents
+        contents, far = self._contents, jump()
         assert contents is not None  # noqa: S101 - begin comes first
-        self.write(lambda tx: self._finish(tx, contents))
+        self.write(lambda tx: self._finish(tx, contents, far))
         self._database.dialect.learn_sizes(self._database)
-
-    def _check_schema(self, contents: Contents) -> None:
-        newest = opening.versions()[-1]
-        if contents.schema != newest:
-            raise BadValue(
-                "schema", contents.schema,
-                f"is not that of this Headgate ({newest}). Use the version that wrote it, then: headgate migrate",
-            )  # fmt: skip
-        columns = {name: [column.name for column in table.columns] for name, table in self._tables.items()}
-        if {name: list(found) for name, found in contents.tables.items()} != columns:
-            raise BadValue("source", contents.tag, "has other tables than this Headgate")
 
     def _take_over(self, tx: Transaction, tag: str) -> bool:
         """Nobody works with it from here on. True: a try before this one may have left rows."""
@@ -204,27 +249,21 @@ class SqlTarget:
 
         self._database.write(guarded)
 
-    def _finish(self, tx: Transaction, contents: Contents) -> None:
+    def _finish(self, tx: Transaction, contents: Contents, jump: Jump) -> None:
         for table in self._tables.values():
             if table.autoincrement_column is not None:
                 self._database.dialect.number_on(tx, table.name, table.autoincrement_column.name)
-        # No store gives two tokens in one micro-second: none that was given meanwhile is given again.
-        passed = max(int(tx.one(sql.READ_CLOCKS)[0]) - contents.at, 0) + 1
-        self._database.dialect.raise_token(tx, contents.token + passed)
-        if self._whole:
-            _bring_facts(tx, contents, passed)
-        if contents.old:
-            skipped = IDS_SKIPPED + passed // 1_000_000 * IDS_SKIPPED_EACH_SECOND
-            tx.run(sql.RAISE_COUNTERS, skipped=skipped)
+        token = contents.token + jump.tokens
+        self._database.dialect.raise_token(tx, token)
+        tx.run(sql.RAISE_TOKENS, far=jump.tokens)
+        for name, value in {**contents.facts, "tag": contents.tag, opening.TOKEN_FLOOR: str(token)}.items():
+            tx.run(sql.DROP_FACT, name=name)
+            tx.run(sql.ADD_FACT, name=name, value=value)
+        if jump.ids:
+            for name in NUMBERED:
+                tx.run(sql.DROP_COUNTER, name=name)
+                tx.run(ADD_COUNTER, name=name, count=contents.numbers[name] + jump.ids)
         tx.run(sql.DROP_FACT, name=opening.ARRIVING)
-
-
-def _bring_facts(tx: Transaction, contents: Contents, passed: int) -> None:
-    tx.run(sql.RAISE_TOKENS, passed=passed)
-    floor = int(contents.facts.get(opening.TOKEN_FLOOR, 0)) + passed
-    for name, value in {**contents.facts, "tag": contents.tag, opening.TOKEN_FLOOR: str(floor)}.items():
-        tx.run(sql.DROP_FACT, name=name)
-        tx.run(sql.ADD_FACT, name=name, value=value)
 
 
 def _read(database: Database, still: Connection, table: Table, shift: int = 0) -> Iterator[Sequence[Row]]:
@@ -235,15 +274,6 @@ def _read(database: Database, still: Connection, table: Table, shift: int = 0) -
         cursor.execute(f"select {', '.join(column.name for column in table.columns)} from {table.name}")
         while found := cursor.fetchmany(PORTION):
             yield [[tell(value) for tell, value in zip(told, row, strict=True)] for row in found]
-    finally:
-        cursor.close()
-
-
-def _all(still: Connection, text: str) -> list[Any]:
-    cursor = still.cursor()
-    try:
-        cursor.execute(text)
-        return list(cursor.fetchall())
     finally:
         cursor.close()
 

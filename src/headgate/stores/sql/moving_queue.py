@@ -15,7 +15,7 @@ from headgate.stores.sql import queue_schema as schema
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.locks import SqlLocks
 from headgate.stores.sql.moments import micro, to_micro
-from headgate.stores.sql.moving import SqlTarget
+from headgate.stores.sql.moving import SqlTarget, require_store
 from headgate.stores.sql.queue_rows import batch_columns, document, job_columns, number_of
 from headgate.stores.sql.queue_statements import ADD_COUNTER
 
@@ -25,8 +25,10 @@ FREE: Mapping[str, Any] = {"worker": "", "request_id": "", "token": 0, "lease": 
 
 
 @contextmanager
-def open_queue_place(url: str) -> Iterator[SqlQueuePlace]:
-    """The queue in the database of that URL."""
+def open_queue_place(url: str, *, source: bool = False) -> Iterator[SqlQueuePlace]:
+    """The queue in the database of that URL. A `source` must be there; anything else is made if it is empty."""
+    if source:
+        require_store(url)
     database = opening.open_database(url, half_moved=True)
     try:
         yield SqlQueuePlace(database)
@@ -57,9 +59,10 @@ class SqlQueuePlace:
 
     def last_token(self) -> int:
         def read(tx: Transaction) -> int:
-            return max(int(tx.one(sql.READ_LAST_TOKEN)[0] or 0), opening.read_floor(tx))
+            # Drawn, so that it is greater than those of claims, and of items that are gone.
+            return max(tx.next_token(), int(tx.one(sql.READ_LAST_TOKEN)[0] or 0), opening.read_floor(tx))
 
-        return self._database.read(read)
+        return self._database.write(read)
 
     def begin(self, tag: str) -> None:
         self._target.arrive(tag)

@@ -7,11 +7,11 @@ from headgate.stores.sql.statement import Statement
 READ_CLOCKS = Statement("What time it is: for people, and for leases.", "select {wall}, {now}")
 COUNT_LEASES = Statement(
     "What lives by a lease now. A claim that was set by hand ends never, and nobody renews it.",
-    """select 'leased locks', count(*) from hg_lock where lease_until > {now}
+    """select 'leased locks', count(*) from hg_lock where lease_until > :now
        union all select 'running claims', count(distinct token) from hg_chunk
-         where lease_until > {now} and lease_until < :never
-       union all select 'batches that are taken', count(*) from hg_batch where lease_until > {now}
-       union all select 'ingest jobs that are taken', count(*) from hg_ingest_job where lease_until > {now}""",
+         where lease_until > :now and lease_until < :never
+       union all select 'batches that are taken', count(*) from hg_batch where lease_until > :now
+       union all select 'ingest jobs that are taken', count(*) from hg_ingest_job where lease_until > :now""",
 )
 READ_FACT = Statement("One fact.", "select value from hg_meta where name = :name")
 HOLD_FACT = Statement(
@@ -21,11 +21,9 @@ ADD_FACT = Statement("A new fact.", "insert into hg_meta (name, value) values (:
 WRITE_FACT = Statement("A fact has changed.", "update hg_meta set value = :value where name = :name")
 DROP_FACT = Statement("It is no longer so.", "delete from hg_meta where name = :name")
 RAISE_TOKENS = Statement(
-    "Every resource's next token is so much greater.", "update hg_resource set token = token + :passed"
+    "Every resource's next token is so much greater.", "update hg_resource set token = token + :far"
 )
-RAISE_COUNTERS = Statement(
-    "Ids of batches and ingest jobs go on so much later.", "update hg_counter set value = value + :skipped"
-)
+DROP_COUNTER = Statement("The last number is another.", "delete from hg_counter where name = :name")
 READ_COUNTERS = Statement("The last numbers that were given.", "select name, value from hg_counter")
 READ_LAST_TOKEN = Statement("The greatest token of a lock.", "select max(token) from hg_resource")
 RAISE_TO = Statement(

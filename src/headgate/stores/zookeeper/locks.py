@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
-from headgate.core.errors import LockLost, LockRefused, MissingExtra, Refused, StoreUnavailable, UnknownName
+from headgate.core.errors import LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.locks import (
@@ -27,12 +27,6 @@ from headgate.stores.deadlines import within
 from headgate.stores.history import HistoryKeeper, HistorySource
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
-
-try:
-    import kazoo as _kazoo  # noqa: F401
-except ImportError as error:
-    raise MissingExtra("zookeeper", "the library kazoo, which talks to ZooKeeper, is not installed") from error
-
 from headgate.stores.zookeeper import store_faults
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
@@ -77,7 +71,7 @@ class ZookeeperLocks:
         self.name = address.name
         self.tag = tag = root.tag
         self.side_by_side = SIDE_BY_SIDE
-        self._token_base = root.token_base
+        self._token_base, self._number_base = root.token_base, root.number_base
         self._sessions = sessions
         self._tree = tree = address.tree
         self._history = History(sessions, tree, tag)
@@ -99,7 +93,7 @@ class ZookeeperLocks:
 
     @cached_property
     def _own_queue(self) -> ZookeeperQueue:
-        queue = ZookeeperQueue(self._address, self._sessions, self.tag, self._transitions.clock)
+        queue = ZookeeperQueue(self._address, self._sessions, self.tag, self._transitions.clock, self._number_base)
         queue.told.keeper, queue.told.token_base = self._history.keeper, self._token_base
         return queue
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from headgate.core.errors import BadValue, HalfMoved
+from headgate.core.errors import BadValue, ForeignStore, HalfMoved
 from headgate.core.history import Entry
 from headgate.core.queue import Batch, Hold, IngestJob, folder_of
 from headgate.stores.queue_port import QueueStore
@@ -28,14 +28,16 @@ from headgate.stores.zookeeper.transitions import new_mark
 
 #: Items whose multis are under way at once; entries of the history in one multi; numbers that are passed in one.
 WINDOW, ENTRIES, NUMBERS = 100, 200, 500
+#: More numbers than this are not passed one by one: that takes a second for some thousands.
+MOST_PASSED = 20_000
 SPELLING = "design"
 #: States of a batch that has no folders for jobs until there is one.
 WITHOUT_FOLDERS = ("pending", "held")
 
 
 @contextmanager
-def open_queue_place(url: str) -> Iterator[ZookeeperQueuePlace]:
-    """The queue in the store of that URL."""
+def open_queue_place(url: str, *, source: bool = False) -> Iterator[ZookeeperQueuePlace]:
+    """The queue in the store of that URL. A `source` must be there; anything else is made."""
     address = parse(url)
     if address.queue.spelling != SPELLING:
         raise BadValue(
@@ -43,6 +45,8 @@ def open_queue_place(url: str) -> Iterator[ZookeeperQueuePlace]:
         )
     sessions = Sessions(address)
     try:
+        if source and isinstance(sessions.base.ask(read(address.tree.root))[0], Exception):
+            raise ForeignStore(f"{address.name} holds no store of Headgate")
         yield ZookeeperQueuePlace(address, sessions, open_tree(sessions, address, half_moved=True))
     finally:
         sessions.close()
@@ -58,8 +62,9 @@ class ZookeeperQueuePlace:
         self._address = address
         self._sessions = sessions
         self._tree = address.queue
-        self._own = ZookeeperQueue(address, sessions, root.tag, Clock(address.tree))
+        self._own = ZookeeperQueue(address, sessions, root.tag, Clock(address.tree), root.number_base)
         self._base = root.token_base
+        self._number_base = root.number_base
         #: That nobody else has begun to move something into the same place.
         self._guard = Op("check", address.tree.root)
 
@@ -68,7 +73,8 @@ class ZookeeperQueuePlace:
         return with_token_base(self._own, self._base)
 
     def last_numbers(self) -> Mapping[str, int]:
-        return {"bid": self._made_below(self._tree.batches) - 1, "jid": self._made_below(self._tree.jobs) - 1}
+        made = {kind: self._made_below(path) for kind, path in self._numbered.items()}
+        return {kind: max(self._number_base.get(kind, 0) + count - 1, 0) for kind, count in made.items()}
 
     def last_token(self) -> int:
         return max([self._base, *(state.token for _path, state, _version in self._resources())])
@@ -126,14 +132,13 @@ class ZookeeperQueuePlace:
             told.noticed(str(results[-1]))
 
     def finish(self, numbers: Mapping[str, int], token: int) -> None:
-        for path, last in ((self._tree.batches, numbers["bid"]), (self._tree.jobs, numbers["jid"])):
-            self._pass_numbers(path, last)
+        bases = {kind: self._pass_numbers(kind, numbers[kind]) for kind in self._numbered}
         for path, state, version in self._resources():
             if state.token < token:
                 self._write([Op("set", path, replace(state, token=token).encode(), version)])
         data, stat = self._sessions.base.ask(read(self._address.tree.root))[0]
         root = read_root(data, self._address)
-        done = replace(root, arriving={}, token_base=max(root.token_base, token))
+        done = replace(root, arriving={}, token_base=max(root.token_base, token), number_base=bases)
         self._write([Op("set", self._address.tree.root, done.data(), stat.version)])
 
     # ------------------------------------------------------------------ parts
@@ -230,13 +235,24 @@ class ZookeeperQueuePlace:
         # ZooKeeper tells of makings and removals together.
         return 0 if stat is None else (int(stat.cversion) + int(stat.numChildren)) // 2
 
-    def _pass_numbers(self, path: str, last: int) -> None:
-        """The next number is behind the last: numbers are only passed by making something."""
-        left = last + 1 - self._made_below(path)
+    def _pass_numbers(self, kind: str, last: int) -> int:
+        """Let the next number be behind the last; returns the base that ZooKeeper's own numbers count from then.
+
+        A number is only passed by making something. Where there are too many to pass, the base is raised.
+        """
+        path, base = self._numbered[kind], self._number_base.get(kind, 0)
+        left = last + 1 - base - self._made_below(path)
+        if left > MOST_PASSED:
+            return last
         while left > 0:
             count = min(left, NUMBERS)
             self._write([each for _ in range(count) for each in (Op("make", f"{path}/-"), Op("remove", f"{path}/-"))])
             left -= count
+        return base
+
+    @property
+    def _numbered(self) -> dict[str, str]:
+        return {"bid": self._tree.batches, "jid": self._tree.jobs}
 
 
 def _told(entry: Entry, batch: str) -> Told:

@@ -16,6 +16,8 @@ from headgate.stores.zookeeper.multi import Op, multi
 from headgate.stores.zookeeper.session import Sessions
 
 SCHEMA = "1"
+#: Numbers of batches and ingest jobs are ZooKeeper's own.
+NO_BASE = {"bid": 0, "jid": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,16 @@ class Root:
     token_base: int = 0
     #: Who moves a queue into it, and from where; empty: nobody does.
     arriving: Mapping[str, str] = field(default_factory=dict)
+    #: Numbers of batches (bid) and ingest jobs (jid) are greater than this by ZooKeeper's own: so far had the store
+    #: come that the queue was moved from.
+    number_base: Mapping[str, int] = field(default_factory=dict)
 
     def data(self) -> bytes:
         """As the node has it."""
-        more = {"token_base": self.token_base, "arriving": dict(self.arriving)}
-        said = {name: value for name, value in more.items() if value}
+        more = {
+            "token_base": self.token_base, "arriving": dict(self.arriving), "number_base": dict(self.number_base),
+        }  # fmt: skip
+        said = {name: value for name, value in more.items() if value and value != NO_BASE}
         return json.dumps({"tag": self.tag, "schema": SCHEMA, **said}).encode()
 
 
@@ -82,4 +89,6 @@ def read_root(data: bytes, address: Address) -> Root:
         newer = int(schema) > int(SCHEMA)
         what = "of a newer Headgate; upgrade Headgate" if newer else "of an older Headgate; run: headgate migrate"
         raise SchemaMismatch(f"{address.name} has schema {schema}, {what}. This one works with {SCHEMA}")
-    return Root(tag, int(content.get("token_base", 0)), content.get("arriving", {}))
+    return Root(
+        tag, int(content.get("token_base", 0)), content.get("arriving", {}), dict(content.get("number_base", {}))
+    )

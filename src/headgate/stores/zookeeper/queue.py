@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from headgate.core.errors import ItemLost, QueueRefused, UnknownName
 from headgate.core.faults import Fault
@@ -54,7 +55,14 @@ HELD_CONDITION = "its collection is not held"
 class ZookeeperQueue:
     """Batches, ingest jobs, holds and their history in one ZooKeeper ensemble."""
 
-    def __init__(self, address: Address, sessions: Sessions, tag: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        address: Address,
+        sessions: Sessions,
+        tag: str,
+        clock: Clock,
+        number_base: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self.name = address.name
         self._sessions = sessions
         self._tree = tree = address.queue
@@ -70,7 +78,7 @@ class ZookeeperQueue:
         self._removing = Removing(sessions, tree, self._questions, self._moves)
         self._leases = ItemLeases(sessions, tree, self._questions, self._moves, clock)
         self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves, self._leases)
-        self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking)
+        self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking, number_base)
         self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing)
 
     def make_tree(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.core.errors import BadValue, ItemLost, StoreUnavailable, TransitionRefused
@@ -32,7 +32,7 @@ class Making:
 
     def __init__(
         self, sessions: Sessions, tree: QueueTree, questions: QueueQuestions, commits: Commits, moves: Moves,
-        taking: Taking,
+        taking: Taking, number_base: Mapping[str, int],
     ) -> None:  # fmt: skip
         self._sessions = sessions
         self._tree = tree
@@ -40,6 +40,7 @@ class Making:
         self._commits = commits
         self._moves = moves
         self._taking = taking
+        self._number_base = number_base
         self._create_row = tree.job_table.find(tree.job_table.start, "create")[0]
 
     # ------------------------------------------------------------------ batches
@@ -91,7 +92,18 @@ class Making:
         results = self._sessions.base.ask(multi([Op("tell", prefix, self._tree.empty)] * count))[0]
         if isinstance(results, Exception) or first_error(results) is not None:
             raise StoreUnavailable(self._tree.item(prefix), f"cannot be made: {results}")
-        return [name_of(str(path)) for path in results]
+        names = [name_of(str(path)) for path in results]
+        kind = name_of(prefix)
+        base = self._number_base.get(kind, 0)
+        return self._behind(names, [f"{kind}{base + int(name[3:]):010d}" for name in names]) if base else names
+
+    def _behind(self, names: Sequence[str], ids: list[str]) -> list[str]:
+        """These ids in place of what ZooKeeper counted: the queue came from a store that had given more."""
+        made = [Op("make", self._tree.item(each), self._tree.empty) for each in ids]
+        results = self._sessions.base.ask(multi([*made, *(Op("remove", self._tree.item(name)) for name in names)]))[0]
+        if isinstance(results, Exception) or first_error(results) is not None:
+            raise StoreUnavailable(self._tree.item(ids[0]), f"cannot be made: {results}")
+        return ids
 
     # ------------------------------------------------------------------ jobs
 

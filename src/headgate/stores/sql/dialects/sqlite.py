@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from headgate.core.errors import BadValue, StoreMisconfigured, StoreUnavailable
 from headgate.core.ledger import chunk_resource
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Before this version two connections in WAL mode can corrupt the file (sqlite.org/wal.html#walresetbug).
 WAL_IS_SAFE = (3, 51, 3)
+#: Seconds that a long reading waits for a locked file.
+PATIENCE = 30.0
 
 #: What SQLite's error codes mean. A file or folder that this user may not write does not pass by itself.
 TROUBLES = {
@@ -259,23 +261,28 @@ class Sqlite(Dialect):
 
     @contextmanager
     def still(self, connection: Connection) -> Iterator[Connection]:
-        """A copy of the file as it is now: a long reading of the file itself would keep writers out."""
-        import tempfile
+        """A copy of the file as it is now: a long reading of the file itself would keep writers out.
 
-        with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
-            path = str(Path(folder) / "still.db")
-            with self.patient(connection):
-                connection.cursor().execute("vacuum into ?", (path,))
-            copy = sqlite3.connect(path, isolation_level=None)
-            try:
-                yield copy
-            finally:
-                copy.close()
+        SQLite keeps a database without a name in memory and, where it is large, in a file of the temporary folder
+        that has no name either: a killed process leaves nothing behind.
+        """
+        copy = sqlite3.connect("", isolation_level=None)
+        deadline = time.monotonic() + PATIENCE
+
+        def give_up(status: int, _left: int, _total: int) -> None:
+            if status == sqlite3.SQLITE_BUSY and time.monotonic() > deadline:
+                raise StoreUnavailable(self.name, f"its file was locked for {PATIENCE:.0f} s", outcome="none")
+
+        try:
+            cast("sqlite3.Connection", connection).backup(copy, progress=give_up)
+            yield copy
+        finally:
+            copy.close()
 
     @contextmanager
     def patient(self, connection: Connection) -> Iterator[None]:
         cursor = connection.cursor()
-        cursor.execute("pragma busy_timeout = 30000").fetchall()
+        cursor.execute(f"pragma busy_timeout = {PATIENCE * 1000:.0f}").fetchall()
         try:
             yield
         finally:

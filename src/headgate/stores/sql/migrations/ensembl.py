@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -90,14 +90,23 @@ def take_over(tx: Transaction) -> Plan | None:
 
 
 def read_original(tx: Transaction) -> Original:
-    """Everything that the original's tables hold."""
+    """Everything that the original's tables hold. A NULL where a name should be is no name: its row is reported."""
     clients = {number: _text(name) for number, name in tx.all(READ_CLIENTS)}
     resources = {number: _text(uri) for number, uri in tx.all(READ_RESOURCES)}
+    rows = tx.all(READ_LOCKS)
     locks = tuple(
-        OldLock(int(str(number)), clients.get(client), resources.get(resource), _text(kind), read_time(created))
-        for number, client, resource, kind, created in tx.all(READ_LOCKS)
+        OldLock(int(str(number)), clients.get(client), resources.get(resource), _text(kind) or "", read_time(created))
+        for number, client, resource, kind, created in rows
+        if number is not None
     )
-    return Original(tuple(clients.values()), tuple(resources.values()), locks)
+    unreadable = [f"client {number}: its name is NULL" for number, name in clients.items() if name is None]
+    unreadable += [f"resource {number}: its uri is NULL" for number, uri in resources.items() if uri is None]
+    unreadable += ["a row of resource_lock: its resource_lock_id is NULL" for row in rows if row[0] is None]
+    return Original(_named(clients.values()), _named(resources.values()), locks, tuple(unreadable))
+
+
+def _named(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(name for name in names if name is not None)
 
 
 def read_time(value: object) -> datetime | None:
@@ -109,8 +118,10 @@ def read_time(value: object) -> datetime | None:
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
-def _text(value: object) -> str:
-    """A column of a binary type comes as bytes."""
+def _text(value: object) -> str | None:
+    """A column of a binary type comes as bytes; a NULL stays one."""
+    if value is None:
+        return None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

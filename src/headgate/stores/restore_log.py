@@ -1,0 +1,70 @@
+"""What is remembered beside a backup: each restore of it, and how far its tokens and ids jumped.
+
+A line for each restore: when, the two jumps, and the store. The file travels with the backup; without it, two restores
+of one backup still differ by the random part of their jumps, but the second need not go further than the first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headgate.core.errors import BadPayload
+from headgate.core.jumps import LAST_NUMBER, LAST_TOKEN, Jump, next_jump
+
+#: What its name ends in, after that of the backup.
+SUFFIX = ".restored"
+_LINE = re.compile(r"\S+ tokens \+([0-9]{1,16}) ids \+([0-9]{1,10})")
+
+
+class RestoreLog:
+    """The restores of one backup."""
+
+    def __init__(self, backup: Path) -> None:
+        self._path = backup.with_name(backup.name + SUFFIX)
+        #: What people should know.
+        self.notes: list[str] = []
+
+    def known(self, least: Jump) -> Jump:
+        """The greatest jump that is known; at least the one given."""
+        try:
+            text = self._path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return least
+        return self._greatest(text, least)
+
+    def next(self, least: Jump) -> Jump:
+        """Return a jump beyond all that are known, after writing it down."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self.notes.append(
+                f"{self._path} cannot be written ({error.strerror}): another restore of this backup will not know of "
+                "this one. If both are used, raise the tokens of the second with: headgate store raise-tokens"
+            )
+            return next_jump(self.known(least), secrets.randbelow)
+        with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
+            # Two restores at once would each read a log without the other.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            jump = next_jump(self._greatest(file.read(), least), secrets.randbelow)
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            file.write(f"{now} tokens +{jump.tokens} ids +{jump.ids}\n")
+            file.flush()
+            os.fsync(descriptor)
+        return jump
+
+    def _greatest(self, text: str, least: Jump) -> Jump:
+        found = [least]
+        for number, line in enumerate(text.splitlines(), 1):
+            parts = _LINE.fullmatch(line)
+            if not parts:
+                raise BadPayload(
+                    str(self._path), f"line {number} is not one that a restore writes. The file lists how far earlier "
+                    "restores of this backup jumped; repair the line, or remove the file if none of them was used",
+                )  # fmt: skip
+            found.append(Jump(min(int(parts[1]), LAST_TOKEN), min(int(parts[2]), LAST_NUMBER)))
+        return Jump(max(each.tokens for each in found), max(each.ids for each in found))
