@@ -49,14 +49,14 @@ def _cleaner(gate: Gate, interval: float) -> list[Rounds]:
         forget = gate.inventory.forget if gate.keeps_inventory else lambda _item: None
         return sweep_folder(gate.queue, gate.work_folder, gate.store.tag, age, forget)
 
-    return cleaner(gate.queue, gate.settings.number("retention"), interval, sweep)
+    return cleaner(gate.queue, gate.settings.seconds("retention"), interval, sweep)
 
 
 def _history(gate: Gate, interval: float) -> list[Rounds]:
     store, settings = gate.store, gate.settings
     moves = store.history_moves() if isinstance(store, RoutedLocks) else []
     if moves:
-        age = settings.number("history_age")
+        age = settings.seconds("history_age")
         return [history_mover(source, keeper, age, interval) for source, keeper in moves]
     in_zookeeper = kind_of(settings["coordination_url"] or settings["url"]) == "zookeeper"
     why = "`url` names no database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headgate.core.errors import BadValue
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
-from headgate.service.checks import check_limit, check_span
+from headgate.service.checks import check_limit
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
@@ -46,8 +46,9 @@ class Gate:
     """Everything that may be asked, on one store."""
 
     def __init__(self, settings: Settings) -> None:
+        settings.check()
         self._guards = _guards(settings["guards"])
-        self._lock_delay = check_span("lock_delay", settings.number("lock_delay"))
+        self._lock_delay = settings.seconds("lock_delay")
         self._store = _open(settings)
         self._ledger = _ledger_beside(self._store, settings)
         #: What this gate was made of.
@@ -135,7 +136,7 @@ class Gate:
             profiles_folder=Path(settings["profiles_folder"]),
             storage_root=Path(settings["storage_root"]).absolute(),
             work_folder=self.work_folder,
-            space_threshold=int(check_span("space_threshold", settings.number("space_threshold"))),
+            space_threshold=settings.size("space_threshold"),
             minter_key=settings["minter_key"].encode(),
             mail_server=mail_server(settings["mail_server"], settings["mail_password"]),
             mail_from=settings["mail_from"],
@@ -366,7 +367,7 @@ def store_options(settings: Settings) -> StoreOptions:
     if replication not in (ASYNCHRONOUS, SYNCHRONOUS):
         raise BadValue("replication", replication, f"is none of {ASYNCHRONOUS}, {SYNCHRONOUS}")
     return StoreOptions(
-        answer_within=check_span("answer_within", settings.number("answer_within")),
+        answer_within=settings.seconds("answer_within"),
         listen_url=settings["listen_url"],
         replication=replication,
     )

@@ -33,7 +33,7 @@ def request_of(asked: LockAsked, who: Caller, key: str | None, gate: Gate) -> Re
         client=check_name("client", asked.client),
         wants=wants,
         lease=check_lease(asked.lease),
-        lock_delay=max(check_span("lock_delay", asked.lock_delay), gate.settings.number("lock_delay")),
+        lock_delay=max(check_span("lock_delay", asked.lock_delay), gate.settings.seconds("lock_delay")),
         reentrant=asked.reentrant,
         owner=check_note("owner", asked.owner)[:255] or who.by(),
         note=check_note("note", asked.note),
