@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue
-from headgate.core.inventory import SENT_BY_MESSENGER
 from headgate.daemons.batch_watcher import batch_watcher
 from headgate.daemons.cleaner import cleaner
 from headgate.daemons.history_mover import history_mover
@@ -66,7 +65,7 @@ def _history(gate: Gate, interval: float) -> list[Rounds]:
 def _messenger(gate: Gate, interval: float) -> list[Rounds]:
     def send() -> int:
         """Send what waits in the outbox. What that needs is loaded when there is something to send."""
-        if not gate.inventory.due(SENT_BY_MESSENGER, 1):
+        if not gate.inventory.due(1):
             return 0
         from headgate.ingest.messages import send_due
 

@@ -191,12 +191,17 @@ class Gate:
 
     def faults(self) -> list[Fault]:
         """What should not be in the queue and in the ledger, each with what a repair would do."""
-        return [*self.queue.faults(), *(() if self._ledger is None else self._ledger.faults())]
+        faults = [*self.queue.faults(), *(() if self._ledger is None else self._ledger.faults())]
+        return [*faults, *(self.inventory.faults() if self.keeps_inventory else ())]
 
     def repair(self, fault: Fault, by: str) -> bool:
-        """Mend it as it says, if it is still so. False: it is no longer so, or cannot be mended."""
+        """Repair a fault as it says, if it is still there. False: it is gone, or cannot be repaired."""
+        from headgate.core.queue import UNDELIVERED
+
         if fault.kind == DEAD_WORKER:
             return self.ledger.repair(fault)
+        if fault.kind == UNDELIVERED:
+            return self.inventory.repair(fault)
         return self.queue.repair(fault, by=by)
 
     def looked_at(self) -> dict[str, int]:
@@ -289,7 +294,7 @@ class Gate:
         """What runs, what waits, and what needs a person: cheap, whatever the store holds."""
         from headgate.service.overview import overview
 
-        return overview(self.locks, self._ledger, self.queue)
+        return overview(self.locks, self._ledger, self.queue, self.inventory if self.keeps_inventory else None)
 
     def close(self) -> None:
         """Let go of connections. Locks that live by a session end; nothing else changes."""

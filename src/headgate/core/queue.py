@@ -234,6 +234,10 @@ class Hold:
     since: datetime | None = None
 
 
+#: The kind of a fault that is a message which did not arrive.
+UNDELIVERED = "undelivered"
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Something in the store that should not be."""
