@@ -101,7 +101,7 @@ KNOWN = (
     Known("round_pause", "10", "Pause between two looks at ingest jobs that wait for space.", kind="seconds"),
     Known("client", "", "The name that locks are taken by; empty: user@host."),
     Known("lock_delay", "0", "Seconds that a resource stays closed after an exclusive holder died.", kind="seconds"),
-    Known("guards", "", "Storage guards to use, by URI scheme, separated by commas: file."),
+    Known("guards", "", "Storage guards, by URI scheme, separated by commas: file, or those of installed packages."),
     Known("job_key", "", "The job's key, which opens the secrets of what it reads and makes.", secret=True),
     Known("job_key_file", "", "A file that holds the job's key; only its owner may read it."),
     Known("master_key_file", "", "The ring of master keys, by which admins seal secrets and make keys."),

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from headgate.stores.inventory_port import InventoryStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
+#: The kind of a fault that is a lock without its storage guard.
+UNGUARDED = "unguarded"
 #: A service that speaks for its store.
 SERVICE_KINDS = ("http", "https")
-GUARDS = ("file",)
 
 
 class Gate:
@@ -58,10 +59,11 @@ class Gate:
     def locks(self) -> Locks:
         """Shared and exclusive locks."""
         # Loaded when they are asked for: who works with the ledger starts faster without.
-        from headgate.service.guards import FileGuard, GuardKeeper
+        from headgate.service.guard_keeper import GuardKeeper
+        from headgate.service.guards import load_guards
         from headgate.service.locks import Locks
 
-        return Locks(self._store, GuardKeeper({name: FileGuard() for name in self._guards}), self._lock_delay)
+        return Locks(self._store, GuardKeeper(load_guards(self._guards)), self._lock_delay)
 
     @property
     def ledger(self) -> Ledger:
@@ -192,7 +194,21 @@ class Gate:
     def faults(self) -> list[Fault]:
         """What should not be in the queue and in the ledger, each with what a repair would do."""
         faults = [*self.queue.faults(), *(() if self._ledger is None else self._ledger.faults())]
-        return [*faults, *(self.inventory.faults() if self.keeps_inventory else ())]
+        return [*faults, *(self.inventory.faults() if self.keeps_inventory else ()), *self.guard_faults()]
+
+    def guard_faults(self) -> list[Fault]:
+        """Locks that a storage guard should protect and does not; those of the service, where this speaks to one."""
+        from headgate.core.queue import Fault
+
+        elsewhere: Callable[[], Sequence[tuple[str, str]]] | None = getattr(self._store, "unguarded", None)
+        if elsewhere is not None:
+            return [Fault(UNGUARDED, lock, what) for lock, what in elsewhere()]
+        return [
+            Fault(
+                UNGUARDED, each.lock.id, f"the persistent lock on {each.lock.resource} has no storage guard: {each.why}"
+            )
+            for each in self.locks.unguarded_in_store()
+        ]
 
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair a fault as it says, if it is still there. False: it is gone, or cannot be repaired."""
@@ -297,9 +313,11 @@ class Gate:
         return overview(self.locks, self._ledger, self.queue, self.inventory if self.keeps_inventory else None)
 
     def close(self) -> None:
-        """Let go of connections. Locks that live by a session end; nothing else changes."""
+        """Close connections and release storage guards. Locks that live by a session end; nothing else changes."""
         if "ingest" in self.__dict__:
             self.ingest.close()
+        if "locks" in self.__dict__:
+            self.locks.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -447,8 +465,9 @@ def _check_entry_id(value: object) -> int | None:
 
 
 def _guards(names: str) -> list[str]:
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    for name in wanted:
-        if name not in GUARDS:
-            raise BadValue("guard", name, f"is unknown; there are: {', '.join(GUARDS)}")
-    return wanted
+    """The guards that are named; loaded only where there are some, since most have none."""
+    if not names.strip():
+        return []
+    from headgate.service.guards import check_guards
+
+    return check_guards(names)

@@ -15,7 +15,7 @@ from headgate.service.inventory import FIRST_PAUSE_SECONDS, JITTER, LONGEST_PAUS
 from headgate.wiring import Gate
 from tests.cli.commands import Headgate
 from tests.ingest import origin as acts
-from tests.ingest.origin import Act
+from tests.ingest.origin import Act, Handler
 from tests.ingest.site import HOOK, Site, ended, only_job, running
 from tests.waiting import until
 
@@ -205,9 +205,13 @@ def test_a_callback_that_is_refused_for_good_is_listed_and_can_be_sent_again_whe
     assert second.headers["webhook-signature"]
 
 
+def say_nothing(handler: Handler) -> None:
+    handler.origin.closing.wait()
+
+
 def test_a_target_that_does_not_answer_is_tried_again(there: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     there.profile(callback_failure="warn", limits__tries=1, notification=[])
-    hook_answers(there, lambda handler: handler.origin.closing.wait())
+    hook_answers(there, say_nothing)
     with there.gate() as gate, running(gate):
         service = gate.ingest.service
         monkeypatch.setattr(gate.ingest, "service", lambda url: service(url, 0.3))

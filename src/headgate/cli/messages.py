@@ -55,7 +55,8 @@ def list_messages(session: Session, failed: bool, item: str | None, limit: int) 
         found = gate.inventory.messages(item, failed=failed, limit=limit)
     rows = [(each.id, each.kind, each.state, each.tries, _next(each), each.problem) for each in found]
     headings = ("ID", "KIND", "STATE", "TRIES", "NEXT TRY", "PROBLEM")
-    session.answer({"messages": [_document(each) for each in found]}, lambda: table(headings, rows))
+    document = {"messages": [_document(each) for each in found]}
+    session.answer(document, lambda: table(headings, rows) if rows else "no messages")
 
 
 @messages.command("show")
