@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from headgate.core.ledger import Claim, Dataset, Job
     from headgate.core.locks import Lock, Mode
     from headgate.core.queue import Batch, IngestJob
+    from headgate.service.guards import GuardBusy
     from headgate.wiring import Gate, connect
 
 __version__ = "0.1.0"
@@ -65,6 +66,7 @@ __all__ = [
     "Dataset",
     "ForeignStore",
     "Gate",
+    "GuardBusy",
     "HalfMoved",
     "HeadgateError",
     "IngestJob",
@@ -102,6 +104,7 @@ __all__ = [
 #: Where the names are that are not errors.
 _HOMES = {
     "Gate": "wiring",
+    "GuardBusy": "service.guards",
     "connect": "wiring",
     "Lock": "core.locks",
     "Mode": "core.locks",

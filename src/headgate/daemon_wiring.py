@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue
-from headgate.core.inventory import SENT_BY_MESSENGER
 from headgate.daemons.batch_watcher import batch_watcher
 from headgate.daemons.cleaner import cleaner
 from headgate.daemons.history_mover import history_mover
@@ -51,14 +50,14 @@ def _cleaner(gate: Gate, interval: float) -> list[Rounds]:
         forget = gate.inventory.forget if gate.keeps_inventory else lambda _item: None
         return sweep_folder(gate.queue, gate.work_folder, gate.store.tag, age, forget)
 
-    return cleaner(gate.queue, gate.settings.number("retention"), interval, sweep)
+    return cleaner(gate.queue, gate.settings.seconds("retention"), interval, sweep)
 
 
 def _history(gate: Gate, interval: float) -> list[Rounds]:
     store, settings = gate.store, gate.settings
     moves = store.history_moves() if isinstance(store, RoutedLocks) else []
     if moves:
-        age = settings.number("history_age")
+        age = settings.seconds("history_age")
         return [history_mover(source, keeper, age, interval) for source, keeper in moves]
     in_zookeeper = kind_of(settings["coordination_url"] or settings["url"]) == "zookeeper"
     why = "`url` names no database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
@@ -68,7 +67,7 @@ def _history(gate: Gate, interval: float) -> list[Rounds]:
 def _messenger(gate: Gate, interval: float) -> list[Rounds]:
     def send() -> int:
         """Send what waits in the outbox. What that needs is loaded when there is something to send."""
-        if not gate.inventory.due(SENT_BY_MESSENGER, 1):
+        if not gate.inventory.due(1):
             return 0
         from headgate.ingest.messages import send_due
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeVar
 
+from headgate.core.durations import LONGEST, parse_duration
 from headgate.core.errors import BadValue
+from headgate.core.sizes import parse_size
+
+#: How a setting's text is read: as it is, as a length of time, as a size, or as a number from 0 on.
+Reading = Literal["text", "seconds", "bytes", "number"]
+
+T = TypeVar("T")
 
 FILE_NAME = "headgate.toml"
 #: An option of a URL that is a secret too, up to its value.
@@ -30,6 +39,8 @@ class Known:
     meaning: str
     #: Never shown in full.
     secret: bool = False
+    #: How the text is read.
+    kind: Reading = "text"
 
     @property
     def variable(self) -> str:
@@ -40,7 +51,12 @@ class Known:
 KNOWN = (
     Known("url", "sqlite:///headgate.db", "The store: ledger, history, and all else unless named."),
     Known("coordination_url", "", "Where locks and queue are kept; empty: in `url` too."),
-    Known("answer_within", "2", "Seconds within which a call returns, beyond the time that it was asked to wait."),
+    Known(
+        "answer_within",
+        "2",
+        "Seconds within which a call returns, beyond the time that it was asked to wait.",
+        kind="seconds",
+    ),
     Known("listen_url", "", "A direct connection for notifications, where `url` leads to a pooler such as PgBouncer."),
     Known(
         "replication",
@@ -52,8 +68,13 @@ KNOWN = (
     Known("work_folder", "headgate-work", "Where ingest jobs keep their files while they are worked on."),
     Known("profiles_folder", "headgate-profiles", "Where the ingest profiles are, a TOML file each."),
     Known("storage_root", "headgate-storage", "The OCFL storage root of profiles that name no other."),
-    Known("upload_limit", "50000000", "Bytes of a file that is handed in to the service, at most."),
-    Known("space_threshold", "1000000000", "Bytes that shall stay free where the working folder is."),
+    Known("upload_limit", "50000000", "Largest file that the service accepts; bytes, or 512 MiB.", kind="bytes"),
+    Known(
+        "space_threshold",
+        "1000000000",
+        "Space that stays free on the file system of `work_folder`; bytes, or 10GB.",
+        kind="bytes",
+    ),
     Known("minter_key", "", "Decides the order in which our minter's names are given.", secret=True),
     Known(
         "mail_server",
@@ -63,14 +84,24 @@ KNOWN = (
     Known("mail_password", "", "The password of the mail server's user.", secret=True),
     Known("mail_from", "headgate@localhost", "From whom reports come."),
     Known("mail_reply_to", "", "Where answers to reports go; empty: to mail_from."),
-    Known("rate_limit", "50", "Requests a second that the service takes from one API token; four times that at once."),
-    Known("rate_limit_local", "0", "The same for callers on this machine, or behind a proxy here; 0: no limit."),
-    Known("retention", "604800", "Seconds that completed batches and ingest jobs are kept before they are cleaned up."),
-    Known("history_age", "3600", "Seconds that history stays in ZooKeeper, at least, before it is moved to `url`."),
-    Known("round_pause", "10", "Seconds between two looks at ingest jobs that cannot go on yet (provisioning)."),
+    Known(
+        "rate_limit",
+        "50",
+        "Requests a second that the service takes from one API token; four times that at once; 0: no limit.",
+        kind="number",
+    ),
+    Known(
+        "rate_limit_local",
+        "0",
+        "The same for callers on this machine, or behind a proxy here; 0: no limit.",
+        kind="number",
+    ),
+    Known("retention", "604800", "Time that completed batches are kept; seconds, or 7d.", kind="seconds"),
+    Known("history_age", "3600", "Least age of history that is moved from ZooKeeper to `url`.", kind="seconds"),
+    Known("round_pause", "10", "Pause between two looks at ingest jobs that wait for space.", kind="seconds"),
     Known("client", "", "The name that locks are taken by; empty: user@host."),
-    Known("lock_delay", "0", "Seconds that a resource stays closed after an exclusive holder died."),
-    Known("guards", "", "Storage guards to use, by URI scheme, separated by commas: file."),
+    Known("lock_delay", "0", "Seconds that a resource stays closed after an exclusive holder died.", kind="seconds"),
+    Known("guards", "", "Storage guards, by URI scheme, separated by commas: file, or those of installed packages."),
     Known("job_key", "", "The job's key, which opens the secrets of what it reads and makes.", secret=True),
     Known("job_key_file", "", "A file that holds the job's key; only its owner may read it."),
     Known("master_key_file", "", "The ring of master keys, by which admins seal secrets and make keys."),
@@ -117,12 +148,46 @@ class Settings:
         return self._found[name].origin.startswith("--")
 
     def number(self, name: str) -> float:
-        """A setting that is a number."""
+        """A setting that is a number from 0 on."""
+        return self._read(name, _parse_number)
+
+    def seconds(self, name: str) -> float:
+        """A setting that is a length of time, in seconds; at most a hundred years."""
+        return self._read(name, _parse_span)
+
+    def size(self, name: str) -> int:
+        """A setting that is a size, in bytes."""
+        return self._read(name, parse_size)
+
+    def check(self) -> None:
+        """BadValue for the first setting whose text cannot be read as what it is."""
+        readers = {"seconds": self.seconds, "bytes": self.size, "number": self.number}
+        for known in KNOWN:
+            if known.kind != "text":
+                readers[known.kind](known.name)
+
+    def _read(self, name: str, parse: Callable[[str], T]) -> T:
         try:
-            return float(self[name])
-        except ValueError:
-            setting = self._found[name]
-            raise BadValue(name, self[name], f"is no number (it comes from {setting.origin})") from None
+            return parse(self[name])
+        except ValueError as error:
+            raise BadValue(name, self[name], f"{error} (it comes from {self._found[name].origin})") from None
+
+
+def _parse_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError("is no number") from None
+    if not 0 <= number < math.inf:
+        raise ValueError("is not a number from 0 on")
+    return number
+
+
+def _parse_span(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 0 <= seconds <= LONGEST:
+        raise ValueError("is not a length of time from 0 seconds to a hundred years")
+    return seconds
 
 
 def load(

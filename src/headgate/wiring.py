@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headgate.core.errors import BadValue
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
-from headgate.service.checks import check_limit, check_span
+from headgate.service.checks import check_limit
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
@@ -39,17 +39,19 @@ if TYPE_CHECKING:
     from headgate.stores.inventory_port import InventoryStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
+#: The kind of a fault that is a lock without its storage guard.
+UNGUARDED = "unguarded"
 #: A service that speaks for its store.
 SERVICE_KINDS = ("http", "https")
-GUARDS = ("file",)
 
 
 class Gate:
     """Everything that may be asked, on one store."""
 
     def __init__(self, settings: Settings) -> None:
+        settings.check()
         self._guards = _guards(settings["guards"])
-        self._lock_delay = check_span("lock_delay", settings.number("lock_delay"))
+        self._lock_delay = settings.seconds("lock_delay")
         self._store = _open(settings)
         self._ledger = _ledger_beside(self._store, settings)
         #: What this gate was made of.
@@ -59,11 +61,11 @@ class Gate:
     def locks(self) -> Locks:
         """Shared and exclusive locks."""
         # Loaded when they are asked for: who works with the ledger starts faster without.
-        from headgate.service.guards import FileGuard, GuardKeeper
+        from headgate.service.guard_keeper import GuardKeeper
+        from headgate.service.guards import load_guards
         from headgate.service.locks import Locks
 
-        guards = GuardKeeper({name: FileGuard() for name in self._guards})
-        return Locks(self._store, guards, self._lock_delay, self.answer_within)
+        return Locks(self._store, GuardKeeper(load_guards(self._guards)), self._lock_delay, self.answer_within)
 
     @cached_property
     def answer_within(self) -> float:
@@ -161,7 +163,7 @@ class Gate:
             profiles_folder=Path(settings["profiles_folder"]),
             storage_root=Path(settings["storage_root"]).absolute(),
             work_folder=self.work_folder,
-            space_threshold=int(check_span("space_threshold", settings.number("space_threshold"))),
+            space_threshold=settings.size("space_threshold"),
             minter_key=settings["minter_key"].encode(),
             mail_server=mail_server(settings["mail_server"], settings["mail_password"]),
             mail_from=settings["mail_from"],
@@ -217,7 +219,22 @@ class Gate:
     def faults(self) -> list[Fault]:
         """Damage in the store, each with what a repair does."""
         claims = () if self._ledger is None else self._ledger.faults()
-        return [*self.queue.faults(), *self.locks.faults(), *claims]
+        deliveries = self.inventory.faults() if self.keeps_inventory else ()
+        return [*self.queue.faults(), *self.locks.faults(), *claims, *deliveries, *self.guard_faults()]
+
+    def guard_faults(self) -> list[Fault]:
+        """Locks that a storage guard should protect and does not; those of the service, where this speaks to one."""
+        from headgate.core.faults import Fault
+
+        elsewhere: Callable[[], Sequence[tuple[str, str]]] | None = getattr(self._store, "unguarded", None)
+        if elsewhere is not None:
+            return [Fault(UNGUARDED, lock, what) for lock, what in elsewhere()]
+        return [
+            Fault(
+                UNGUARDED, each.lock.id, f"the persistent lock on {each.lock.resource} has no storage guard: {each.why}"
+            )
+            for each in self.locks.unguarded_in_store()
+        ]
 
     def notices(self) -> list[str]:
         """What is no fault, but worth knowing: how the store is reached, and what that costs."""
@@ -226,8 +243,12 @@ class Gate:
 
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
+        from headgate.core.faults import UNDELIVERED
+
         if fault.kind == DEAD_WORKER:
             return self.ledger.repair(fault)
+        if fault.kind == UNDELIVERED:
+            return self.inventory.repair(fault)
         return self.queue.repair(fault, by=by) or self.locks.repair(fault, by=by)
 
     def looked_at(self) -> dict[str, int]:
@@ -335,12 +356,14 @@ class Gate:
         """What runs, what waits, and what needs a person: cheap, whatever the store holds."""
         from headgate.service.overview import overview
 
-        return overview(self.locks, self._ledger, self.queue)
+        return overview(self.locks, self._ledger, self.queue, self.inventory if self.keeps_inventory else None)
 
     def close(self) -> None:
-        """Let go of connections. Locks that live by a session end; nothing else changes."""
+        """Close connections and release storage guards. Locks that live by a session end; nothing else changes."""
         if "ingest" in self.__dict__:
             self.ingest.close()
+        if "locks" in self.__dict__:
+            self.locks.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -413,7 +436,7 @@ def store_options(settings: Settings) -> StoreOptions:
     if replication not in (ASYNCHRONOUS, SYNCHRONOUS):
         raise BadValue("replication", replication, f"is none of {ASYNCHRONOUS}, {SYNCHRONOUS}")
     return StoreOptions(
-        answer_within=check_span("answer_within", settings.number("answer_within")),
+        answer_within=settings.seconds("answer_within"),
         listen_url=settings["listen_url"],
         replication=replication,
     )
@@ -502,8 +525,9 @@ def _check_entry_id(value: object) -> int | None:
 
 
 def _guards(names: str) -> list[str]:
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    for name in wanted:
-        if name not in GUARDS:
-            raise BadValue("guard", name, f"is unknown; there are: {', '.join(GUARDS)}")
-    return wanted
+    """The guards that are named; loaded only where there are some, since most have none."""
+    if not names.strip():
+        return []
+    from headgate.service.guards import check_guards
+
+    return check_guards(names)

@@ -24,6 +24,7 @@ PAGES = [
     "/ingest/jobs",
     "/ingest/jobs?profile=nobody",
     "/ingest/objects",
+    "/ingest/messages",
     "/history",
     "/history?client=nobody",
 ]

@@ -9,8 +9,9 @@ import pytest
 
 import headgate
 from headgate.core.errors import ClaimRefused, ObjectRefused, UnknownName
-from headgate.core.inventory import Delivery, Intake, InventoryFile, Kind, Message, Recording
+from headgate.core.inventory import Delivery, Intake, InventoryFile, Kind, Message, Recipient, Recording, Sender
 from tests.contract.over_http import LEDGER_STORES
+from tests.contract.steps import Gates
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 ARK = "ark:/99999/fk4abc"
@@ -22,7 +23,9 @@ VERSION = Recording(
     ARK, "library", "maps", 1, "ark_99999_fk4abc.v1", datetime(2026, 11, 15, tzinfo=UTC), FILES, "Ann", "A map", "1900",
     ("ark:/99999/fk4col",), ("map-1",), "jid0000000001", "bid0000000001", "demo", "me", "https://example.org/x", "file",
 )  # fmt: skip
-CALLBACK = Message("jid0000000001.callback", Kind.CALLBACK, "jid0000000001", "{}", "https://example.org/hook")
+CALLBACK = Message(
+    "jid0000000001.callback", Kind.CALLBACK, "jid0000000001", "{}", "https://example.org/hook", sender=Sender.JOB
+)
 
 
 @pytest.fixture
@@ -148,10 +151,83 @@ def test_a_message_waits_is_put_off_and_ends(gate: headgate.Gate) -> None:
     assert gate.inventory.post(mail)
     assert not gate.inventory.post(replace(mail, body="another"))
     gate.inventory.post(CALLBACK)
-    assert list(gate.inventory.due([Kind.MAIL])) == [mail]
+    assert list(gate.inventory.due()) == [mail], "the other one is sent by its job"
     gate.inventory.undelivered(mail, "no answer")
-    assert list(gate.inventory.due([Kind.MAIL])) == []
+    assert list(gate.inventory.due()) == []
     assert [(each.tries, each.problem) for each in gate.inventory.messages("bid0000000001")] == [(1, "no answer")]
     gate.inventory.delivered(mail)
     gate.inventory.undelivered(mail, "late", for_good=True)
     assert [each.state for each in gate.inventory.messages("bid0000000001")] == [Delivery.DELIVERED]
+
+
+REPORT = Message("bid0000000001.report-1", Kind.MAIL, "bid0000000001", "From: …", batch="bid0000000001")
+HAS_IT = Recipient("ann@example.org", Delivery.DELIVERED)
+REFUSED = Recipient("ben@example.org", Delivery.GIVEN_UP, "550 no such person")
+
+
+def failed(gate: headgate.Gate) -> list[str]:
+    return [each.id for each in gate.inventory.messages(failed=True)]
+
+
+def test_a_message_that_failed_is_listed_and_its_next_try_is_kept_in_the_store(gates: Gates) -> None:
+    gate = gates.open()
+    gate.inventory.post(REPORT)
+    assert failed(gate) == []
+    gate.inventory.undelivered(REPORT, "no answer")
+    (found,) = gates.open().inventory.messages(failed=True)
+    assert (found.state, found.tries, found.problem, found.body) == (Delivery.WAITING, 1, "no answer", "")
+    assert found.since is not None
+    assert found.next_try is not None
+    assert 8 <= (found.next_try - found.since).total_seconds() < 60
+    assert gate.faults() == []
+
+
+def test_a_message_that_is_given_up_stays_listed_until_it_is_sent_again(gate: headgate.Gate) -> None:
+    gate.inventory.post(REPORT)
+    gate.inventory.undelivered(REPORT, "550", for_good=True, recipients=(HAS_IT, REFUSED))
+    gate.inventory.forget("bid0000000001")
+    assert failed(gate) == [REPORT.id]
+    (fault,) = gate.faults()
+    assert (fault.kind, fault.item) == ("undelivered", REPORT.id)
+    assert gate.repair(fault, by="ann")
+    assert gate.faults() == []
+    (again,) = gate.inventory.due()
+    assert (again.id, again.body, again.tries, again.recipients) == (REPORT.id, REPORT.body, 0, (HAS_IT,))
+    assert not gate.repair(fault, by="ann"), "it waits already"
+    gate.inventory.delivered(again, (HAS_IT, replace(HAS_IT, address="ben@example.org")))
+    assert (failed(gate), gate.inventory.due()) == ([], [])
+    assert gate.inventory.resend(REPORT.id).recipients == (), "all have it, so all get it again"
+
+
+def test_a_message_that_is_discarded_is_gone(gate: headgate.Gate) -> None:
+    gate.inventory.post(REPORT)
+    assert gate.inventory.discard(REPORT.id, reason="the depositor has left").id == REPORT.id
+    for act in (gate.inventory.resend, lambda name: gate.inventory.discard(name, reason="again")):
+        with pytest.raises(UnknownName):
+            act(REPORT.id)
+
+
+def test_messages_are_listed_page_by_page(gate: headgate.Gate) -> None:
+    names = [f"bid{number:010}.report-1" for number in range(5)]
+    for name in names:
+        gate.inventory.post(replace(REPORT, id=name, item=name[:13]))
+    first = gate.inventory.messages(limit=2)
+    assert [each.id for each in first] == names[:2]
+    assert [each.id for each in gate.inventory.messages(after=names[1])] == names[2:]
+    assert [each.id for each in gate.inventory.messages(names[3][:13])] == [names[3]]
+
+
+def test_what_was_delivered_about_the_jobs_of_a_batch_goes_with_the_batch(gate: headgate.Gate) -> None:
+    gate.inventory.post(replace(CALLBACK, batch="bid0000000001"))
+    gate.inventory.post(REPORT)
+    gate.inventory.delivered(CALLBACK)
+    gate.inventory.forget("bid0000000001")
+    assert [each.id for each in gate.inventory.messages()] == [REPORT.id]
+
+
+def test_a_callback_that_its_job_could_not_deliver_is_handed_to_the_messenger(gate: headgate.Gate) -> None:
+    gate.inventory.post(CALLBACK)
+    gate.inventory.undelivered(CALLBACK, "no answer")
+    assert [each.sender for each in gate.inventory.messages()] == ["messenger"]
+    gate.inventory.resend(CALLBACK.id)
+    assert [each.id for each in gate.inventory.due()] == [CALLBACK.id]

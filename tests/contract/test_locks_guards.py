@@ -2,15 +2,20 @@
 
 import fcntl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from headgate import Gate, LockLost, LockRefused, Mode, StorageGuardFailed, TransitionRefused
-from headgate.service.guards import GuardBusy, GuardKeeper, Hold
+from headgate import BadValue, Gate, LockLost, LockRefused, Mode, StorageGuardFailed, TransitionRefused
+from headgate.service.guard_keeper import GuardKeeper
+from headgate.service.guards import GuardBusy, Hold
 from headgate.service.locks import Locks
-from tests.contract.steps import LONG, Gates, holders, told
+from tests.conftest import STORES
+from tests.contract.steps import LONG, Gates, holders, request_for, told
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -25,12 +30,22 @@ def guarded(gates: Gates) -> Gate:
     return gates.open(guards="file")
 
 
+#: Files that strangers have locked.
+THEIRS: dict[Path, IO[str]] = {}
+
+
 @contextmanager
 def stranger(path: Path, kind: int) -> Iterator[None]:
     """A program that does not ask us: a file lock belongs to the open file, so this one is as good as another's."""
     with path.open("r+") as file:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
+        THEIRS[path] = file
         yield
+
+
+def leave(path: Path) -> None:
+    """The stranger is done before its block ends."""
+    fcntl.flock(THEIRS[path], fcntl.LOCK_UN)
 
 
 def may(path: Path, kind: int) -> bool:
@@ -42,7 +57,7 @@ def may(path: Path, kind: int) -> bool:
 
 
 def test_a_stranger_meets_our_lock(guarded: Gate, path: Path) -> None:
-    lock = guarded.locks.acquire("a", path.as_uri(), "write")
+    lock = guarded.locks.acquire("a", path.as_uri(), "write", lease=LONG)
     assert not may(path, fcntl.LOCK_SH)
     reading = guarded.locks.downgrade(lock)
     assert may(path, fcntl.LOCK_SH)
@@ -55,19 +70,19 @@ def test_a_stranger_meets_our_lock(guarded: Gate, path: Path) -> None:
 
 def test_we_meet_a_strangers_lock_and_take_nothing(guarded: Gate, path: Path) -> None:
     with stranger(path, fcntl.LOCK_EX), pytest.raises(LockRefused) as refusal:
-        guarded.locks.acquire("a", path.as_uri(), "read")
+        guarded.locks.acquire("a", path.as_uri(), "read", lease=LONG)
     (blocker,) = refusal.value.blockers
     assert (blocker.kind, blocker.resource) == ("guard", path.as_uri())
     assert "outside Headgate" in str(refusal.value)
     assert guarded.locks.list() == []
-    guarded.locks.acquire("a", path.as_uri(), "write")
+    guarded.locks.acquire("a", path.as_uri(), "write", lease=LONG)
 
 
 def test_waiting_goes_on_until_the_stranger_is_done(guarded: Gate, path: Path) -> None:
     with stranger(path, fcntl.LOCK_EX), pytest.raises(LockRefused):
-        guarded.locks.acquire("a", path.as_uri(), "write", wait=0.5)
+        guarded.locks.acquire("a", path.as_uri(), "write", wait=0.5, lease=LONG)
     assert guarded.locks.list() == []
-    guarded.locks.acquire("a", path.as_uri(), "write", wait=5)
+    guarded.locks.acquire("a", path.as_uri(), "write", wait=5, lease=LONG)
 
 
 def test_all_or_none_is_true_of_the_real_locks_too(guarded: Gate, path: Path, tmp_path: Path) -> None:
@@ -75,14 +90,14 @@ def test_all_or_none_is_true_of_the_real_locks_too(guarded: Gate, path: Path, tm
     other.write_text("content")
     wants = {path.as_uri(): "write", other.as_uri(): "write", "mysql://db1/core": "write"}
     with stranger(other, fcntl.LOCK_SH), pytest.raises(LockRefused):
-        guarded.locks.acquire_all("a", wants)
+        guarded.locks.acquire_all("a", wants, lease=LONG)
     assert guarded.locks.list() == []
     assert may(path, fcntl.LOCK_EX)
-    guarded.locks.acquire_all("a", wants)
+    guarded.locks.acquire_all("a", wants, lease=LONG)
 
 
 def test_several_readers_of_one_process_stand_on_one_real_lock(guarded: Gate, path: Path) -> None:
-    locks = [guarded.locks.acquire(client, path.as_uri(), "read") for client in "abc"]
+    locks = [guarded.locks.acquire(client, path.as_uri(), "read", lease=LONG) for client in "abc"]
     for lock in locks[:2]:
         guarded.locks.release(lock)
     assert not may(path, fcntl.LOCK_EX)
@@ -91,9 +106,9 @@ def test_several_readers_of_one_process_stand_on_one_real_lock(guarded: Gate, pa
 
 
 def test_a_counted_lock_keeps_its_real_lock_until_it_is_left_for_good(guarded: Gate, path: Path) -> None:
-    lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True)
+    lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LONG)
     for _ in range(2):
-        guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True)
+        guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LONG)
     for _ in range(2):
         guarded.locks.release(lock)
         assert not may(path, fcntl.LOCK_SH)
@@ -102,14 +117,14 @@ def test_a_counted_lock_keeps_its_real_lock_until_it_is_left_for_good(guarded: G
 
 
 def test_a_repeated_request_has_one_real_lock(guarded: Gate, path: Path) -> None:
-    guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine")
-    guarded.locks.release(guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine"))
+    guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine", lease=LONG)
+    guarded.locks.release(guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine", lease=LONG))
     assert may(path, fcntl.LOCK_EX)
 
 
 def test_breaking_a_lock_lets_go_of_the_real_one(guarded: Gate, path: Path) -> None:
-    guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True)
-    lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True)
+    guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LONG)
+    lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LONG)
     guarded.locks.break_lock(lock.id, reason="it hangs")
     assert may(path, fcntl.LOCK_EX)
 
@@ -128,7 +143,7 @@ def test_held_lets_go_of_the_real_lock_when_ours_was_lost(gates: Gates, guarded:
 
 
 def test_an_upgrade_that_a_stranger_prevents_changes_nothing(guarded: Gate, path: Path) -> None:
-    lock = guarded.locks.acquire("a", path.as_uri(), "read")
+    lock = guarded.locks.acquire("a", path.as_uri(), "read", lease=LONG)
     with stranger(path, fcntl.LOCK_SH), pytest.raises(LockRefused) as refusal:
         guarded.locks.upgrade(lock)
     assert [blocker.kind for blocker in refusal.value.blockers] == ["guard"]
@@ -139,8 +154,8 @@ def test_an_upgrade_that_a_stranger_prevents_changes_nothing(guarded: Gate, path
 
 def test_an_upgrade_that_the_store_refuses_leaves_the_real_lock_as_it_was(gates: Gates, path: Path) -> None:
     guarded, other = gates.open(guards="file"), gates.open(guards="file")
-    lock = guarded.locks.acquire("a", path.as_uri(), "read")
-    other.locks.acquire("b", path.as_uri(), "read")
+    lock = guarded.locks.acquire("a", path.as_uri(), "read", lease=LONG)
+    other.locks.acquire("b", path.as_uri(), "read", lease=LONG)
     with pytest.raises(LockRefused):
         guarded.locks.upgrade(lock)
     assert may(path, fcntl.LOCK_SH)
@@ -148,7 +163,7 @@ def test_an_upgrade_that_the_store_refuses_leaves_the_real_lock_as_it_was(gates:
 
 
 def test_a_senseless_upgrade_leaves_a_writers_real_lock_exclusive(guarded: Gate, path: Path) -> None:
-    lock = guarded.locks.acquire("a", path.as_uri(), "write")
+    lock = guarded.locks.acquire("a", path.as_uri(), "write", lease=LONG)
     with pytest.raises(TransitionRefused):
         guarded.locks.upgrade(lock)
     assert not may(path, fcntl.LOCK_SH)
@@ -157,7 +172,7 @@ def test_a_senseless_upgrade_leaves_a_writers_real_lock_exclusive(guarded: Gate,
 def test_resources_of_other_schemes_and_gates_without_guards_are_not_touched(
     gates: Gates, guarded: Gate, path: Path
 ) -> None:
-    guarded.locks.acquire("a", "mysql://db1/core", "write")
+    guarded.locks.acquire("a", "mysql://db1/core", "write", lease=LONG)
     gates.open().locks.acquire("a", path.as_uri(), "write")
     assert may(path, fcntl.LOCK_EX)
 
@@ -166,9 +181,94 @@ def test_a_guard_that_breaks_gives_back_what_was_taken(guarded: Gate, tmp_path: 
     missing = (tmp_path / "no such folder" / "data").as_uri()
     for wants in ({missing: "write"}, {"mysql://db1/core": "write", missing: "write"}):
         with pytest.raises(StorageGuardFailed, match="No such file"):
-            guarded.locks.acquire_all("a", wants)
+            guarded.locks.acquire_all("a", wants, lease=LONG)
         assert guarded.locks.list() == []
     assert told(guarded).count("grant") == told(guarded).count("release")
+
+
+def test_outside_the_service_a_persistent_lock_with_a_guard_is_refused_with_the_reason(
+    guarded: Gate, path: Path
+) -> None:
+    with pytest.raises(BadValue, match=r"guard of file:.* ends with this process.*give a lease.*headgate up"):
+        guarded.locks.acquire("a", path.as_uri(), "write")
+    with pytest.raises(BadValue):
+        guarded.locks.acquire("a", path.as_uri(), "write", wait=1)
+    assert (guarded.locks.list(), told(guarded)) == ([], [])
+    assert may(path, fcntl.LOCK_EX)
+    guarded.locks.acquire("a", "mysql://db1/core", "write")
+
+
+def test_a_stranger_leaves_no_grant_in_the_history(guarded: Gate, path: Path) -> None:
+    with stranger(path, fcntl.LOCK_EX):
+        for wait in (0, 0.5):
+            with pytest.raises(LockRefused, match="outside Headgate"):
+                guarded.locks.acquire("a", path.as_uri(), "write", wait=wait, lease=LONG)
+    assert "grant" not in told(guarded)
+
+
+def test_who_waits_for_a_stranger_comes_in_its_turn(guarded: Gate, path: Path) -> None:
+    granted: list[str] = []
+
+    def wait(client: str) -> None:
+        lock = guarded.locks.acquire(client, path.as_uri(), "write", wait=60, lease=LONG)
+        granted.append(client)
+        guarded.locks.release(lock)
+
+    line = guarded.locks._guards._lines
+    with stranger(path, fcntl.LOCK_EX), ThreadPoolExecutor(3) as pool:
+        waiting = []
+        for number, client in enumerate("abc", 1):
+            waiting.append(pool.submit(wait, client))
+            until(lambda: len(line.get(path.as_uri(), {})) == number, f"{client} waits")  # noqa: B023 - used at once
+        with pytest.raises(LockRefused, match="was first"):
+            guarded.locks._obtaining.acquire(request_for("late", (path.as_uri(), Mode.EXCLUSIVE), lease=LONG))
+        leave(path)
+        for each in waiting:
+            each.result()
+    assert granted == ["a", "b", "c"]
+    assert told(guarded).count("grant") == 3
+
+
+# Over HTTP the guards of the service count, and keep the place: tests/http/test_guards.py.
+@pytest.mark.parametrize("kind", STORES)
+def test_a_place_in_the_queue_is_kept_while_a_stranger_is_in_the_way(gates: Gates, guarded: Gate, path: Path) -> None:
+    """The holder has no guard, so that a stranger gets the file; then the holder leaves, and the stranger does not."""
+    plain = gates.open()
+    held = plain.locks.acquire("holder", path.as_uri(), "write", lease=LONG)
+    with stranger(path, fcntl.LOCK_EX), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(guarded.locks.acquire, "first", path.as_uri(), "write", wait=60, lease=LONG)
+        until(lambda: [each.client for each in plain.locks.waiters()] == ["first"], "it waits")
+        plain.locks.release(held)
+        with pytest.raises(LockRefused):
+            plain.locks.acquire("second", path.as_uri(), "write", lease=LONG)
+        assert not waiting.done()
+        leave(path)
+        assert waiting.result().client == "first"
+    assert told(guarded).count("grant") == 2
+
+
+def test_who_gives_up_on_a_stranger_leaves_nothing(gates: Gates, guarded: Gate, path: Path) -> None:
+    plain = gates.open()
+    held = plain.locks.acquire("holder", path.as_uri(), "write", lease=LONG)
+    with stranger(path, fcntl.LOCK_EX), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(guarded.locks.acquire, "first", path.as_uri(), "write", wait=1.5, lease=LONG)
+        until(lambda: bool(plain.locks.waiters()), "it waits")
+        plain.locks.release(held)
+        with pytest.raises(LockRefused):
+            waiting.result()
+    assert (plain.locks.list(), plain.locks.waiters()) == ([], [])
+
+
+def test_a_writer_is_not_starved_by_readers_of_other_processes(gates: Gates, guarded: Gate, path: Path) -> None:
+    other = gates.open(guards="file")
+    reading = other.locks.acquire("reader", path.as_uri(), "read", lease=LONG)
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(guarded.locks.acquire, "writer", path.as_uri(), "write", wait=60, lease=LONG)
+        until(lambda: [each.client for each in other.locks.waiters()] == ["writer"], "the writer waits")
+        with pytest.raises(LockRefused, match="writer"):
+            other.locks.acquire("late", path.as_uri(), "read", lease=LONG)
+        other.locks.release(reading)
+        assert writing.result().client == "writer"
 
 
 class Brittle:
@@ -194,7 +294,7 @@ def brittle(gate: Gate) -> Locks:
 
 
 def test_an_error_on_letting_go_is_reported_and_our_lock_is_released(gate: Gate, brittle: Locks) -> None:
-    lock = brittle.acquire("a", "x:1", "write")
+    lock = brittle.acquire("a", "x:1", "write", lease=LONG)
     with pytest.raises(StorageGuardFailed, match="it could not be let go: the disk is on fire"):
         brittle.release(lock)
     assert holders(gate, "x:1") == []
@@ -202,5 +302,5 @@ def test_an_error_on_letting_go_is_reported_and_our_lock_is_released(gate: Gate,
 
 def test_an_error_on_letting_go_does_not_keep_a_collection_from_being_given_back(gate: Gate, brittle: Locks) -> None:
     with pytest.raises((StorageGuardFailed, LockRefused)):
-        brittle.acquire_all("a", {"x:1": "write", "x:2 busy": "write", "x:3": "write"})
+        brittle.acquire_all("a", {"x:1": "write", "x:2 busy": "write", "x:3": "write"}, lease=LONG)
     assert gate.locks.list() == []

@@ -191,14 +191,17 @@ def test_a_deleted_batch_leaves_no_trace_of_its_jobs(gate: Gate) -> None:
         queue.job_ids(batch.id, Folder.FAILED)
 
 
-def test_what_completed_is_cleaned_in_its_time(gate: Gate) -> None:
+def test_a_completed_job_is_cleaned_at_once_and_its_batch_after_the_retention(gate: Gate) -> None:
     queue = gate.queue
     batch = batch_in(queue, "completed")
     job = queue.jobs()[0]
-    assert queue.clean(3600) == []
     store = port(gate)
     assert list(store.cleanable(store.job_table, 0, 10)) == [job.id]
-    assert queue.clean(0) == [job.id, batch.id]
+    assert queue.clean(3600) == [job.id]
+    assert queue.faults() == []
+    assert (queue.job(job.id).state, queue.batch(batch.id).jobs.completed) == ("cleaned", 1)
+    assert queue.clean(3600) == []
+    assert queue.clean(0) == [batch.id]
     found = everything(gate)
     assert (found.batches, found.jobs, found.counts) == ([], [], {"batch": {}, "ingest job": {}})
     assert queue.faults() == []

@@ -26,7 +26,17 @@ from headgate.http.dashboard.tables import Column, csv_text
 from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
 from headgate.service.tokens import SESSION_SECONDS
 
-PAGES = ["/", "/pipeline", "/pipeline/grid", "/locks", "/ingest", "/ingest/batches", "/ingest/jobs", "/ingest/objects"]
+PAGES = [
+    "/",
+    "/pipeline",
+    "/pipeline/grid",
+    "/locks",
+    "/ingest",
+    "/ingest/batches",
+    "/ingest/jobs",
+    "/ingest/objects",
+    "/ingest/messages",
+]
 PAGES += ["/history"]
 KEY = re.compile(r'name="form_key" value="(\w+)"')
 

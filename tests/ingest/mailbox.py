@@ -16,6 +16,8 @@ class Box:
         self.mails: list[Any] = []
         self.recipients: dict[str, str] = {}
         self.data = "250 OK"
+        #: Hang up when a mail has come, without an answer.
+        self.hangs_up = False
 
     async def handle_RCPT(self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any) -> str:  # noqa: N802
         answer = self.recipients.get(address, "250 OK")
@@ -23,7 +25,9 @@ class Box:
             envelope.rcpt_tos.append(address)
         return answer
 
-    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+    async def handle_DATA(self, server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+        if self.hangs_up:
+            server.transport.abort()
         self.mails.append(envelope)
         return self.data
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable
-from headgate.ingest.mail import MailServer, send
+from headgate.ingest.mail import MailServer, Refusal, send
 from tests.ingest.mailbox import Box, Loopback
 from tests.ingest.origin import server_context
 
@@ -58,15 +58,29 @@ def test_a_mail_arrives_whole(start: Start, box: Box) -> None:
 
 def test_recipients_that_are_not_taken_are_named(start: Start, box: Box) -> None:
     box.recipients = {"ben@example.org": "550 no such person"}
-    assert send(start(), mail("ann@example.org", "ben@example.org")) == {"ben@example.org": "no such person"}
+    refused = send(start(), mail("ann@example.org", "ben@example.org"))
+    assert refused == {"ben@example.org": Refusal(for_good=True, why="550 no such person")}
     assert len(box.mails) == 1
+
+
+def test_a_mail_goes_to_some_of_its_recipients(start: Start, box: Box) -> None:
+    assert send(start(), mail("ann@example.org", "ben@example.org"), ["ben@example.org"]) == {}
+    assert [each.rcpt_tos for each in box.mails] == [["ben@example.org"]]
+
+
+def test_a_server_that_hangs_up_after_some_recipients_has_taken_none(start: Start, box: Box) -> None:
+    box.recipients = {"ben@example.org": "421 later"}
+    refused = send(start(), mail("ann@example.org", "ben@example.org", "cat@example.org"))
+    assert {address: refusal.for_good for address, refusal in refused.items()} == {
+        "ann@example.org": False, "ben@example.org": False, "cat@example.org": False,
+    }  # fmt: skip
+    assert box.mails == []
 
 
 @pytest.mark.parametrize(("answer", "error"), [("550 never", ServiceRefused), ("451 later", ServiceUnavailable)])
 def test_later_and_never_are_told_apart(start: Start, box: Box, answer: str, error: type[Exception]) -> None:
     box.recipients = {"ann@example.org": answer}
-    with pytest.raises(error, match=answer[4:]):
-        send(start(), mail())
+    assert send(start(), mail()) == {"ann@example.org": Refusal(for_good=error is ServiceRefused, why=answer)}
     box.recipients, box.data = {}, answer
     with pytest.raises(error, match=answer[4:]):
         send(start(), mail())
@@ -92,7 +106,7 @@ def test_starttls_is_used_and_its_certificate_checked(start: Start, box: Box, ce
 
 
 def test_without_starttls_nothing_is_sent_in_the_clear(start: Start, box: Box) -> None:
-    with pytest.raises(ServiceRefused, match="STARTTLS"):
+    with pytest.raises(ServiceUnavailable, match="STARTTLS"):
         send(start("starttls"), mail())
     assert box.mails == []
 

@@ -30,14 +30,15 @@ def test_folders_of_what_is_done_go_and_others_stay(there: Site) -> None:
         there.origin.add("/2.checkm", b"#%eof")
         failed = ended(gate, gate.queue.submit("demo", "ann", there.origin.url("/2.checkm")))
         (work / failed.id / only_job(gate, failed).id).mkdir(parents=True)
-        folder = work / done.id / only_job(gate, done).id
-        assert (folder / "producer/a").is_file()
+        assert list((work / done.id).iterdir()) == [], "a job's folder goes when the job completes"
         there.origin.add("/3.checkm", b"no manifest")
         wrong = ended(gate, gate.queue.submit("demo", "ann", there.origin.url("/3.checkm"), type="batch-manifest"))
         gate.queue.delete(wrong.id, reason="it is no manifest")
     with patient(there, 3600) as gate:
         sweep(gate)
-        assert folder.is_dir()
+        assert (work / done.id).is_dir()
+        assert only_job(gate, done).state == "cleaned"
+        assert gate.faults() == []
         assert gate.inventory.intake(wrong.id) is None
     with patient(there, 0) as gate:
         sweep(gate)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from headgate import Lock, Mode, StorageGuardFailed
-from headgate.service.guards import FileGuard, GuardBusy, GuardKeeper, Hold, file_path
+from headgate.service.guard_keeper import GuardKeeper
+from headgate.service.guards import FileGuard, GuardBusy, Hold, file_path
 
 SHARED, EXCLUSIVE = Mode.SHARED, Mode.EXCLUSIVE
 

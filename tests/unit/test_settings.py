@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import headgate
 from headgate import BadValue
 from headgate.settings import KNOWN, Known, Setting, config_files, default_client, load, mask
 
@@ -91,9 +92,48 @@ def test_a_file_that_is_not_toml_is_named(home: Path) -> None:
 
 def test_a_number_that_is_none_says_where_it_came_from(home: Path) -> None:
     settings = load({}, environment(home, HEADGATE_LOCK_DELAY="soon"), home / "work")
-    with pytest.raises(BadValue, match=r"lock_delay 'soon' is no number \(it comes from HEADGATE_LOCK_DELAY\)"):
-        settings.number("lock_delay")
-    assert load({"lock_delay": "2.5"}, environment(home), home / "work").number("lock_delay") == 2.5
+    with pytest.raises(
+        BadValue, match=r"lock_delay 'soon' is no length of time.*\(it comes from HEADGATE_LOCK_DELAY\)"
+    ):
+        settings.seconds("lock_delay")
+    with pytest.raises(BadValue, match="lock_delay"):
+        settings.check()
+    assert load({"lock_delay": "2.5"}, environment(home), home / "work").seconds("lock_delay") == 2.5
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0), ("3200000000000", 3_200_000_000_000), ("10GB", 10_000_000_000), ("512 MiB", 512 * 2**20),
+        ("1.5 kb", 1500), ("2PiB", 2**51), (" 7 B ", 7), ("1e+16", 10**16), ("1000000000.0", 10**9),
+    ],
+)  # fmt: skip
+def test_a_size_is_a_number_of_bytes_or_has_a_unit(home: Path, text: str, size: int) -> None:
+    settings = load({"space_threshold": text}, environment(home), home / "work")
+    settings.check()
+    assert settings.size("space_threshold") == size
+
+
+@pytest.mark.parametrize("text", ["", "10 G B", "10 GiBs", "-1", "nan", "inf", "lots", "9 PiB PiB", "10000 PiB"])
+@pytest.mark.parametrize("name", ["space_threshold", "upload_limit"])
+def test_a_size_that_is_none_says_how_to_write_one(home: Path, name: str, text: str) -> None:
+    settings = load({name: text}, environment(home), home / "work")
+    with pytest.raises(BadValue, match=rf"{name} .* is (not a size; write|too large)"):
+        settings.check()
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90.0), ("7d", 604_800.0), ("1.5h", 5400.0), ("10 m", 600.0)])
+def test_a_length_of_time_may_have_a_unit(home: Path, text: str, seconds: float) -> None:
+    assert load({"retention": text}, environment(home), home / "work").seconds("retention") == seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("retention", "-1"), ("retention", "10GB"), ("round_pause", "1e12"), ("rate_limit", "-1"), ("rate_limit", "nan")],
+)
+def test_what_cannot_be_read_is_found_when_a_store_is_opened(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(BadValue, match=name):
+        headgate.connect(f"sqlite:///{tmp_path}/headgate.db", **{name: text})
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
     \b
     batch-watcher   has a batch reported when its last job has ended
     reaper          frees what the dead left: locks, chunks, batches and jobs whose lease is over
-    cleaner         removes what completed longer ago than the setting `retention`, and its working folders
+    cleaner         removes completed jobs and their working folders, and completed batches after `retention`
     history         moves history from ZooKeeper to `url` when it is older than the setting `history_age`
     messenger       sends the mails and callbacks that wait in the outbox
 
@@ -127,7 +127,7 @@ def run_daemons(session: Session, gate: Gate, wanted: Plan, interval: float, ord
     from headgate.daemons.rounds import run_together
     from headgate.service.checks import check_positive_lease, check_span
 
-    pause = check_span("round_pause", session.settings.number("round_pause"))
+    pause = session.settings.seconds("round_pause")
     pace = Pace(check_positive_lease(how["lease"]), pause, check_span("grace", how["grace"]))
     steps = ingest_handlers(gate) if wanted.own else {}
     posts = wanted.posts(gate.queue, how["workers"], session.store_variables(), steps)

@@ -79,6 +79,7 @@ def acquire(session: Session, /, resource: str, client: str | None, request_id: 
 
     request_id = new_request_id() if request_id is None else request_id
     with session.gate(stay=how["lease"] is not None) as gate:
+        gate.locks.must_outlive(resource)
         try:
             granted = gate.locks.acquire(session.client(client), resource, request_id=request_id, **how)
         except StoreUnavailable as error:
@@ -263,7 +264,8 @@ def _listing(locks: Sequence[Lock], waiting: Sequence[Waiter]) -> str:
         for each in locks
     ]
     rows += [("waits", each.resource, each.client, ago(each.since), f"for {each.mode}", "", "") for each in waiting]
-    return table(HEADINGS, rows)
+    missing = [f"{each.id}: {each.note}" for each in locks if "[no storage guard: " in each.note]
+    return "\n".join([table(HEADINGS, rows), *missing])
 
 
 def _description(held: Lock) -> str:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headgate.core.durations import parse_duration
+
 if TYPE_CHECKING:
     from headgate.settings import Settings
     from headgate.wiring import Gate
@@ -183,7 +185,6 @@ class Duration(click.ParamType[float]):
     """A length of time: 30, 30s, 10m, 2h, 1d. Gives seconds."""
 
     name = "duration"
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # noqa: RUF012 - click's types are shared constants
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         del param, ctx
@@ -193,11 +194,10 @@ class Duration(click.ParamType[float]):
         """Seconds; whether the number makes sense there is for the service to say."""
         if isinstance(value, int | float):
             return float(value)
-        number, unit = (value[:-1], value[-1]) if value[-1:] in self.units else (value, "s")
-        digits = number.removeprefix("-").replace(".", "", 1)
-        if not (digits.isascii() and digits.isdigit()):
-            self.fail(f"{value!r} is no length of time; write 30, 30s, 10m, 2h or 1d", param, ctx)
-        return float(number) * self.units[unit]
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(f"{value!r} {error}", param, ctx)
 
 
 DURATION = Duration()

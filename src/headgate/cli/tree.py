@@ -27,6 +27,7 @@ COMMANDS = {
     "token": ("headgate.cli.tokens", "token", "Make, list and revoke the API tokens that open the service."),
     "daemon": ("headgate.cli.daemons", "daemon", "Run what runs by itself: consumers of the queue, reaper, cleaner."),
     "ingest": ("headgate.cli.ingest", "ingest", "Submit batches, watch their jobs, hold, release, resume, delete."),
+    "messages": ("headgate.cli.messages", "messages", "List mails and callbacks; send again what did not arrive."),
     "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
     "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
     "doctor": ("headgate.cli.doctor", "doctor", "Find damage in the store; repair it with --repair."),

@@ -10,10 +10,11 @@ from headgate.core.inventory import (
     Delivery,
     Intake,
     InventoryFile,
-    Kind,
     Message,
+    MessageFilter,
     ObjectFilter,
     ObjectVersion,
+    Recipient,
     Recording,
     StoredObject,
 )
@@ -92,20 +93,35 @@ class ServiceInventory:
         found = self._connection.get("messages", message_id)
         return None if found is None else parse(Message, found)
 
-    def messages(self, item: str) -> Sequence[Message]:
-        return _messages(self._connection.get("messages", item=item))
+    def messages(self, which: MessageFilter) -> Sequence[Message]:
+        query: dict[str, Any] = {
+            "item": which.item,
+            "failed": which.failed or None,
+            "after": which.after,
+            "limit": which.limit,
+        }
+        return _messages(self._connection.pages("messages", **query))
 
-    def due(self, kinds: Sequence[Kind], limit: int) -> Sequence[Message]:
-        words = [kind.value for kind in kinds]
-        return _messages(self._connection.get("messages", "due", kind=words, limit=min(limit, MOST)))
+    def due(self, limit: int) -> Sequence[Message]:
+        return _messages(self._connection.get("messages", "due", limit=min(limit, MOST)))
 
-    def settle(self, message_id: str, state: Delivery, problem: str = "") -> None:
-        body = {"state": state.value, "problem": problem}
+    def settle(self, message_id: str, state: Delivery, problem: str = "", recipients: Sequence[Recipient] = ()) -> None:
+        body = {"state": state.value, "problem": problem, "recipients": plain(recipients)}
         self._connection.send("POST", "messages", message_id, "settle", body=body)
 
-    def delay(self, message_id: str, problem: str, seconds: float) -> None:
-        body = {"problem": problem, "seconds": seconds}
+    def delay(self, message_id: str, problem: str, seconds: float, recipients: Sequence[Recipient] = ()) -> None:
+        body = {"problem": problem, "seconds": seconds, "recipients": plain(recipients)}
         self._connection.once("messages", message_id, "delay", body=body)
+
+    def resend(self, message_id: str) -> Message:
+        found: Message = parse(Message, self._connection.once("messages", message_id, "resend"))
+        return found
+
+    def discard(self, message_id: str, reason: str) -> Message:
+        body = {"reason": reason}
+        found = self._connection.once("messages", message_id, "discard", body=body)
+        discarded: Message = parse(Message, found)
+        return discarded
 
     def close(self) -> None:
         self._connection.close()

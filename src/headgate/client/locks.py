@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 class ServiceLocks:
     """Locks, queues, clients, resources and history behind a service."""
 
+    #: `take_turn` does the waiting.
+    sleeps_in_turn = True
+
     def __init__(self, connection: Connection) -> None:
         self.name = connection.name
         self.options = connection.options
@@ -132,6 +135,10 @@ class ServiceLocks:
         return history(
             self._connection, "locks", which, resource=which.resource, client=which.client, lock_id=which.lock_id
         )
+
+    def unguarded(self) -> Sequence[tuple[str, str]]:
+        """Locks without the storage guard that the service should keep, each with what is wrong."""
+        return [(str(each["lock"]), str(each["what"])) for each in self._connection.get("guards", "missing")]
 
     def register_client(self, client: str) -> datetime:
         return datetime.fromisoformat(self._connection.send("PUT", "clients", client)["since"])

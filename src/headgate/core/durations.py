@@ -1,9 +1,24 @@
-"""Lengths of time as people read them. Programs are given seconds."""
+"""Lengths of time as people read and write them. Programs are given seconds."""
 
 from __future__ import annotations
 
+import re
+
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+#: No length of time that is accepted is longer: a hundred years of seconds.
+LONGEST = 100 * 365.25 * DAY
 _UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
+#: Seconds in each unit that a length of time may be written in.
+WRITTEN_UNITS = {"": 1, "s": 1, "m": MINUTE, "h": HOUR, "d": DAY}
+_WRITTEN = re.compile(r"(?P<number>-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)\s*(?P<unit>[smhd]?)")
+
+
+def parse_duration(text: str) -> float:
+    """The seconds that a text such as 30, 30s, 10m, 2h or 1d names. ValueError with the reason otherwise."""
+    found = _WRITTEN.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("is no length of time; write 30, 30s, 10m, 2h or 1d")
+    return float(found["number"]) * WRITTEN_UNITS[found["unit"]]
 
 
 def in_words(seconds: float) -> str:

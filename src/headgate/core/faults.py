@@ -9,6 +9,8 @@ from headgate.core.durations import in_words
 
 #: A store's clock may differ from this machine's by this much: less is a matter of NTP, not of damage.
 CLOCK_TOLERANCE = timedelta(days=1)
+#: The kind of fault that a mail or callback is which did not arrive.
+UNDELIVERED = "undelivered"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,13 @@ class Kind(StrEnum):
     FAILURE = "failure"
 
 
-#: The messenger sends these; a job's own callback is sent by its notify step.
-SENT_BY_MESSENGER = (Kind.MAIL, Kind.FAILURE)
+class Sender(StrEnum):
+    """Who sends a message."""
+
+    #: The daemon that sends what is in the outbox.
+    MESSENGER = "messenger"
+    #: The notify step of the job, whose outcome counts; until the message is handed to the messenger.
+    JOB = "job"
 
 
 class Delivery(StrEnum):
@@ -105,6 +110,17 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
+class Recipient:
+    """One recipient of a mail, as far as a mail server has answered for it."""
+
+    address: str
+    #: Given up: refused for good. Waiting: refused for now.
+    state: Delivery
+    #: What the server answered when it refused.
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """Something that somebody is to be told: at least once, always under the same id."""
 
@@ -122,6 +138,32 @@ class Message:
     tries: int = 0
     #: Why the last try failed.
     problem: str = ""
+    #: The batch of the item; the item itself if it is a batch.
+    batch: str = field(default="", compare=False)
+    sender: Sender = Sender.MESSENGER
+    #: Of a mail that was tried: what became of each recipient.
+    recipients: tuple[Recipient, ...] = ()
+    #: Since when it is in its state; None: it is not in the outbox yet.
+    since: datetime | None = field(default=None, compare=False)
+    #: When it is tried next, while it waits.
+    next_try: datetime | None = field(default=None, compare=False)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did not arrive and at least one try has failed; it may still be tried again."""
+        return self.state is Delivery.GIVEN_UP or (self.state is Delivery.WAITING and self.tries > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Which messages to list; None: any."""
+
+    item: str | None = None
+    #: Only those that did not arrive although at least one try was made.
+    failed: bool = False
+    #: Only ids after this one (page by key).
+    after: str | None = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

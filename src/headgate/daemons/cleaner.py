@@ -1,4 +1,4 @@
-"""The cleaner: what completed long ago leaves the queue; its history stays."""
+"""The cleaner: removes completed jobs from the queue, and completed batches after their retention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.service.queue import Queue
 
 
 def cleaner(queue: Queue, retention: float, interval: float, sweep: Callable[[float], int]) -> list[Rounds]:
-    """Jobs, then batches, that completed `retention` seconds ago; then what they left in the work folder."""
+    """Clean up completed jobs, batches that completed `retention` seconds ago, and their working folders."""
     age = check_span("retention", retention)
 
     def clean() -> int:

@@ -13,7 +13,7 @@ from headgate.core.errors import Invalid, Lost, Refused, Unavailable
 from headgate.core.machine import Machine
 from headgate.core.queue import Batch, IngestJob, Item, can_fail, forward_event, later_priority
 from headgate.daemons.lanes import Lane
-from headgate.service.outcomes import Done, Failed, Handler, Held, NotNow, Outcome
+from headgate.service.outcomes import CanFinish, Done, Failed, Handler, Held, NotNow, Outcome
 from headgate.service.queue import Queue
 from headgate.service.renewal import ItemHold
 from headgate.telemetry import event
@@ -106,8 +106,11 @@ class Reporter:
             event("consumer.not_now", item=item.id, state=item.state, why=outcome.message, again_in=pause)
             return
         name, changes = self._event_of(item, outcome)
-        self._queue.fire(item, name, outcome.message, **changes)
+        moved = self._queue.fire(item, name, outcome.message, **changes)
         self._lane.moved(item)
+        handler: object = self._handler
+        if isinstance(handler, CanFinish):
+            handler.finished(moved)
 
     def _possible(self, item: Item, outcome: Outcome) -> Outcome:
         """A failure in a state that the table lets nobody fail in: the job goes on, or is looked at again."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
+from headgate.core.errors import BadValue, HeadgateError, LockRefused, StoreUnavailable
 from headgate.core.locks import Request, resource_key
 from headgate.core.names import check_name, check_note, check_request_id
 from headgate.http.auth import Caller
@@ -18,6 +18,7 @@ from headgate.service.checks import check_lease, check_span
 from headgate.service.clock import steady
 from headgate.service.identity import new_request_id
 from headgate.service.locks import check_wants
+from headgate.service.obtaining import PAUSE_SECONDS, waits_outside
 from headgate.stores.base import Grant, Ticket
 from headgate.stores.deadlines import within
 from headgate.wiring import Gate
@@ -38,7 +39,7 @@ def request_of(asked: LockAsked, who: Caller, key: str | None, gate: Gate) -> Re
         client=check_name("client", asked.client),
         wants=wants,
         lease=check_lease(asked.lease),
-        lock_delay=max(check_span("lock_delay", asked.lock_delay), gate.settings.number("lock_delay")),
+        lock_delay=max(check_span("lock_delay", asked.lock_delay), gate.settings.seconds("lock_delay")),
         reentrant=asked.reentrant,
         owner=check_note("owner", asked.owner)[:255] or who.by(),
         note=check_note("note", asked.note),
@@ -87,11 +88,17 @@ async def _wait(service: Service, place: _Place, asked: Asked, deadline: float) 
     run = service.crew.run_to_its_end
     async with asked.moving:
         found = await run(in_time(place.join))
-    if isinstance(found, Ticket):
-        async with service.turns.keeping(found):
-            grant = await service.turns.wait(group_of(found), in_time(place.look), deadline, found.number)
-        found = await run(in_time(place.give_up)) if grant is None else grant
-    return await run(in_time(service.gate.locks.guarded), place.request, found)
+    while isinstance(found, LockRefused):  # By a program outside Headgate alone.
+        if steady() + PAUSE_SECONDS > deadline:
+            raise found
+        await asyncio.sleep(PAUSE_SECONDS)
+        async with asked.moving:
+            found = await run(in_time(place.join))
+    if not isinstance(found, Ticket):
+        return found
+    async with service.turns.keeping(found):
+        grant = await service.turns.wait(group_of(found), in_time(place.look), deadline, found.number)
+    return await run(in_time(place.give_up)) if grant is None else grant
 
 
 class _Place:
@@ -102,15 +109,20 @@ class _Place:
         self._gate = gate
         self._got: Grant | Ticket | None = None
 
-    def join(self) -> Grant | Ticket:
-        """Held at once, or a place in the queue."""
-        self._got = self._gate.store.queue_up(self.request)
+    def join(self) -> Grant | Ticket | LockRefused:
+        """Held at once, or a place in the queue; a refusal when only a program outside Headgate is in the way."""
+        try:
+            self._got = self._gate.locks.queue_up(self.request)
+        except LockRefused as refused:
+            if waits_outside(refused):
+                return refused
+            raise
         return self._got
 
     def look(self) -> Grant | None:
         """Whether it is the turn."""
         try:
-            grant = self._gate.store.take_turn(self._ticket)
+            grant = self._gate.locks.take_turn(self._ticket)
         except StoreUnavailable:  # It may be back before the time to wait is over.
             return None
         self._got = grant or self._got
@@ -118,14 +130,13 @@ class _Place:
 
     def give_up(self) -> Grant:
         """The time is over."""
-        self._got = grant = self._gate.store.give_up(self._ticket)
+        self._got = grant = self._gate.locks.give_up(self._ticket)
         return grant
 
     def undo(self) -> None:
         """As if it had not been asked. What a store that is away cannot do now lapses by itself."""
         with suppress(StoreUnavailable):
-            if isinstance(self._got, Ticket):
-                self._gate.store.withdraw(self._got)
+            self._gate.locks.withdraw(self.request, self._got if isinstance(self._got, Ticket) else None)
         for lock in self._got if isinstance(self._got, tuple) else ():
             with suppress(HeadgateError):  # A guard that was busy has given it back already.
                 self._gate.locks.release(lock)

@@ -155,13 +155,17 @@ class ProblemTold(Body):
 class MessageSettled(Body):
     """How a message ended."""
 
-    state: inventory.Delivery = Field(strict=False, examples=["delivered"])
+    model_config = ConfigDict(strict=False)  # Strictly, a word in JSON is no member of an enumeration.
+    state: inventory.Delivery = Field(examples=["delivered"])
     problem: str = ""
+    recipients: list[inventory.Recipient] = []
 
 
 class MessageDelayed(ProblemTold):
     """A message that is tried again."""
 
+    model_config = ConfigDict(strict=False)
+    recipients: list[inventory.Recipient] = []
     seconds: float = Field(ge=0, le=1e9, allow_inf_nan=False)
 
 

@@ -34,6 +34,8 @@ FOLLOWED_SECONDS = 10.0
 MOST_READERS = 2
 #: Waiters whose places are kept for them are heard of this often.
 SIGN_OF_LIFE_SECONDS = 3.0
+#: Storage guards are compared with the locks that are listed this often.
+GUARD_SECONDS = 2.0
 #: What the last day brought is read on this often, so that little of a busy hour is missed.
 ACTIVITY_SECONDS = 20.0
 
@@ -104,11 +106,12 @@ class Service:
         self._loop = asyncio.get_running_loop()
         try:
             await run_in_threadpool(self._bridge_outage)
+            await run_in_threadpool(self.gate.locks.keep_guards)
         except HeadgateError as error:  # The server tells only that it could not start.
             self.failed = error
             raise
         works = (
-            self._keep_places(), self._keep_activity(), self._follow(), self.token_watch.run(),
+            self._keep_places(), self._keep_activity(), self._follow(), self._tend_guards(), self.token_watch.run(),
             self.feed.run(self.ending),
         )  # fmt: skip
         tasks = [asyncio.create_task(each) for each in works]
@@ -141,6 +144,15 @@ class Service:
             except HeadgateError as error:
                 event("http.not_followed", why=str(error))
             await asyncio.sleep(FOLLOWED_SECONDS)
+
+    async def _tend_guards(self) -> None:
+        """Storage guards live as long as their locks, whoever releases these."""
+        while True:
+            await asyncio.sleep(GUARD_SECONDS)
+            try:
+                await run_in_threadpool(self.gate.locks.tend_guards)
+            except HeadgateError as error:
+                event("http.guards_not_tended", why=str(error))
 
     async def _keep_places(self) -> None:
         """Tell the store that this service lives, and those who wait here: one statement for all of them."""

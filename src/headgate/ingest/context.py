@@ -27,7 +27,7 @@ from headgate.service.inventory import Inventory
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
 from headgate.service.renewal import ItemHold
-from headgate.service.work_folder import UPLOADS
+from headgate.service.work_folder import UPLOADS, state_of
 
 T = TypeVar("T")
 
@@ -72,7 +72,9 @@ class Context:
         self.inventory = inventory
         self.options = options
         #: Who was promised room in the working folder.
-        self.reservations = Reservations(lambda: queue.jobs("downloading"), options.space_threshold)
+        self.reservations = Reservations(
+            lambda: queue.jobs("downloading"), lambda job: state_of(queue, job), options.space_threshold
+        )
         #: By which a batch is told from another store's of the same id; it never changes.
         self.origin_of: Callable[[str], str] = lru_cache(_KEPT)(lambda batch: queue.batch(batch).submission.origin)
         self._made: dict[Hashable, Any] = {}

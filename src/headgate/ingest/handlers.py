@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from headgate.core.errors import Invalid, LockRefused, Refused, ServiceUnavailable
@@ -15,6 +16,7 @@ from headgate.ingest.recording import job_notify, job_recording
 from headgate.ingest.reporting import batch_reporting, batch_update_reporting
 from headgate.service.outcomes import Done, Failed, Handler, NotNow, Outcome
 from headgate.service.renewal import ItemHold
+from headgate.service.work_folder import remove_working_folder
 
 Step = Callable[[Context, Any, ItemHold], Outcome]
 
@@ -41,13 +43,20 @@ STEPS: Mapping[str, Step] = {
 
 def handlers(context: Context) -> dict[str, Handler]:
     """Every consumer's handler."""
-    return {name: _bound(step, context) for name, step in STEPS.items()}
+    return {name: BoundStep(step, context) for name, step in STEPS.items()}
 
 
-def _bound(step: Step, context: Context) -> Handler:
-    def handle(item: Item, hold: ItemHold) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """A step with what it works with: a consumer's handler."""
+
+    step: Step
+    context: Context
+
+    def __call__(self, item: Item, hold: ItemHold) -> Outcome:
+        """Work on an item; a refusal becomes the outcome that it means."""
         try:
-            return step(context, item, hold)
+            return self.step(self.context, item, hold)
         except LockRefused as error:
             return NotNow(str(error))
         except (Invalid, Refused, ServiceUnavailable) as error:
@@ -55,4 +64,7 @@ def _bound(step: Step, context: Context) -> Handler:
             # or an item that is lost, is not for them: the consumer knows what to do then.
             return Failed(str(error))
 
-    return handle
+    def finished(self, item: Item) -> None:
+        """Free the space of a job that completed: others may wait for it."""
+        if isinstance(item, IngestJob) and item.state == "completed":
+            remove_working_folder(item)

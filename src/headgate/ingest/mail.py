@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import smtplib
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import EmailMessage
+from email.utils import getaddresses
 from typing import Literal
 
 from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable
 
+#: Errors by which a server refuses us, and not a mail.
+NOT_LET_IN = (smtplib.SMTPConnectError, smtplib.SMTPHeloError, smtplib.SMTPAuthenticationError)
 Security = Literal["starttls", "tls", "none"]
 
 
@@ -34,21 +37,43 @@ class MailServer:
         return f"MailServer({self.host}:{self.port}, {self.security})"
 
 
-def send(server: MailServer, message: EmailMessage) -> dict[str, str]:
-    """Hand a mail over. Gives the recipients that the server did not take, with its reasons.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A recipient that the server did not take."""
 
-    ServiceUnavailable when it may pass later; ServiceRefused when the server will never take it.
+    #: The server will never take it.
+    for_good: bool
+    #: The server's answer.
+    why: str
+
+
+def send(server: MailServer, message: EmailMessage, recipients: Sequence[str] = ()) -> dict[str, Refusal]:
+    """Hand a mail over for these recipients (default: all that it names). Returns those that the server did not take.
+
+    ServiceUnavailable when the server cannot be reached, does not let us in, or is busy; ServiceRefused when it
+    refuses the mail itself for good.
     """
     if server.user and server.security == "none":
         raise BadValue("mail server", server.host, "would be sent the password in the clear")
     if not message["Message-ID"]:
         raise BadValue("mail", message["Subject"], "has no Message-ID; a repeat could not be told from another mail")
+    wanted = list(recipients) or recipients_of(message)
     name = f"mail server {server.host}:{server.port}"
     with _translated(name), _connected(server) as connection:
         if server.user:
             connection.login(server.user, server.password)
-        refused = connection.send_message(message)
-    return {recipient: _text(reason) for recipient, (_, reason) in refused.items()}
+        try:
+            refused = connection.send_message(message, to_addrs=wanted)
+        except smtplib.SMTPRecipientsRefused as error:
+            # With 421 the server hung up before it was asked for all of them.
+            refused = dict.fromkeys(wanted, (421, b"the server hung up")) | error.recipients
+    return {each: Refusal(500 <= code < 600, f"{code} {_text(said)}") for each, (code, said) in refused.items()}
+
+
+def recipients_of(message: EmailMessage) -> list[str]:
+    """The addresses that a mail names, each once."""
+    fields = [str(each) for name in ("To", "Cc", "Bcc") for each in message.get_all(name, [])]
+    return list(dict.fromkeys(address for _, address in getaddresses(fields) if address))
 
 
 @contextmanager
@@ -75,22 +100,23 @@ def _context(server: MailServer) -> ssl.SSLContext:
 def _translated(name: str) -> Iterator[None]:
     try:
         yield
-    except smtplib.SMTPRecipientsRefused as error:
-        said = "; ".join(f"{recipient}: {_text(text)}" for recipient, (_, text) in error.recipients.items())
-        if any(code < 500 for code, _ in error.recipients.values()):
-            raise ServiceUnavailable(name, f"it takes no recipient now: {said}") from error
-        raise ServiceRefused(name, f"it takes no recipient: {said}") from error
-    except smtplib.SMTPNotSupportedError as error:
-        raise ServiceRefused(name, str(error)) from error
+    except (smtplib.SMTPNotSupportedError, *NOT_LET_IN) as error:
+        # Nothing was said of the mail: the server, or the settings, may be repaired.
+        raise ServiceUnavailable(name, _said(error)) from error
     except smtplib.SMTPResponseException as error:
-        said = f"it answers {error.smtp_code} {_text(error.smtp_error)}"
         if 500 <= error.smtp_code < 600:
-            raise ServiceRefused(name, said) from error
-        raise ServiceUnavailable(name, said) from error
+            raise ServiceRefused(name, _said(error)) from error
+        raise ServiceUnavailable(name, _said(error)) from error
     except UnicodeError as error:
         raise BadValue(name, "user or password", "has a letter that its login cannot send") from error
     except (smtplib.SMTPException, OSError) as error:
         raise ServiceUnavailable(name, str(error)) from error
+
+
+def _said(error: smtplib.SMTPException) -> str:
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"it answers {error.smtp_code} {_text(error.smtp_error)}"
+    return str(error)
 
 
 def _text(reply: bytes | str) -> str:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import logging
+from dataclasses import replace
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import Any
 
 from headgate.core.errors import BadValue, Invalid, ServiceRefused, ServiceUnavailable
-from headgate.core.inventory import SENT_BY_MESSENGER, Kind, Message, Recording
+from headgate.core.inventory import Delivery, Kind, Message, Recipient, Recording, Sender
 from headgate.core.queue import Batch, IngestJob
 from headgate.ingest import callback, mail, report
 from headgate.ingest.context import Context, now
 from headgate.ingest.profile import Profile
 from headgate.ingest.retries import Retries
-from headgate.telemetry import event
 
+#: Where mails go, beside the addresses of callbacks.
+MAIL_SERVER = "mail server"
 #: One try each time: the outbox itself tries again.
 _ONE_TRY = Retries(tries=1)
 
@@ -36,7 +37,8 @@ def callback_message(context: Context, job: IngestJob, profile: Profile, recordi
         "state": "completed", "version": recording.version, "title": recording.what, "creator": recording.who,
         "date": recording.when, "files": len(recording.files), "size": sum(each.size for each in recording.files),
     }  # fmt: skip
-    return _callback(callback_id(context, job), Kind.CALLBACK, "ingest.completed", job, profile, data)
+    made = _callback(callback_id(context, job), Kind.CALLBACK, "ingest.completed", job, profile, data)
+    return replace(made, sender=Sender.JOB)
 
 
 def failure_message(context: Context, job: IngestJob, profile: Profile) -> Message:
@@ -48,7 +50,8 @@ def failure_message(context: Context, job: IngestJob, profile: Profile) -> Messa
 
 def _callback(name: str, kind: Kind, event: str, job: IngestJob, profile: Profile, data: dict[str, Any]) -> Message:
     body = {"type": event, "timestamp": now().isoformat(timespec="seconds"), "data": data}
-    return Message(name, kind, job.id, json.dumps(body, ensure_ascii=False), profile.callback_url)
+    content = json.dumps(body, ensure_ascii=False)
+    return Message(name, kind, job.id, content, profile.callback_url, batch=job.batch)
 
 
 def _job_data(job: IngestJob) -> dict[str, Any]:
@@ -95,7 +98,8 @@ def post_report(context: Context, batch: Batch, message: EmailMessage, number: i
 
 def _post_mail(context: Context, batch: Batch, name: str, message: EmailMessage) -> None:
     body = message.as_bytes().decode(errors="surrogateescape")
-    context.inventory.post(Message(f"{batch.id}.{name}", Kind.MAIL, batch.id, body, occasion=occasion_of(batch)))
+    found = Message(f"{batch.id}.{name}", Kind.MAIL, batch.id, body, occasion=occasion_of(batch), batch=batch.id)
+    context.inventory.post(found)
 
 
 def envelope(context: Context, profile: Profile) -> report.Envelope:
@@ -108,29 +112,67 @@ def envelope(context: Context, profile: Profile) -> report.Envelope:
 
 
 def send_due(context: Context) -> int:
-    """Send what waits and whose time has come. Gives how many were tried."""
-    due = context.inventory.due(SENT_BY_MESSENGER)
+    """Send what waits and whose time has come. Returns how many messages were due.
+
+    A service that is away is asked once in a round: its other messages are postponed with it.
+    """
+    due = context.inventory.due()
+    away: dict[str, ServiceUnavailable] = {}
     for message in due:
+        where = message.to.partition("?")[0] if message.to else MAIL_SERVER
         try:
+            if where in away:
+                raise away[where]
             _send(context, message)
         except ServiceRefused as error:
             context.inventory.undelivered(message, str(error), for_good=True)
-        except (ServiceUnavailable, Invalid) as error:
+        except ServiceUnavailable as error:
+            away[where] = error
+            context.inventory.undelivered(message, str(error), retry_after=error.retry_after)
+        except Invalid as error:
             context.inventory.undelivered(message, str(error))
-        else:
-            context.inventory.delivered(message)
     return len(due)
 
 
 def _send(context: Context, message: Message) -> None:
+    """Send one message, and record what became of it."""
     if message.kind is Kind.MAIL:
-        if context.options.mail_server is None:
-            raise BadValue("mail_server", "", "is not set, so that no mail leaves")
-        parsed = message_from_bytes(message.body.encode(errors="surrogateescape"), policy=SMTP)
-        assert isinstance(parsed, EmailMessage)  # noqa: S101 - the policy makes it one
-        refused = mail.send(context.options.mail_server, parsed)
-        if refused:
-            event("mail.recipients_refused", logging.WARNING, message=message.id, refused=refused)
+        _send_mail(context, message)
         return
-    profile = context.profile(context.queue.job(message.item))
-    callback.deliver(context.service(message.to), callback_of(context, profile, message), _ONE_TRY)
+    callback.deliver(
+        context.service(message.to), callback_of(context, _profile_of(context, message), message), _ONE_TRY
+    )
+    context.inventory.delivered(message)
+
+
+def _profile_of(context: Context, message: Message) -> Profile:
+    """The profile that signs a callback: as the batch started with it, or as it is now when the batch is gone."""
+    try:
+        return context.profile(context.queue.job(message.item))
+    except Invalid:
+        return context.current_profile(str(json.loads(message.body)["data"]["profile"]))
+
+
+def _send_mail(context: Context, message: Message) -> None:
+    """Each recipient gets it once, as far as the server says; those that are refused for good are not asked again."""
+    if context.options.mail_server is None:
+        raise BadValue("mail_server", "", "is not set, so that no mail leaves")
+    parsed = message_from_bytes(message.body.encode(errors="surrogateescape"), policy=SMTP)
+    assert isinstance(parsed, EmailMessage)  # noqa: S101 - the policy makes it one
+    settled = {each.address: each for each in message.recipients if each.state is not Delivery.WAITING}
+    wanted = mail.recipients_of(parsed)
+    refused = mail.send(context.options.mail_server, parsed, [each for each in wanted if each not in settled])
+    recipients = [settled.get(each) or _recipient(each, refused.get(each)) for each in wanted]
+    problem = "; ".join(f"{each.address}: {each.problem}" for each in recipients if each.problem)
+    states = {each.state for each in recipients}
+    if states <= {Delivery.DELIVERED}:
+        context.inventory.delivered(message, recipients)
+        return
+    for_good = Delivery.WAITING not in states
+    context.inventory.undelivered(message, problem, for_good=for_good, recipients=recipients)
+
+
+def _recipient(address: str, refusal: mail.Refusal | None) -> Recipient:
+    if refusal is None:
+        return Recipient(address, Delivery.DELIVERED)
+    return Recipient(address, Delivery.GIVEN_UP if refusal.for_good else Delivery.WAITING, refusal.why)

@@ -106,12 +106,12 @@ class Sources:
 class Limits:
     """How much is too much."""
 
-    manifest_size: int = known(values.count(1), 50_000_000, "Bytes of a manifest.")
+    manifest_size: int = known(values.size, 50_000_000, "Bytes of a manifest.")
     batch_jobs: int = known(values.count(1), 10_000, "Objects of a batch.")
     files: int = known(values.count(1), 100_000, "Files of an object.")
-    file_size: int = known(values.count(1), 1_000_000_000_000, "Bytes of a file.")
-    object_size: int = known(values.count(1), 5_000_000_000_000, "Bytes of an object.")
-    large_size: int = known(values.count(1), 100_000_000_000, "Bytes from which an object is large, and waits longer.")
+    file_size: int = known(values.size, 1_000_000_000_000, "Bytes of a file.")
+    object_size: int = known(values.size, 5_000_000_000_000, "Bytes of an object.")
+    large_size: int = known(values.size, 100_000_000_000, "Bytes from which an object is large, and waits longer.")
     expansion: int = known(values.count(1), 100, "How many times its size a container may unpack to.")
     downloads: int = known(values.count(1, 64), 8, "Files that are fetched at once.")
     tries: int = known(values.count(1, 20), 4, "Tries for each file.")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from headgate.core.errors import BadValue
 from headgate.core.names import check_name, check_resource
+from headgate.core.sizes import parse_size
 from headgate.ingest import ark
 from headgate.service.checks import check_span
 from headgate.service.queue_checks import check_word
@@ -116,6 +117,17 @@ def count(least: int, most: int = 2**63 - 1) -> Check:
         return value
 
     return check
+
+
+def size(value: object) -> int:
+    """A size in bytes, 1 or more; as a number, or as text with a unit."""
+    if isinstance(value, str):
+        try:
+            value = parse_size(value)
+        except ValueError as error:
+            raise BadValue("size", value, str(error)) from None
+    found: int = count(1)(value)
+    return found
 
 
 def choice(*words: str) -> Check:

@@ -11,8 +11,10 @@ from headgate.core.queue import IngestJob
 
 #: How often the queue is asked which jobs have room already.
 _LOOK_SECONDS = 1.0
-#: A promise is forgotten when its job was not seen for so long: it has gone on, or was never told.
+#: A promise is forgotten when its job was not seen downloading for so long: its report may never have arrived.
 _PROMISE_SECONDS = 10.0
+#: States in which a job has not written all that it was promised.
+_UNWRITTEN = ("provisioning", "downloading")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,11 @@ def _why_not(space_needed: int, room: Room) -> str:
 class Reservations:
     """Who has room: jobs that the queue shows as downloading, and those that this process let pass just now."""
 
-    def __init__(self, under_way: Callable[[], Sequence[IngestJob]], threshold: int) -> None:
+    def __init__(
+        self, under_way: Callable[[], Sequence[IngestJob]], state_of: Callable[[str], str], threshold: int
+    ) -> None:
         self._ask = under_way
+        self._state_of = state_of
         self._threshold = threshold
         self._guard = threading.Lock()
         self._looked = float("-inf")
@@ -106,5 +111,5 @@ class Reservations:
         self._promised = {
             jid: (size, at)
             for jid, (size, at) in self._promised.items()
-            if jid not in self._known and now - at < _PROMISE_SECONDS
+            if jid not in self._known and now - at < _PROMISE_SECONDS and self._state_of(jid) in _UNWRITTEN
         }

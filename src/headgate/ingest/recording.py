@@ -48,8 +48,10 @@ def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     except (ServiceUnavailable, ServiceRefused, Invalid) as error:
         if profile.callback_failure == "fail":
             return Failed(f"stored and recorded; the callback failed: {error}")
-        context.inventory.undelivered(message, str(error), for_good=True)
-        return Done(f"stored and recorded; the callback failed, which the profile allows: {error}")
+        refused = isinstance(error, ServiceRefused)
+        context.inventory.undelivered(message, str(error), for_good=refused)
+        later = "" if refused else " (the messenger tries again)"
+        return Done(f"stored and recorded; the callback failed, which the profile allows{later}: {error}")
     context.inventory.delivered(message)
     return Done("stored, recorded, and told")
 

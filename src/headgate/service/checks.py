@@ -6,13 +6,12 @@ import math
 import sys
 from collections.abc import Mapping
 
+from headgate.core.durations import LONGEST
 from headgate.core.errors import BadValue
 from headgate.core.names import NOTE_LENGTH, check_name
 
 #: Longest URI of a dataset.
 URI_LENGTH = 2048
-#: No lease and no lock-delay is longer: a hundred years of seconds.
-LONGEST = 100 * 365.25 * 86_400
 TEXT_LENGTH = 10_000
 
 

@@ -1,6 +1,7 @@
 """Storage guards: a real lock of the storage system under ours, so that programs which do not ask us are kept out.
 
-A guard says busy with GuardBusy; anything else that it raises means that it is broken.
+A guard says busy with GuardBusy; anything else that it raises means that it is broken. Guards of other packages are
+found by the entry point group `headgate.guards`.
 """
 
 from __future__ import annotations
@@ -10,36 +11,39 @@ import fcntl
 import os
 import stat
 import struct
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from headgate.core.errors import StorageGuardFailed
-from headgate.core.locks import Lock, Mode
+from headgate.core.errors import BadValue, StorageGuardFailed
+from headgate.core.locks import Mode
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+#: Entry points of this group make guards; each is named for the URI scheme that its guard looks after.
+GROUP = "headgate.guards"
 
 
 class GuardBusy(Exception):
-    """Somebody who does not ask us has the thing locked."""
+    """A program that does not ask Headgate has the resource locked. Its text is shown to the caller."""
 
 
 class Hold(Protocol):
-    """What a guard gives: the storage system's own lock, as long as it is not closed."""
+    """A lock of the storage system itself, held until it is closed."""
 
     def change(self, mode: Mode) -> None:
-        """Hold it in another mode; GuardBusy when that is not possible now, and the old mode is kept."""
+        """Hold it in another mode. Raises GuardBusy, and keeps the old mode, when that is not possible now."""
 
     def close(self) -> None:
-        """Let go. May raise, which is reported."""
+        """Release it. An error that it raises is reported to the caller who released the lock."""
 
 
 class StorageGuard(Protocol):
-    """Locks things of one URI scheme in the storage system itself. Never blocks."""
+    """Locks resources of one URI scheme in the storage system itself. Called from several threads; never blocks."""
 
     def lock(self, resource: str, mode: Mode) -> Hold:
-        """Take it at once, or GuardBusy; any other error means that the guard is broken."""
+        """Lock the resource at once, or raise GuardBusy. Any other error means that the guard is broken."""
 
 
 class FileHold:
@@ -118,117 +122,37 @@ def file_path(resource: str) -> str:
     return unquote(parts.path)
 
 
-@dataclass(slots=True)
-class _Shared:
-    """One real lock, however many of our shared holders stand on it."""
-
-    hold: Hold
-    mode: Mode
-    users: int
+#: The guards that ship with Headgate, by URI scheme.
+BUILT_IN: Mapping[str, Callable[[], StorageGuard]] = {"file": FileGuard}
 
 
-@dataclass(slots=True)
-class _User:
-    """One of our locks that stands on a real one: its token, and the requests that hold it (re-entrant: several)."""
+def installed_guards() -> dict[str, EntryPoint]:
+    """The guards of other packages, by URI scheme."""
+    from importlib.metadata import entry_points
 
-    resource: str
-    token: int
-    requests: set[str]
+    return {each.name: each for each in entry_points(group=GROUP) if each.name not in BUILT_IN}
 
 
-class GuardKeeper:
-    """The real locks of this process, counted by resource."""
-
-    def __init__(self, guards: Mapping[str, StorageGuard]) -> None:
-        self._guards = dict(guards)
-        self._held: dict[str, _Shared] = {}
-        self._users: dict[str, _User] = {}
-        self._guard = threading.Lock()
-
-    def covers(self, resource: str) -> bool:
-        """Whether a guard looks after this resource."""
-        scheme, colon, _ = resource.partition(":")
-        return bool(colon) and scheme in self._guards
-
-    def take(self, lock: Lock) -> None:
-        """Put the real lock under ours, once for each resource. GuardBusy or StorageGuardFailed otherwise."""
-        with self._guard:
-            shared = self._held.get(lock.resource)
-            if shared is None:
-                shared = self._held[lock.resource] = _Shared(self._lock(lock.resource, lock.mode), lock.mode, 0)
-            else:
-                self._swap(shared, lock.resource, lock.mode)
-            if lock.id not in self._users:
-                shared.users += 1
-                self._users[lock.id] = _User(lock.resource, lock.token, set())
-            user = self._users[lock.id]
-            user.token = lock.token
-            user.requests.add(lock.request_id)
-
-    def change(self, lock_id: str, mode: Mode) -> Mode | None:
-        """Our lock is upgraded or downgraded: so is the real one. Gives the mode before; None: nothing was changed."""
-        with self._guard:
-            user = self._users.get(lock_id)
-            if user is None or self._held[user.resource].users > 1:
-                return None
-            shared = self._held[user.resource]
-            before = shared.mode
-            self._swap(shared, user.resource, mode)
-            return before
-
-    def changed(self, lock: Lock) -> None:
-        """Our lock has another token now."""
-        with self._guard:
-            if lock.id in self._users:
-                self._users[lock.id].token = lock.token
-
-    def leave(self, lock_id: str, request_id: str | None = None) -> None:
-        """One hold of ours ends (of that request); with the last goes the real lock. Errors are reported."""
-        with self._guard:
-            user = self._users.get(lock_id)
-            if user is None:
-                return
-            user.requests.discard(request_id or next(iter(user.requests), ""))
-            if not user.requests:
-                self._drop(lock_id)
-
-    def lose(self, lock_id: str, token: int) -> None:
-        """Our lock of that token is gone with all its holds. Errors are reported."""
-        with self._guard:
-            user = self._users.get(lock_id)
-            if user is not None and user.token == token:
-                self._drop(lock_id)
-
-    def _drop(self, lock_id: str) -> None:
-        user = self._users.pop(lock_id)
-        shared = self._held[user.resource]
-        shared.users -= 1
-        if shared.users == 0:
-            del self._held[user.resource]
-            self._close(shared.hold, user.resource)
-
-    def _lock(self, resource: str, mode: Mode) -> Hold:
-        with _reported(resource):
-            return self._guards[resource.partition(":")[0]].lock(resource, mode)
-
-    def _swap(self, shared: _Shared, resource: str, mode: Mode) -> None:
-        if mode is shared.mode:
-            return
-        with _reported(resource):
-            shared.hold.change(mode)
-        shared.mode = mode
-
-    def _close(self, hold: Hold, resource: str) -> None:
-        with _reported(resource, "it could not be let go: "):
-            hold.close()
+def check_guards(text: str) -> list[str]:
+    """The guards that a setting names. BadValue, with those that are installed, for one that is not."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    others = [name for name in names if name not in BUILT_IN]
+    found = installed_guards() if others else {}
+    for name in others:
+        if name not in found:
+            raise BadValue("guard", name, f"is not installed; there are: {', '.join([*BUILT_IN, *sorted(found)])}")
+    return names
 
 
-@contextmanager
-def _reported(resource: str, what: str = "") -> Iterator[None]:
-    """Busy stays busy; anything else that a guard raises means that it is broken."""
+def load_guards(names: Sequence[str]) -> dict[str, StorageGuard]:
+    """A guard for each scheme. BadValue when one cannot be loaded."""
+    found = installed_guards() if any(name not in BUILT_IN for name in names) else {}
+    return {name: BUILT_IN[name]() if name in BUILT_IN else _load(found[name]) for name in names}
+
+
+def _load(entry: EntryPoint) -> StorageGuard:
     try:
-        yield
-    except (GuardBusy, StorageGuardFailed):
-        raise
+        guard: StorageGuard = entry.load()()
     except Exception as error:
-        raise StorageGuardFailed(resource, f"{what}{error}") from error
+        raise BadValue("guard", entry.name, f"cannot be loaded from {entry.value}: {error}") from error
+    return guard

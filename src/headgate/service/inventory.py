@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 from headgate.core.errors import UnknownName
+from headgate.core.faults import UNDELIVERED, Fault
 from headgate.core.inventory import (
     Delivery,
     Intake,
     InventoryFile,
-    Kind,
     Message,
+    MessageFilter,
     ObjectFilter,
     ObjectVersion,
+    Recipient,
     Recording,
     StoredObject,
 )
@@ -27,8 +30,14 @@ from headgate.telemetry import event
 
 #: A message is tried again after so many seconds, at first and at most; the pause doubles each time.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 3600.0
+#: Pauses differ by so much either way.
+JITTER = 0.2
 #: Tries after which a message is given up: with the pauses above, about two days.
 MOST_TRIES = 56
+#: A message that is still tried counts as a fault from so many tries on: a mail server may be restarted.
+TRIES_OF_A_FAULT = 3
+#: Messages that did not arrive, of which the doctor lists so many.
+MOST_FAULTS = 100
 
 
 class Inventory:
@@ -124,7 +133,7 @@ class Inventory:
         self._store.set_problem(check_item_id(batch), problem)
 
     def forget(self, item: str) -> None:
-        """A batch or job left the queue: what it started with goes, and what was told of it."""
+        """A batch or job left the queue: remove what it started with and its delivered messages."""
         self._store.forget(check_item_id(item))
 
     # ---------------------------------------------------------------- outbox
@@ -137,25 +146,93 @@ class Inventory:
         """A message by its id."""
         return self._store.message(check_name("message", message_id))
 
-    def messages(self, item: str) -> Sequence[Message]:
-        """Every message that tells of a batch or ingest job."""
-        return self._store.messages(check_item_id(item))
+    def messages(
+        self,
+        item: str | None = None,
+        *,
+        failed: bool = False,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[Message]:
+        """Messages by id, without their bodies: all, those about an item, or those that did not arrive so far.
 
-    def due(self, kinds: Sequence[Kind], limit: int = 100) -> Sequence[Message]:
-        """Messages of these kinds that wait, and whose time has come."""
-        return self._store.due(kinds, check_limit(limit))
+        Page on with `after` the last id.
+        """
+        which = MessageFilter(
+            item=None if item is None else check_item_id(item),
+            failed=bool(failed),
+            after=None if after is None else check_name("message", after),
+            limit=None if limit is None else check_limit(limit),
+        )
+        return self._store.messages(which)
 
-    def delivered(self, message: Message) -> None:
-        """It arrived."""
-        self._store.settle(message.id, Delivery.DELIVERED)
+    def due(self, limit: int = 100) -> Sequence[Message]:
+        """Messages that the messenger sends and whose time has come."""
+        return self._store.due(check_limit(limit))
+
+    def delivered(self, message: Message, recipients: Sequence[Recipient] = ()) -> None:
+        """It arrived, at all its recipients."""
+        self._store.settle(message.id, Delivery.DELIVERED, "", recipients)
         event("message.delivered", message=message.id, item=message.item)
 
-    def undelivered(self, message: Message, why: str, *, for_good: bool = False) -> None:
-        """It did not arrive: it is tried again after a growing pause, or given up."""
+    def undelivered(
+        self,
+        message: Message,
+        why: str,
+        *,
+        for_good: bool = False,
+        recipients: Sequence[Recipient] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        """It did not arrive: the messenger tries again after a growing pause, or it is given up and stays listed.
+
+        `recipients`: what is known of each now; None: as before. `retry_after`: seconds that the other side asked for.
+        """
+        known = message.recipients if recipients is None else recipients
         given_up = for_good or message.tries + 1 >= MOST_TRIES
         event("message.undelivered", logging.WARNING, message=message.id, item=message.item, why=why, for_good=given_up)
         if given_up:
-            self._store.settle(message.id, Delivery.GIVEN_UP, why)
+            self._store.settle(message.id, Delivery.GIVEN_UP, why, known)
             return
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(message.tries, 30), LONGEST_PAUSE_SECONDS)
-        self._store.delay(message.id, why, pause)
+        self._store.delay(message.id, why, pause_after(message.tries, retry_after), known)
+
+    def resend(self, message_id: str) -> Message:
+        """Send a message again, under the same id: at once, then as often as a new one. UnknownName otherwise."""
+        found = self._store.resend(check_name("message", message_id))
+        event("message.resent", message=found.id, item=found.item)
+        return found
+
+    def discard(self, message_id: str, *, reason: str) -> Message:
+        """Give a message up and remove it from the outbox. UnknownName when there is none."""
+        why = check_reason(reason)
+        found = self._store.discard(check_name("message", message_id), why)
+        event("message.discarded", logging.WARNING, message=found.id, item=found.item, reason=why)
+        return found
+
+    # ---------------------------------------------------------------- the doctor
+
+    def faults(self) -> list[Fault]:
+        """Messages that did not arrive: given up, or tried several times."""
+        found = self.messages(failed=True, limit=MOST_FAULTS)
+        return [_fault(each) for each in found if each.state is Delivery.GIVEN_UP or each.tries >= TRIES_OF_A_FAULT]
+
+    def repair(self, fault: Fault) -> bool:
+        """Send the message of a fault again. False: it has arrived, or is gone."""
+        found = self.message(fault.item)
+        if found is None or not found.failed:
+            return False
+        self.resend(fault.item)
+        return True
+
+
+def pause_after(tries: int, asked: float | None = None, chance: Callable[[], float] = random.random) -> float:
+    """Seconds until a message that failed once more is tried again: uneven, so that many are not tried at once."""
+    pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(tries, 30), LONGEST_PAUSE_SECONDS)
+    pause *= 1 + JITTER * (2 * chance() - 1)
+    return pause if asked is None else max(pause, min(asked, LONGEST_PAUSE_SECONDS))
+
+
+def _fault(message: Message) -> Fault:
+    tried = "1 try" if message.tries == 1 else f"{message.tries} tries"
+    what = f"the {message.kind} about {message.item} did not arrive after {tried}: {message.problem}"
+    return Fault(UNDELIVERED, message.id, what, "it is sent again, as by: headgate messages resend")

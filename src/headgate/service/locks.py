@@ -7,21 +7,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused, Unavailable
+from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused, StorageGuardFailed, Unavailable
 from headgate.core.faults import Fault
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, decide, parse_lock_id, parse_mode
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
-from headgate.service.guards import GuardBusy, GuardKeeper
+from headgate.service.guard_keeper import GuardKeeper, Unguarded
+from headgate.service.guards import GuardBusy
 from headgate.service.identity import new_request_id, owner
 from headgate.service.obtaining import Obtained, Obtaining
 from headgate.service.renewal import LONGEST_PAUSE_SECONDS, Hold
-from headgate.stores.base import Grant, LockFilter, LockStore
+from headgate.stores.base import Grant, LockFilter, LockStore, Ticket
 from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
 
@@ -29,6 +30,8 @@ from headgate.telemetry import event
 DEFAULT_LEASE = 60.0
 #: A persistent lock that could not be released at the end of its block is tried again after so long, then less often.
 RELEASE_AGAIN_SECONDS = 0.25
+#: Locks that are listed at a time, and guarded resources that are looked at in one step.
+PORTION, TENDED_AT_ONCE = 1000, 100
 LockLike = Lock | Hold | str
 
 
@@ -46,6 +49,8 @@ class Locks:
         self._guards = guards or GuardKeeper({})
         self._obtaining = Obtaining(store, self._guards, answer_within)
         self._lock_delay = check_span("lock_delay", lock_delay)
+        #: Where the next step of `tend_guards` begins.
+        self._tended = 0
 
     def acquire(
         self,
@@ -82,13 +87,29 @@ class Locks:
         )
         return obtained.grant
 
+    # The steps of waiting, for a service whose callers wait without a thread.
+
     def grant(self, request: Request) -> Grant:
         """What a request that was made elsewhere asks for, at once or not at all."""
-        return self._obtaining.obtain(request, 0).grant
+        return self._obtaining.acquire(request)
 
-    def guarded(self, request: Request, grant: Grant) -> Grant:
-        """A grant that was waited for elsewhere, with real locks of the storage under it; else it is given back."""
-        return self._obtaining.guard(request, grant)
+    def queue_up(self, request: Request) -> Grant | Ticket:
+        """As `grant`, but a place at the end of the queue. LockRefused by guards alone: ask again, soon."""
+        return self._obtaining.queue_up(request)
+
+    def take_turn(self, ticket: Ticket) -> Grant | None:
+        """The grant if it is the ticket's turn, else None; the place is kept."""
+        return self._obtaining.take_turn(ticket)
+
+    def give_up(self, ticket: Ticket) -> Grant:
+        """Leave the queue: the grant if it is the ticket's turn after all, else LockRefused."""
+        return self._obtaining.give_up(ticket)
+
+    def withdraw(self, request: Request, ticket: Ticket | None = None) -> None:
+        """Leave the queue, whatever happened."""
+        self._guards.leave_line(request.id)
+        if ticket is not None:
+            self._store.withdraw(ticket)
 
     @contextmanager
     def held(
@@ -200,7 +221,7 @@ class Locks:
 
     def get(self, lock_id: str) -> Lock:
         """One live lock."""
-        return self._store.get(lock_id)
+        return self._noted(self._store.get(lock_id))
 
     def list(
         self,
@@ -219,7 +240,8 @@ class Locks:
             after=None if after is None else parse_lock_id(after),
             limit=None if limit is None else check_limit(limit),
         )
-        return self._store.list(which)
+        found = self._store.list(which)
+        return [self._noted(lock) for lock in found] if self._guards.missing else found
 
     def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
         """Who waits, earliest first."""
@@ -285,6 +307,72 @@ class Locks:
         if repaired:
             event("store.repair", logging.WARNING, kind=fault.kind, item=fault.item)
         return repaired
+
+    # ---------------------------------------------------------------- guards
+
+    @property
+    def unguarded(self) -> Sequence[Unguarded]:
+        """Locks whose storage guard this process could not take, each with the reason."""
+        return list(self._guards.missing.values())
+
+    def close(self) -> None:
+        """Release the storage guards of this process; the locks stay as they are."""
+        self._guards.close()
+
+    def must_outlive(self, resource: str) -> None:
+        """BadValue where a storage guard would end with this process, and the lock would not."""
+        if self._guards.covers(check_resource(resource)) and not self._guards.lasting:
+            raise BadValue(
+                "resource", resource,
+                "has a storage guard, which would end with this command; use `headgate lock run`, or acquire the lock "
+                "through a service (headgate up), which keeps the guard",
+            )  # fmt: skip
+
+    def keep_guards(self) -> int:
+        """Keep storage guards for as long as their locks live, and take those of locks that are listed already.
+
+        For a service alone. Returns how many guards are missing; `tend_guards` tries again.
+        """
+        self._guards.lasting = True
+        after = None
+        while self._guards.any and (portion := self.list(after=after, limit=PORTION)):
+            for lock in portion:
+                if self._guards.covers(lock.resource):
+                    self._restore(lock)
+            after = portion[-1].id
+        return len(self._guards.missing)
+
+    def tend_guards(self) -> None:
+        """Release the guards of locks that are gone, and try again for those that are missing. A bounded step."""
+        names = self._guards.resources()
+        for resource in names[self._tended : self._tended + TENDED_AT_ONCE]:
+            try:
+                self._guards.reconcile(resource, lambda: self._store.list(LockFilter(resource=resource)))  # noqa: B023
+            except StorageGuardFailed as error:
+                event("guard.failed", logging.ERROR, resource=resource, why=str(error))
+        self._tended = self._tended + TENDED_AT_ONCE if self._tended + TENDED_AT_ONCE < len(names) else 0
+
+    def unguarded_in_store(self) -> Sequence[Unguarded]:
+        """Persistent locks that a storage guard should protect and does not, as seen from this process."""
+        if self._guards.lasting or not self._guards.any:
+            return [each for each in self.unguarded if each.lock.lease is None]
+        covered = [lock for lock in self.list() if lock.lease is None and self._guards.covers(lock.resource)]
+        probed = [Unguarded(lock, self._guards.probe(lock)) for lock in covered]
+        return [each for each in probed if each.why]
+
+    def _restore(self, lock: Lock) -> None:
+        why = self._guards.restore(lock)
+        if why:
+            # The holder of a leased lock may be a process that keeps the guard itself.
+            level = logging.INFO if lock.lease is not None else logging.WARNING
+            event("guard.not_restored", level, lock=lock.id, resource=lock.resource, why=why)
+
+    def _noted(self, lock: Lock) -> Lock:
+        """The lock, with a note when its guard is missing."""
+        found = self._guards.missing.get(lock.id)
+        if found is None:
+            return lock
+        return replace(lock, note=f"{lock.note} [no storage guard: {found.why}]".lstrip())
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         """Be told at once when the store learns that a lock is gone."""

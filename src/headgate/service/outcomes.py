@@ -50,6 +50,14 @@ Handler = Callable[[Item, ItemHold], Outcome]
 
 
 @runtime_checkable
+class CanFinish(Protocol):
+    """A handler that has something to do once the queue has recorded its outcome."""
+
+    def finished(self, item: Item) -> None:
+        """The item moved on, and is as given here. Whatever is missed here, the cleaner must do."""
+
+
+@runtime_checkable
 class CanAbandon(Protocol):
     """A handler that can stop working on an item at once."""
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from headgate.core.inventory import Message
 from headgate.core.ledger import HOLD, Job, Row
 from headgate.core.locks import Waiter
 from headgate.core.queue import Hold
+from headgate.service.inventory import Inventory
 from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
@@ -41,6 +43,8 @@ class Overview:
     holds: Sequence[Hold]
     #: Of the queue: how many batches and ingest jobs are in each state.
     counts: Mapping[str, Mapping[str, int]]
+    #: Mails and callbacks that did not arrive, up to MOST_COUNTED.
+    undelivered: Sequence[Message] = ()
 
     @property
     def failed_lately(self) -> int:
@@ -63,7 +67,7 @@ class Overview:
         return sum(self.counts.get(noun, {}).get(state, 0) for state in states)
 
 
-def overview(locks: Locks, ledger: Ledger | None, queue: Queue) -> Overview:
+def overview(locks: Locks, ledger: Ledger | None, queue: Queue, inventory: Inventory | None) -> Overview:
     """How things stand. Asks for nothing that grows with what is done."""
     running = () if ledger is None else ledger.running()
     return Overview(
@@ -76,6 +80,7 @@ def overview(locks: Locks, ledger: Ledger | None, queue: Queue) -> Overview:
         paused=() if ledger is None else [job for job in ledger.jobs() if job.paused],
         holds=queue.holds(),
         counts=queue.counts(),
+        undelivered=() if inventory is None else inventory.messages(failed=True, limit=MOST_COUNTED),
     )
 
 

@@ -270,9 +270,9 @@ class Queue:
         return self._act_on_all(self._store.reportable(limit), "report", "its last job has completed or failed")
 
     def clean(self, seconds: float, limit: int = 100) -> list[str]:
-        """What completed so long ago is cleaned up: jobs, then batches. Gives their ids."""
+        """Clean up jobs that completed, and batches that completed at least so many seconds ago. Returns their ids."""
         age = check_span("retention", seconds)
-        jobs = self._store.cleanable(self._store.job_table, age, limit)
+        jobs = self._store.cleanable(self._store.job_table, 0, limit)
         cleaned = self._act_on_all(jobs, "clean", "it completed")
         batches = self._store.cleanable(self._store.batch_table, age, limit)
         return cleaned + self._act_on_all(batches, "clean", "it was kept long enough")

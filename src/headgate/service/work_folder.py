@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from headgate.core.errors import BadValue, ServiceUnavailable, UnknownName
 from headgate.core.names import check_name
-from headgate.core.queue import check_item_id, is_batch
+from headgate.core.queue import IngestJob, check_item_id, is_batch
 from headgate.service.queue import Queue
 from headgate.telemetry import event
 
@@ -24,8 +24,8 @@ MARK = ".store"
 UPLOADS = "uploads"
 #: A file system takes no longer names.
 NAME_BYTES = 255
-#: A job's folder is needed until the job is in this state, or gone.
-CLEANED = "cleaned"
+#: A job's folder is not needed in these states: its object is stored, recorded, and reported to the callback.
+NOT_NEEDED = ("completed", "cleaned")
 
 
 def stage_upload(folder: Path, source: Path) -> str:
@@ -65,10 +65,35 @@ def place_upload(folder: Path, name: str) -> Path:
     return place / name
 
 
-def sweep_folder(queue: Queue, folder: Path, tag: str, age: float, forget: Callable[[str], None]) -> int:
-    """Remove the folders of jobs and batches that are cleaned up or gone. Gives how many.
+def remove_working_folder(job: IngestJob) -> bool:
+    """Remove the working folder of a job that completed; its batch's folder stays. False: there was none.
 
-    `forget`: told of each before, so that what else is kept of it goes too, also when this is cut off.
+    A folder that cannot be removed is logged and left to the cleaner.
+    """
+    place = Path(str(job.configuration.get("working_dir", "")))
+    # The name must be the one that the queue gave: a job's own settings may name any folder.
+    if place.parts[-2:] != (job.batch, job.id) or not place.is_dir():
+        return False
+    return _remove(place)
+
+
+def _remove(place: Path) -> bool:
+    try:
+        shutil.rmtree(place)
+    except FileNotFoundError:  # Another process removes it too.
+        return False
+    except OSError as error:
+        event("work_folder.not_removed", logging.WARNING, folder=str(place), why=error.strerror or str(error))
+        return False
+    event("work_folder.removed", folder=str(place))
+    return True
+
+
+def sweep_folder(queue: Queue, folder: Path, tag: str, age: float, forget: Callable[[str], None]) -> int:
+    """Remove the folders of jobs that completed, and of jobs and batches that are gone. Returns how many.
+
+    `forget` is called with the id of each item that is gone, before its folder is removed, so that an interrupted
+    sweep is repeated.
     """
     try:
         return _sweep(queue, folder, tag, age, forget) if folder.is_dir() else 0
@@ -81,11 +106,10 @@ def _sweep(queue: Queue, folder: Path, tag: str, age: float, forget: Callable[[s
     if not _is_ours(folder, tag):
         return 0
     count = 0
-    for place in _done(queue, folder):
-        forget(place.name)
-        shutil.rmtree(place, ignore_errors=True)
-        event("work_folder.swept", folder=str(place))
-        count += 1
+    for place, is_gone in _done(queue, folder):
+        if is_gone:
+            forget(place.name)
+        count += _remove(place)
     for place in _orphans(queue, folder / UPLOADS, age):
         shutil.rmtree(place, ignore_errors=True)
         count += 1
@@ -103,16 +127,17 @@ def _is_ours(folder: Path, tag: str) -> bool:
     return False
 
 
-def _done(queue: Queue, folder: Path) -> Iterator[Path]:
+def _done(queue: Queue, folder: Path) -> Iterator[tuple[Path, bool]]:
+    """Folders that nobody needs, each with whether the queue no longer knows its item."""
     for batch in sorted(folder.iterdir()):
         if not _is_id(batch.name) or not batch.is_dir():
             continue
         if not _is_known(queue, batch.name):
-            yield batch
+            yield batch, True
             continue
         for job in sorted(batch.iterdir()):
-            if _is_id(job.name) and job.is_dir() and not _is_needed(queue, job.name):
-                yield job
+            if _is_id(job.name) and job.is_dir() and (state := state_of(queue, job.name)) in (*NOT_NEEDED, ""):
+                yield job, not state
 
 
 def _is_id(name: str) -> bool:
@@ -131,11 +156,12 @@ def _is_known(queue: Queue, item: str) -> bool:
     return True
 
 
-def _is_needed(queue: Queue, job: str) -> bool:
+def state_of(queue: Queue, job: str) -> str:
+    """A job's state; empty: the queue does not know it."""
     try:
-        return queue.job(job).state != CLEANED
+        return queue.job(job).state
     except UnknownName:
-        return False
+        return ""
 
 
 def _orphans(queue: Queue, uploads: Path, age: float) -> Iterator[Path]:

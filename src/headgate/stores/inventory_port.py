@@ -9,10 +9,11 @@ from headgate.core.inventory import (
     Delivery,
     Intake,
     InventoryFile,
-    Kind,
     Message,
+    MessageFilter,
     ObjectFilter,
     ObjectVersion,
+    Recipient,
     Recording,
     StoredObject,
 )
@@ -70,7 +71,7 @@ class InventoryStore(Protocol):
         """Why a batch's payload gave no jobs."""
 
     def forget(self, item: str) -> None:
-        """An item is cleaned up: its intake goes, and what was told of it; what still waits stays."""
+        """An item is gone: its intake and its delivered messages go; what was not delivered stays."""
 
     def post(self, message: Message) -> bool:
         """Put a message into the outbox; False when one of that id was put there before."""
@@ -78,17 +79,26 @@ class InventoryStore(Protocol):
     def message(self, message_id: str) -> Message | None:
         """A message by its id."""
 
-    def messages(self, item: str) -> Sequence[Message]:
-        """Every message that tells of a batch or ingest job."""
+    def messages(self, which: MessageFilter) -> Sequence[Message]:
+        """Messages by id, without their bodies."""
 
-    def due(self, kinds: Sequence[Kind], limit: int) -> Sequence[Message]:
-        """Messages that wait, and whose time has come."""
+    def due(self, limit: int) -> Sequence[Message]:
+        """Messages that the messenger sends and whose time has come, the longest due first."""
 
-    def settle(self, message_id: str, state: Delivery, problem: str = "") -> None:
-        """A message that waited was delivered, or given up."""
+    def settle(self, message_id: str, state: Delivery, problem: str = "", recipients: Sequence[Recipient] = ()) -> None:
+        """A message was delivered, or a message that waited was given up. What was delivered stays so."""
 
-    def delay(self, message_id: str, problem: str, seconds: float) -> None:
-        """A message could not be delivered: it is tried again after that long."""
+    def delay(self, message_id: str, problem: str, seconds: float, recipients: Sequence[Recipient] = ()) -> None:
+        """A message that waits could not be delivered: the messenger tries again after that long."""
+
+    def resend(self, message_id: str) -> Message:
+        """Let the messenger send a message now, as if it had not been tried. UnknownName when there is none.
+
+        Recipients that have it get it again only if all have it.
+        """
+
+    def discard(self, message_id: str, reason: str) -> Message:
+        """Remove a message from the outbox; returns it without its body. UnknownName when there is none."""
 
     def close(self) -> None:
         """Let go of connections."""

@@ -79,7 +79,7 @@ def tone_of(needs: list[Need]) -> str:
 
 def working(found: Overview) -> int:
     """Ingest jobs on their way."""
-    stopped = ("pending", "held", "failed", "completed", "deleted")
+    stopped = ("pending", "held", "failed", "completed", "cleaned", "deleted")
     return sum(count for state, count in found.counts.get("ingest job", {}).items() if state not in stopped)
 
 
@@ -100,6 +100,16 @@ def needs_of(found: Overview) -> Iterator[Need]:
             "/ingest/jobs?state=failed",
             "Resume or delete",
             "headgate ingest jobs --state failed",
+        )
+    if found.undelivered:
+        yield Need(
+            "undelivered",
+            "failed",
+            f"{some_up_to(len(found.undelivered), 'message')} not delivered",
+            _named(f"{each.id}: {each.problem}" for each in found.undelivered),
+            link("/ingest/messages", {"show": "failed"}),
+            "See why",
+            "headgate messages list --failed",
         )
     if found.stopped:
         yield Need(

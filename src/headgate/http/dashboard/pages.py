@@ -12,6 +12,7 @@ from headgate.http.dashboard import (
     ingest_lists,
     jobs,
     locks,
+    messages,
     objects,
     overview,
     pipeline,
@@ -27,6 +28,7 @@ ROUTERS = (
     locks.router,
     ingest.router,
     ingest_lists.router,
+    messages.router,
     objects.router,
     # Its last addresses fit any item and event: behind the pages of the same depth.
     ingest_acts.router,

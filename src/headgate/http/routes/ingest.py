@@ -62,7 +62,7 @@ async def upload(
     try:
         place = await run_in_threadpool(place_upload, service.gate.work_folder, name)
         try:
-            size = await _receive(request, place, int(service.gate.settings.number("upload_limit")))
+            size = await _receive(request, place, service.gate.settings.size("upload_limit"))
         except BaseException:
             await run_in_threadpool(shutil.rmtree, place.parent, ignore_errors=True)
             raise

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
-from headgate.core.inventory import Intake, InventoryFile, Kind, Message, ObjectVersion, StoredObject
+from headgate.core.inventory import Intake, InventoryFile, Message, ObjectVersion, StoredObject
 from headgate.core.queue import check_item_id
 from headgate.http import direct
-from headgate.http.auth import Caller, Forcer, TheGate, needs
+from headgate.http.auth import Caller, Forcer, Operator, TheGate, needs
 from headgate.http.queue_schemas import LocalIds, MessageDelayed, MessageSettled, ProblemTold, Recorded, Removed
-from headgate.http.repeats import NOTHING, under
-from headgate.http.schemas import After, Limit, Page, answer, documented, nothing, page
+from headgate.http.repeats import NOTHING, RESULT, under
+from headgate.http.schemas import Acted, After, Limit, Page, answer, documented, nothing, page
 
 router = direct.router("inventory")
 InventoryReader = Annotated[Caller, needs("read", "queue:work")]
@@ -137,10 +137,18 @@ def forget_item(gate: TheGate, _who: Consumer, item: str) -> Response:
 # ---------------------------------------------------------------- the outbox
 
 
-@router.get("/messages", responses=documented(200, list[Message], "All that tell of it."))
-def messages(gate: TheGate, _who: Consumer, item: str) -> Response:
-    """Every message that tells of a batch or ingest job."""
-    return answer(gate.inventory.messages(item))
+@router.get("/messages", responses=documented(200, Page[Message], "By id, without their bodies."))
+def messages(
+    gate: TheGate,
+    _who: InventoryReader,
+    item: Annotated[str | None, Query(description="The batch or ingest job.", examples=["bid0000000001"])] = None,
+    failed: Annotated[bool, Query(description="Only those that did not arrive, though they were tried.")] = False,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """Mails and callbacks: those that wait, were delivered, or were given up."""
+    found = gate.inventory.messages(item, failed=failed, after=after, limit=limit + 1)
+    return page(found, limit, lambda each: each.id)
 
 
 @router.post("/messages", under("new"), responses=IS_NEW)
@@ -151,13 +159,13 @@ def post(gate: TheGate, _who: Consumer, given: Message) -> Response:
 
 
 @router.get("/messages/due", responses=documented(200, list[Message], "So many at most."))
-def due(gate: TheGate, _who: Consumer, kind: Annotated[list[Kind], Query()], limit: Limit = 100) -> Response:
-    """Messages that wait, and whose time has come."""
-    return answer(gate.inventory.due(kind, limit))
+def due(gate: TheGate, _who: Consumer, limit: Limit = 100) -> Response:
+    """Messages that the messenger sends and whose time has come."""
+    return answer(gate.inventory.due(limit))
 
 
 @router.get("/messages/{message}", responses=documented(200, Message, "As it is.", nothing="There is none."))
-def message(gate: TheGate, _who: Consumer, message: str) -> Response:
+def message(gate: TheGate, _who: InventoryReader, message: str) -> Response:
     """One message."""
     found = gate.inventory.message(message)
     return nothing() if found is None else answer(found)
@@ -165,13 +173,25 @@ def message(gate: TheGate, _who: Consumer, message: str) -> Response:
 
 @router.post("/messages/{message}/settle", NOTHING, status_code=204)
 def settle(gate: TheGate, _who: Consumer, message: str, given: MessageSettled) -> Response:
-    """A message that waited was delivered, or given up."""
-    gate.inventory.store.settle(message, given.state, given.problem)
+    """A message was delivered, or a message that waited was given up."""
+    gate.inventory.store.settle(message, given.state, given.problem, given.recipients)
     return nothing()
 
 
 @router.post("/messages/{message}/delay", NOTHING, status_code=204)
 def delay(gate: TheGate, _who: Consumer, message: str, given: MessageDelayed) -> Response:
     """A message could not be delivered: it is tried again after that long."""
-    gate.inventory.store.delay(message, given.problem, given.seconds)
+    gate.inventory.store.delay(message, given.problem, given.seconds, given.recipients)
     return nothing()
+
+
+@router.post("/messages/{message}/resend", RESULT, responses=documented(200, Message, "It waits to be sent."))
+def resend(gate: TheGate, _who: Operator, message: str) -> Response:
+    """Send a message again under the same id: at once, then as often as a new one."""
+    return answer(gate.inventory.resend(message))
+
+
+@router.post("/messages/{message}/discard", RESULT, responses=documented(200, Message, "As it was."))
+def discard(gate: TheGate, _who: Operator, message: str, act: Acted) -> Response:
+    """Give a message up and remove it from the outbox."""
+    return answer(gate.inventory.discard(message, reason=act.reason))

@@ -138,6 +138,12 @@ def break_lock(gate: TheGate, service: TheService, who: Forcer, lock_id: str, ac
     return answer(shown_lock(broken))
 
 
+@router.get("/guards/missing", responses=documented(200, list[dict[str, str]], "The lock, and what is wrong."))
+def unguarded(gate: TheGate, _who: Reader) -> Response:
+    """Persistent locks that a storage guard should protect and does not; the service tries again every few seconds."""
+    return answer([{"lock": fault.item, "what": fault.what} for fault in gate.guard_faults()])
+
+
 # ---------------------------------------------------------------- waiting, step by step
 
 
@@ -158,7 +164,7 @@ def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None, agai
 
     `POST /locks` with `wait` does all of this in one request.
     """
-    found = gate.store.queue_up(request_of(asked, who, who.request_id(key, again), gate))
+    found = gate.locks.queue_up(request_of(asked, who, who.request_id(key, again), gate))
     return answer({"ticket": found.number}, 202) if isinstance(found, Ticket) else answer({"locks": found}, 201)
 
 
@@ -173,7 +179,7 @@ async def take_turn(request: Request, service: TheService, who: Holder, ticket: 
 
     async def turn() -> Grant | None:
         async with service.turns.keeping(place):
-            look = lambda: service.gate.store.take_turn(place)  # noqa: E731 - one line, used once
+            look = lambda: service.gate.locks.take_turn(place)  # noqa: E731 - one line, used once
             return await service.turns.wait(group_of(place), look, steady() + asked.wait, place.number)
 
     grant = await asked_to_wait(request, asked.wait, turn())
@@ -186,14 +192,14 @@ async def take_turn(request: Request, service: TheService, who: Holder, ticket: 
 async def give_up(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue. 409 says who is in the way."""
     place = _place(who, ticket, asked, service.gate)
-    return answer({"locks": await service.crew.run(service.gate.store.give_up, place)})
+    return answer({"locks": await service.crew.run(service.gate.locks.give_up, place)})
 
 
 @router.post("/waiters/{ticket}/withdraw", NOTHING, status_code=204)
 async def withdraw(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue whatever happened; a grant that was made meanwhile is given back."""
     place = _place(who, ticket, asked, service.gate)
-    await service.crew.run(service.gate.store.withdraw, place)
+    await service.crew.run(service.gate.locks.withdraw, place.request, place)
     service.turns.ring(*(("lock", each) for each in group_of(place)[1:]))
     return nothing()
 

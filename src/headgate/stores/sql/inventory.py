@@ -12,13 +12,17 @@ from headgate.core.inventory import (
     InventoryFile,
     Kind,
     Message,
+    MessageFilter,
     ObjectFilter,
     ObjectVersion,
+    Recipient,
     Recording,
+    Sender,
     StoredObject,
 )
 from headgate.core.ledger import Dataset
 from headgate.core.queue import MESSAGE_LENGTH
+from headgate.core.wire import parse, plain
 from headgate.stores.deadlines import INVENTORY_CALLS, answered_in_time
 from headgate.stores.sql import inventory_statements as sql
 from headgate.stores.sql import ledger_statements, mending
@@ -97,6 +101,7 @@ class SqlInventory:
         def work(tx: Transaction) -> None:
             tx.run(sql.DROP_INTAKE, batch=item)
             tx.run(sql.DROP_MESSAGES, item=item)
+            tx.run(sql.DROP_LATE_MESSAGES)
 
         self._database.write(work)
 
@@ -107,25 +112,38 @@ class SqlInventory:
 
     def message(self, message_id: str) -> Message | None:
         row = self._database.read(lambda tx: tx.one(sql.FIND_MESSAGE, id=message_id))
-        return None if row is None else _read_message(row)
+        return None if row is None else read_message(row)
 
-    def messages(self, item: str) -> Sequence[Message]:
-        return [_read_message(row) for row in self._database.read(lambda tx: tx.all(sql.READ_MESSAGES, item=item))]
+    def messages(self, which: MessageFilter) -> Sequence[Message]:
+        from headgate.stores.sql.inventory_questions import ask_messages
 
-    def due(self, kinds: Sequence[Kind], limit: int) -> Sequence[Message]:
-        words = [kind.value for kind in kinds]
-        rows = self._database.read(lambda tx: tx.all(sql.READ_DUE, kinds=words, limit=limit))
-        return [_read_message(row) for row in rows]
+        return [read_message(row) for row in ask_messages(self._database, which)]
 
-    def settle(self, message_id: str, state: Delivery, problem: str = "") -> None:
-        shown = problem[:MESSAGE_LENGTH]
-        self._database.write(lambda tx: tx.run(sql.SETTLE_MESSAGE, id=message_id, state=state.value, problem=shown))
+    def due(self, limit: int) -> Sequence[Message]:
+        return [read_message(row) for row in self._database.read(lambda tx: tx.all(sql.READ_DUE, limit=limit))]
 
-    def delay(self, message_id: str, problem: str, seconds: float) -> None:
-        shown = problem[:MESSAGE_LENGTH]
-        self._database.write(
-            lambda tx: tx.run(sql.DELAY_MESSAGE, id=message_id, problem=shown, pause=to_micro(seconds))
-        )
+    def settle(self, message_id: str, state: Delivery, problem: str = "", recipients: Sequence[Recipient] = ()) -> None:
+        # A message that was given up, and was then delivered after all, is delivered; never the other way.
+        before = [Delivery.WAITING.value] + [Delivery.GIVEN_UP.value] * (state is Delivery.DELIVERED)
+        values = {"state": state.value, "problem": problem[:MESSAGE_LENGTH], "recipients": _document(recipients)}
+        self._database.write(lambda tx: tx.run(sql.SETTLE_MESSAGE, id=message_id, before=before, **values))
+
+    def delay(self, message_id: str, problem: str, seconds: float, recipients: Sequence[Recipient] = ()) -> None:
+        values = {"problem": problem[:MESSAGE_LENGTH], "recipients": _document(recipients)}
+        self._database.write(lambda tx: tx.run(sql.DELAY_MESSAGE, id=message_id, pause=to_micro(seconds), **values))
+
+    def resend(self, message_id: str) -> Message:
+        return self._database.write_through(lambda tx: _resend(tx, message_id))
+
+    def discard(self, message_id: str, reason: str) -> Message:
+        del reason  # It is logged where it is given.
+
+        def work(tx: Transaction) -> Message:
+            found = _hold_message(tx, message_id)
+            tx.run(sql.DISCARD_MESSAGE, id=message_id)
+            return found
+
+        return self._database.write_through(work)
 
     def close(self) -> None:
         self._database.close()
@@ -278,14 +296,39 @@ def _post(tx: Transaction, message: Message) -> bool:
     at = tx.one(ledger_statements.READ_WALL)[0]
     tx.run(
         sql.ADD_MESSAGE, id=message.id, kind=message.kind.value, item=message.item, occasion=message.occasion,
-        recipient=message.to, body=message.body, at=at,
+        recipient=message.to, body=message.body, at=at, batch=message.batch or message.item,
+        sender=message.sender.value,
     )  # fmt: skip
     return True
 
 
-def _read_message(row: Row) -> Message:
-    number, kind, item, body, recipient, occasion, state, tries, problem = row
+def _resend(tx: Transaction, message_id: str) -> Message:
+    """Recipients that were refused are asked again; those that have it, only when all have it."""
+    found = _hold_message(tx, message_id)
+    kept = tuple(each for each in found.recipients if each.state is Delivery.DELIVERED)
+    again = () if found.state is Delivery.DELIVERED else kept
+    tx.run(sql.RESEND_MESSAGE, id=message_id, recipients=_document(again))
+    row = tx.one(sql.LOCK_MESSAGE, id=message_id)
+    return read_message(row)
+
+
+def _hold_message(tx: Transaction, message_id: str) -> Message:
+    row = tx.one(sql.LOCK_MESSAGE, id=message_id)
+    if row is None:
+        raise UnknownName("message", message_id, "see: headgate messages list")
+    return read_message(row)
+
+
+def _document(recipients: Sequence[Recipient]) -> str | None:
+    return json.dumps(plain(recipients), ensure_ascii=False) if recipients else None
+
+
+def read_message(row: Row) -> Message:
+    """A message from its row; in lists the body is left out."""
+    number, kind, item, body, to, occasion, state, tries, problem, batch, sender, recipients, since, next_try = row
+    known = tuple(parse(Recipient, each) for each in json.loads(recipients or "[]"))
     return Message(
-        str(number), Kind(kind), str(item), str(body), str(recipient), str(occasion), Delivery(state), int(tries),
-        str(problem),
+        str(number), Kind(kind), str(item), str(body), str(to), str(occasion), Delivery(state), int(tries),
+        str(problem), str(batch), Sender(sender), known, moment(since),
+        moment(next_try) if state == Delivery.WAITING else None,
     )  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import and_, or_, select, text
 
-from headgate.core.inventory import ObjectFilter, StoredObject
+from headgate.core.inventory import Delivery, MessageFilter, ObjectFilter, StoredObject
 from headgate.stores.sql import inventory_schema as schema
 from headgate.stores.sql import inventory_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
@@ -44,6 +44,20 @@ def ask_objects(database: Database, which: ObjectFilter) -> Sequence[StoredObjec
     if which.limit is not None:
         question = question.limit(which.limit)
     return database.read(lambda tx: [_read(tx, row) for row in tx.ask(question)])
+
+
+def ask_messages(database: Database, which: MessageFilter) -> Sequence[Row]:
+    """Messages by id, without their bodies."""
+    message = schema.outbox
+    question = select(text(sql.LISTED_COLUMNS)).select_from(message).order_by(message.c.id).limit(which.limit)
+    if which.item is not None:
+        question = question.where(message.c.item == which.item)
+    if which.failed:
+        waits = and_(message.c.state == Delivery.WAITING.value, message.c.tries > 0)
+        question = question.where(or_(message.c.state == Delivery.GIVEN_UP.value, waits))
+    if which.after is not None:
+        question = question.where(message.c.id > which.after)
+    return database.read(lambda tx: tx.ask(question))
 
 
 def _read(tx: Transaction, row: Row) -> StoredObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, Table
 
-from headgate.core.inventory import Delivery, Kind
+from headgate.core.inventory import Delivery, Kind, Sender
 from headgate.stores.sql.columns import MYSQL, Document, Number, metadata, one_of, text
 
 owner = Table(
@@ -124,9 +124,13 @@ outbox = Table(
     Column("problem", text(1000), nullable=False),
     Column("since", BigInteger, nullable=False, comment="in this state"),
     Column("next_try", BigInteger, nullable=False, comment="micro-seconds since 1970"),
+    Column("batch", text(20), nullable=False, server_default="", comment="of the item"),
+    Column("sender", text(20), nullable=False, server_default=Sender.MESSENGER.value, comment="who sends it"),
+    Column("recipients", Document, comment="JSON: what became of each recipient of a mail"),
     CheckConstraint(one_of("kind", tuple(Kind)), name="hg_outbox_kind"),
     CheckConstraint(one_of("state", tuple(Delivery)), name="hg_outbox_state"),
     Index("hg_outbox_next", "state", "next_try"),
     Index("hg_outbox_item", "item"),
+    Index("hg_outbox_batch", "batch"),
     **MYSQL,
 )

@@ -111,32 +111,49 @@ SET_PROBLEM = Statement(
 )
 DROP_INTAKE = Statement("A batch is forgotten.", "delete from hg_intake where batch = :batch")
 DROP_MESSAGES = Statement(
-    "What was told of an item is forgotten; what still waits stays.",
-    "delete from hg_outbox where item = :item and state <> 'waiting'",
+    "What was delivered about an item is forgotten; what was not stays.",
+    "delete from hg_outbox where (item = :item or batch = :item) and state = 'delivered'",
+)
+DROP_LATE_MESSAGES = Statement(
+    "What was delivered after its batch was forgotten is forgotten a day later.",
+    """delete from hg_outbox where state = 'delivered' and since < {wall} - 86400000000
+       and not exists (select 1 from hg_intake i where i.batch = hg_outbox.batch)""",
 )
 
-MESSAGE_COLUMNS = "id, kind, item, body, recipient, occasion, state, tries, problem"
+_WITHOUT_BODY = "recipient, occasion, state, tries, problem, batch, sender, recipients, since, next_try"
+MESSAGE_COLUMNS = f"id, kind, item, body, {_WITHOUT_BODY}"
+LISTED_COLUMNS = f"id, kind, item, '', {_WITHOUT_BODY}"
 FIND_MESSAGE = Statement("A message.", f"select {MESSAGE_COLUMNS} from hg_outbox where id = :id")
-READ_MESSAGES = Statement(
-    "Every message that tells of an item, in the order of their ids.",
-    f"select {MESSAGE_COLUMNS} from hg_outbox where item = :item order by id",
+LOCK_MESSAGE = Statement(
+    "A message, held still.", f"select {LISTED_COLUMNS} from hg_outbox where id = :id {{for_update}}"
 )
 READ_DUE = Statement(
-    "Messages of some kinds whose time has come.",
-    f"""select {MESSAGE_COLUMNS} from hg_outbox where state = 'waiting' and next_try <= {{wall}} and kind in (:kinds*)
-        order by next_try limit :limit""",
+    "Messages of the messenger whose time has come.",
+    f"""select {MESSAGE_COLUMNS} from hg_outbox
+        where state = 'waiting' and next_try <= {{wall}} and sender = 'messenger' order by next_try limit :limit""",
 )
 ADD_MESSAGE = Statement(
     "A message that waits.",
-    """insert into hg_outbox (id, kind, item, occasion, recipient, body, state, tries, problem, since, next_try)
-       values (:id, :kind, :item, :occasion, :recipient, :body, 'waiting', 0, '', :at, :at)""",
+    """insert into hg_outbox (id, kind, item, occasion, recipient, body, state, tries, problem, since, next_try, batch,
+                              sender)
+       values (:id, :kind, :item, :occasion, :recipient, :body, 'waiting', 0, '', :at, :at, :batch, :sender)""",
 )
 SETTLE_MESSAGE = Statement(
-    "A message that waited has come to its end.",
-    "update hg_outbox set state = :state, problem = :problem, since = {wall} where id = :id and state = 'waiting'",
+    "A message has come to its end.",
+    """update hg_outbox set state = :state, problem = :problem, recipients = :recipients, tries = tries + 1,
+              since = {wall}
+       where id = :id and state in (:before*)""",
 )
 DELAY_MESSAGE = Statement(
     "A message could not be delivered now.",
-    """update hg_outbox set tries = tries + 1, problem = :problem, next_try = {wall} + :pause
+    """update hg_outbox set tries = tries + 1, problem = :problem, next_try = {wall} + :pause,
+              recipients = :recipients, sender = 'messenger'
        where id = :id and state = 'waiting'""",
 )
+RESEND_MESSAGE = Statement(
+    "A message waits to be sent again.",
+    """update hg_outbox set state = 'waiting', tries = 0, since = {wall}, next_try = {wall}, recipients = :recipients,
+              sender = 'messenger'
+       where id = :id""",
+)
+DISCARD_MESSAGE = Statement("A message is removed.", "delete from hg_outbox where id = :id")

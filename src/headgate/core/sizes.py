@@ -1,0 +1,28 @@
+"""Sizes as people write them: 512 MiB, 10GB. Programs are given bytes."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+#: Bytes in each unit: powers of 1000, and powers of 1024 where the unit has an i.
+UNITS = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", 1)},
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)},
+}
+#: The largest size that a store can keep.
+LARGEST = 2**63 - 1
+_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE]\+?[0-9]{1,2})?)\s*(?P<unit>[A-Za-z]*)")
+
+
+def parse_size(text: str) -> int:
+    """The number of bytes that a text names, rounded to whole bytes. ValueError with the reason otherwise."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or found["unit"].lower() not in UNITS:
+        raise ValueError("is not a size; write a number of bytes, or a number with a unit such as 512 MiB or 10GB")
+    size = int(Decimal(found["number"]) * UNITS[found["unit"].lower()])
+    if size > LARGEST:
+        raise ValueError(f"is too large; the largest size is {LARGEST} bytes")
+    return size
