@@ -311,3 +311,17 @@ def _claimed(claim: Claim | bool) -> Value:
 
 def _noted(claim: Claim) -> Value:
     return {"job": claim.job, "token": claim.token}
+
+
+def pulse(channel: Channel, url: str) -> None:
+    """Acquire and release, where nothing is broken, until told to stop; then say how long the longest call took."""
+    longest = 0.0
+    with headgate.connect(url) as gate:
+        while not channel.read_all()[0]:
+            began = now()
+            lock = gate.locks.acquire("pulse", "pulse:1", "exclusive", lease=60)
+            middle = now()
+            gate.locks.release(lock)
+            longest = max(longest, middle - began, now() - middle)
+            time.sleep(0.05)
+    channel.send("longest", seconds=longest)

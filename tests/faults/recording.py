@@ -103,7 +103,7 @@ class Recording(Arena[RecordedWitness]):
     ) -> None:  # fmt: skip
         """`urls`: where each worker connects, with its API token; they are dealt in turn."""
         self._urls = list(urls)
-        self._rules = rules
+        self.rules = rules
         self._settings = settings or {}
         self.generation = 0
         self.seed = seed
@@ -121,7 +121,7 @@ class Recording(Arena[RecordedWitness]):
         url, token = self._urls[place % len(self._urls)]
         return self._zygote.spawn(
             "tests.faults.recorder:record",
-            url=url, token=token, name=name, seed=seed, rules=asdict(self._rules), settings=self._settings,
+            url=url, token=token, name=name, seed=seed, rules=asdict(self.rules), settings=self._settings,
         )  # fmt: skip
 
     def listen_for(self, seconds: float) -> None:

@@ -13,7 +13,8 @@ from headgate.stores.base import LedgerHistoryFilter
 from tests.faults.chain_worker import define
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Zygote
-from tests.faults.siege import LOCKS, Plan, Siege, SiegeWitness, Victim
+from tests.faults.services import Service
+from tests.faults.siege import LOCKS, Plan, Siege, SiegeWitness
 from tests.faults.soundness import ALL, check_store, whole_history
 
 PLAN = (
@@ -33,7 +34,7 @@ def test_a_service_that_is_killed_loses_nothing_and_does_nothing_twice(
     with headgate.connect(url) as gate:
         define(gate)
         gate.ledger.publish("raw", [str(number) for number in range(PLAN.chunks)])
-    victim = Victim(tmp_path)
+    victim = Service(tmp_path, url)
     siege = Siege(processes, victim, PLAN, seed)
     began = time.monotonic()
     try:
