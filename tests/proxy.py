@@ -6,6 +6,7 @@
         proxy.hold(TO_CLIENT)         # the same in one direction: requests arrive, answers do not
         proxy.cut()                   # every connection ends, new ones are closed at once
         proxy.reset()                 # every connection ends with a reset; new ones pass
+        proxy.silence(new_ones=False) # the connections that are open stay open, and nothing passes on them ever again
         proxy.strand(CLIENT)          # half-open: the server's side ends, the client's side stays open and silent
         proxy.slow(0.2)               # every message is this much later
         proxy.heal()                  # everything passes again; what was held is delivered late
@@ -50,6 +51,8 @@ class Cut:
     number: int
     #: True: all connections end, and new ones are closed at once, until `heal` is called.
     stays_away: bool = False
+    #: True: the connection does not end; it stays open at both ends, and nothing passes on it any more.
+    silent: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +63,8 @@ class Link:
     server: socket.socket
     #: The side that stays open after the other one ended; empty while both live.
     stranded: str = ""
+    #: True: open at both ends, and nothing passes any more, even after healing.
+    silent: bool = False
     #: Numbers of the requests whose answers are to be lost.
     doomed: list[int] = field(default_factory=list)
 
@@ -119,6 +124,15 @@ class Proxy:
                 link.stranded = side
         for link in links:
             _close(link.server if side == CLIENT else link.client)
+
+    def silence(self, *, new_ones: bool) -> None:
+        """Pass nothing any more on the connections that are open. `new_ones`: on new ones neither, until `heal`."""
+        with self._guard:
+            self.hits += len(self._links)
+            for link in self._links:
+                link.silent = True
+        if new_ones:
+            self.hold(connects=True)
 
     def slow(self, seconds: float) -> None:
         """Pass every message so much later."""
@@ -196,10 +210,11 @@ class Proxy:
         source, target = (link.client, link.server) if direction == TO_SERVER else (link.server, link.client)
         with suppress(OSError, EOFError):
             while data := self._read(source):
-                if not self._passes(link, direction, data):
+                if not link.silent and self._passes(link, direction, data):
+                    self._wait(direction)
+                    target.sendall(self._alter(data) if self._alter and direction == TO_SERVER else data)
+                elif not link.silent:
                     break
-                self._wait(direction)
-                target.sendall(self._alter(data) if self._alter and direction == TO_SERVER else data)
         # While the direction is held nobody hears of the end either.
         self._wait(direction)
         if not link.stranded:
@@ -209,8 +224,8 @@ class Proxy:
         """The next message; whatever comes at once counts as one."""
         return source.recv(1 << 20)
 
-    def _passes(self, _link: Link, direction: str, _data: bytes) -> bool:
-        """Whether a message is passed on; if it is not, its connection ends."""
+    def _passes(self, link: Link, direction: str, _data: bytes) -> bool:
+        """Whether a message is passed on; if it is not, its connection ends or is silent."""
         with self._guard:
             self.seen[direction] += 1
             self.hits += direction in self._held
@@ -219,6 +234,7 @@ class Proxy:
                 return True
             self._cut = None
             self._refusing = self._refusing or cut.stays_away
+            link.silent = cut.silent
         if cut.stays_away:
             self._end_all()
         self.fired.set()

@@ -121,9 +121,9 @@ def kill_at(case: Case, gate: Gate, url: str, processes: Zygote, point: tuple[st
     return found == after
 
 
-def tracer(child: Child, call: str, number: int) -> "subprocess.Popen[str]":
-    """Kills the child before its n-th call of that kind from now on."""
-    inject = f"inject={call}:signal=SIGKILL:when={number}"
+def tracer(child: Child, call: str, number: int, sends: str = "SIGKILL") -> "subprocess.Popen[str]":
+    """Kills the child before its n-th call of that kind from now on, or sends it another signal."""
+    inject = f"inject={call}:signal={sends}:when={number}"
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject, "-p", str(child.pid)]
     trace = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
