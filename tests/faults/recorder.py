@@ -24,8 +24,8 @@ T = TypeVar("T")
 Value = dict[str, Any]
 #: How long it queues; 0: it does not.
 WAITS = (0.0, 0.0, 0.0, 0.5)
-#: The longest time in a hold, and the part of all holds that outlast their lease.
-INSIDE_SECONDS, LONG = 0.02, 0.04
+#: The longest time in a hold that is not a long one.
+INSIDE_SECONDS = 0.02
 #: How long a new connection is tried for.
 CONNECT_SECONDS = 60.0
 #: Which data sets a job makes.
@@ -41,6 +41,11 @@ class Rules:
     ledger: bool = True
     #: False: nobody holds on beyond the lease, and every hold is released: a loss is then a fault of the store.
     careless: bool = True
+    #: The part of all holds that outlast their lease, and by how many leases at most.
+    long: float = 0.04
+    leases: float = 1.8
+    #: The longest pause between two rounds.
+    pause: float = 0.01
 
 
 class NoAnswer(Exception):
@@ -85,7 +90,7 @@ class Recorder:
         works += [self._chunk] if self._rules.ledger else []
         with suppress(NoAnswer):
             self._chance.choices(works, [3, 2, 4][: len(works)])[0]()
-        time.sleep(self._chance.uniform(0, 0.01))
+        time.sleep(self._chance.uniform(0, self._rules.pause))
 
     # ------------------------------------------------------------------ locks
 
@@ -108,7 +113,7 @@ class Recorder:
         self._inside()
         if self._chance.random() < 0.4:
             until = self._look(lock, until)
-        if until and not (self._rules.careless and self._chance.random() < LONG / 2):
+        if until and not (self._rules.careless and self._chance.random() < self._rules.long / 2):
             self._release(lock, until)
 
     def _look(self, lock: Lock, until: float) -> float:
@@ -172,8 +177,8 @@ class Recorder:
         time.sleep(self._seconds_inside() if self._rules.careless else self._chance.uniform(0, INSIDE_SECONDS))
 
     def _seconds_inside(self) -> float:
-        if self._chance.random() < LONG:
-            return self._rules.lease * self._chance.uniform(1.2, 1.8)
+        if self._chance.random() < self._rules.long:
+            return self._rules.lease * self._chance.uniform(1.2, self._rules.leases)
         return self._chance.uniform(0, INSIDE_SECONDS)
 
     # ------------------------------------------------------------------ the ledger

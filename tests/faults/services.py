@@ -26,10 +26,8 @@ class Service:
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = folder
         self._store_url = store_url
-        self._process = self._start(subprocess.PIPE)
-        assert self._process.stdout
-        self.token: str = token or json.loads(self._process.stdout.readline())["token"]
-        self._process.stdout.close()
+        self._process = self._start(subprocess.DEVNULL if token else subprocess.PIPE)
+        self.token = token or self._told_token()
 
     def kill(self) -> None:
         """SIGKILL, and a new one at once; it is not waited for."""
@@ -38,11 +36,7 @@ class Service:
 
     @property
     def answers(self) -> bool:
-        try:
-            with urlopen(f"{self.url}/healthz", timeout=5) as answer:  # noqa: S310 - our own
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return answers(self.url)
 
     def wait(self) -> None:
         """Until it answers."""
@@ -52,11 +46,25 @@ class Service:
         self._process.kill()
         self._process.wait()
 
+    def _told_token(self) -> str:
+        assert self._process.stdout
+        with self._process.stdout as said:
+            return str(json.loads(said.readline())["token"])
+
     def _start(self, output: int) -> "subprocess.Popen[str]":
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
         words = [sys.executable, "-m", "headgate", "up", "--listen", f"127.0.0.1:{self.port}", "--json", "-q"]
         environment = {**clean, "HEADGATE_URL": self._store_url}
         return subprocess.Popen(words, stdout=output, text=True, cwd=self._folder, env=environment)
+
+
+def answers(url: str) -> bool:
+    """Whether a service, or what stands before it, answers."""
+    try:
+        with urlopen(f"{url}/healthz", timeout=5) as answer:  # noqa: S310 - our own
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def port_that_no_client_gets() -> int:

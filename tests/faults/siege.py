@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tests.faults.arena import Act, Arena
 from tests.faults.chain_witness import ChainWitness
 from tests.faults.processes import Child, Message, Zygote, now
-from tests.faults.services import START_SECONDS, Service
+from tests.faults.services import START_SECONDS
 
 #: What the resources of locks begin with.
 LOCKS = "siege:"
@@ -52,15 +53,37 @@ class SiegeWitness(ChainWitness):
         self.aways += 1
 
 
+class Victim(Protocol):
+    """What is killed: one service, or one of several."""
+
+    @property
+    def url(self) -> str:
+        """Where callers ask."""
+
+    @property
+    def token(self) -> str:
+        """Their API token."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether what was killed is back."""
+
+    def kill(self) -> None:
+        """SIGKILL, and a new one at once."""
+
+
 class Siege(Arena[SiegeWitness]):
     """One service, eight clients; the kills are spread over what they ask."""
 
-    def __init__(self, zygote: Zygote, victim: Service, plan: Plan, seed: int) -> None:
+    def __init__(self, zygote: Zygote, victim: Victim, plan: Plan, seed: int) -> None:
         self._victim = victim
         self._plan = plan
         #: How often the service was away in vain: nobody asked meanwhile.
         self.unseen = 0
+        #: How often callers were answered while the one that was killed was away.
+        self.served = 0
         self._aways_before = 0
+        self.seed = seed
         super().__init__(zygote, SiegeWitness(), plan.lease, plan.seconds, seed)
 
     def _plan_acts(self) -> Sequence[Act]:
@@ -79,11 +102,13 @@ class Siege(Arena[SiegeWitness]):
     def _kill_service(self, _desperate: bool) -> bool:
         self.toll.kills += 1
         self._aways_before = self.witness.aways
+        answers = self.witness.answers
         self._victim.kill()
         began = now()
         while not self._victim.answers:
             self._listen(0.02)
             assert now() < began + START_SECONDS, "the service did not come back"
+        self.served += self.witness.answers > answers
         self.unseen += self.witness.aways == self._aways_before
         return True
 

@@ -138,7 +138,8 @@ def silent_at(name: str, cut: Cut, gates: tuple[Gate, Gate], proxy: Proxy, timed
     direct, cut_off = gates
     resource = f"silent:{name}:{cut.direction}:{cut.number}"
     ready = CASES[name].prepare(direct, resource)
-    cut_off.history(limit=1)
+    # A connection that was silent before is given up first; then an open one has the messages that are counted.
+    until(lambda: timed.call(lambda: cut_off.history(limit=1)), "a connection", FREE_SECONDS)
     proxy.arm(cut)
     mine: Future[bool] = in_thread(lambda: timed.call(lambda: scripts.act(cut_off, ready.order)))
     until(lambda: proxy.fired.is_set() or mine.done(), "the cut", 60)
@@ -184,7 +185,6 @@ def stopped_at(number: int, direct: Gate, proxy: Proxy, processes: Zygote, timed
     child.expect("ready")
     resource = f"stopped:{number}"
     order = CASES["acquire all"].prepare(direct, resource).order
-    proxy.arm(None)
     proxy.arm(Cut(TO_CLIENT, number, silent=True))
     child.channel.send(**order)
     until(lambda: proxy.fired.is_set() or not silent(child), "the client to be within", 60)
