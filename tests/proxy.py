@@ -8,6 +8,7 @@
         proxy.reset()                 # every connection ends with a reset; new ones pass
         proxy.silence(new_ones=False) # the connections that are open stay open, and nothing passes on them ever again
         proxy.strand(CLIENT)          # half-open: the server's side ends, the client's side stays open and silent
+        proxy.switch(url)             # another server is behind the same address
         proxy.slow(0.2)               # every message is this much later
         proxy.heal()                  # everything passes again; what was held is delivered late
 
@@ -133,6 +134,11 @@ class Proxy:
                 link.silent = True
         if new_ones:
             self.hold(connects=True)
+
+    def switch(self, target: str | tuple[str, int]) -> None:
+        """Stand before another server from now on, at the same address; connections to the one before end."""
+        self._target = _address(target)
+        self._end_all()
 
     def slow(self, seconds: float) -> None:
         """Pass every message so much later."""

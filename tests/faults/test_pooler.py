@@ -15,7 +15,8 @@ from tests.faults.fight import Fight, Plan
 from tests.faults.fighter import Rules
 from tests.faults.processes import Zygote
 from tests.faults.soundness import check_store
-from tests.servers import PgBouncer, Unavailable
+from tests.poolers import PgBouncer
+from tests.servers import Unavailable
 from tests.shared_servers import Servers, cannot_be_had
 
 FIGHT = (
