@@ -3,6 +3,12 @@ PYTHON ?= python3
 WORKERS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
+# The full fault tests: how many side by side, which (words of their names), and where their figures are kept.
+TORTURE_WORKERS ?= 2
+ONLY ?=
+RESUME ?=
+TORTURE := tests/faults tests/ingest/test_ingest_crashes.py tests/ingest/test_failing_bucket.py tests/http/test_waiting.py
+TORTURE_FIGURES := docs/explanation/torture.json
 # The independent validator of OCFL; its libraries do not go together with ours.
 OCFL_VENV := .venv-ocfl
 
@@ -84,8 +90,10 @@ bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.queue_zookeeper
 
-torture: venv servers ## Run the fault tests with full numbers; takes long
-	HEADGATE_TORTURE=full $(BIN)/pytest tests/faults tests/ingest/test_ingest_crashes.py tests/http/test_waiting.py -n0
+torture: venv servers ## Run the fault tests with full numbers; ONLY=partitions chooses, RESUME=1 goes on after a break
+	HEADGATE_TORTURE=full HEADGATE_FIGURES=$(TORTURE_FIGURES) HEADGATE_RESUME=$(RESUME) \
+		$(BIN)/pytest $(TORTURE) -k "$(ONLY)" -n $(TORTURE_WORKERS) --dist worksteal
+	$(BIN)/python tools/generate_docs.py
 
 lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
 	$(PIP_INSTALL) uv

@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 from tests.cli.commands import Headgate
+from tests.figures import FigureBook, Report, told
 from tests.servers import PrivateServer, ZooKeeperEnsemble
 from tests.shared_servers import ServerPool, Servers, ask_owner, in_ci, start_ensemble, start_private
 
@@ -60,6 +61,16 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = folder / "headgate.sqlite"
     assert Headgate(f"sqlite:///{path}", folder)("lock", "list").code == 0
     return path
+
+
+@pytest.fixture
+def report(record_property: Callable[[str, Any], None]) -> Report:
+    """Keep figures: they are printed at the end of the run, one line for each test."""
+
+    def keep(**figures: Any) -> None:
+        record_property("figures", figures)
+
+    return keep
 
 
 @pytest.fixture
@@ -118,6 +129,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _keep_files_in_memory()
         _compile_quickly()
         config.stash[POOL] = ServerPool()
+    if path := os.environ.get("HEADGATE_FIGURES"):
+        config.pluginmanager.register(FigureBook(Path(path), keeps=not is_worker(config)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -161,10 +174,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def show_figures(reporter: Any) -> None:
     """What the fault tests counted and measured: one line for each, which says what a run of them is worth."""
     reports = [each for kind in ("passed", "failed") for each in reporter.stats.get(kind, [])]
-    told = [(each.nodeid, figures) for each in reports for name, figures in each.user_properties if name == "figures"]
-    if told:
+    found = [(each.nodeid, figures) for each in reports if (figures := told(each))]
+    if found:
         reporter.section("figures of the fault tests")
-        for node, figures in told:
+        for node, figures in found:
             test = node.rpartition("::")[2].partition("[")[0].removeprefix("test_")
             reporter.line(f"{test}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))
 

@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference that are made from code, or check (`--check`) that they are current."""
+"""Write the pages of the docs that are made from code or figures, or check (`--check`) that they are current."""
 
 from __future__ import annotations
 
@@ -29,9 +29,14 @@ from headgate.ingest.profile import Profile
 from headgate.stores.sql import schema
 from headgate.stores.zookeeper import queue_tree, tree
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tools.evidence import with_evidence
+
 ROOT = Path(__file__).parent.parent
 #: The rows that the contract suite took, noted by `make transitions`.
 TRANSITIONS = "docs/reference/transitions.json"
+#: The page with the evidence, and the figures of the last full run of each fault test, noted by `make torture`.
+PROMISES, FIGURES = "docs/explanation/promises.md", "docs/explanation/torture.json"
 NOTICE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
 
 
@@ -212,6 +217,11 @@ def api_page() -> str:
     return "\n".join(parts)
 
 
+def promises_page() -> str:
+    """The page of promises, as it is, with the table of the last full fault tests."""
+    return with_evidence((ROOT / PROMISES).read_text(encoding="utf-8"), ROOT / FIGURES)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/states.md": states_page,
     **{f"docs/reference/{_picture(each)}": partial(states_picture, each) for each in MACHINES},
@@ -223,6 +233,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/commands.md": commands_page,
     "docs/reference/api.md": api_page,
     "docs/reference/metrics.md": metrics_page,
+    PROMISES: promises_page,
 }
 
 

@@ -8,7 +8,7 @@ import selectors
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tests.faults.processes import Child, ChildFailed, Zygote, now
 from tests.faults.witness import DeadHold, Witness
@@ -97,6 +97,10 @@ class Arena(ABC, Generic[W]):
     def _spawn(self, name: str, seed: int) -> Child:
         """A new worker."""
 
+    def _orders(self) -> dict[str, Any]:
+        """What a worker that asks for more to do is told beside."""
+        return {}
+
     def run(self) -> None:
         """Until everything that is planned has happened, and every worker has left."""
         deadline = now() + self._seconds
@@ -147,7 +151,7 @@ class Arena(ABC, Generic[W]):
                 case "ready":
                     worker.ready = True
                 case "next":
-                    worker.child.channel.send("answer", go=not self._over)
+                    worker.child.channel.send("answer", go=not self._over, **self._orders())
                 case kind:
                     worker.done |= kind in ("done", "crash")
                     answer = self.witness.hear(worker.name, message)

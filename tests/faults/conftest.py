@@ -1,19 +1,16 @@
-"""Fixtures of the fault tests: processes to kill, how much of it, and where the figures go."""
+"""Fixtures of the fault tests: processes to kill, and how much of it."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.faults.processes import Zygote, zygote
+from tests.figures import FULL, Report
 from tests.fresh import scheme
 from tests.shared_servers import Servers
 
-FULL = os.environ.get("HEADGATE_TORTURE") == "full"
-
-Report = Callable[..., None]
+__all__ = ["FULL", "Report"]
 
 
 @pytest.fixture(scope="session")
@@ -35,16 +32,6 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for name in ("URL", "COORDINATION_URL", "CLIENT", "LOCK_DELAY", "GUARDS"):
         monkeypatch.delenv(f"HEADGATE_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def report(record_property: Callable[[str, Any], None], request: pytest.FixtureRequest) -> Report:
-    """Tell figures: they are printed at the end of the run, one line for each test."""
-
-    def tell(**figures: Any) -> None:
-        record_property("figures", figures)
-
-    return tell
 
 
 @pytest.fixture

@@ -1,25 +1,16 @@
 """The siege: a service that is killed while clients ask it, and what they were told."""
 
-import json
-import os
-import random
-import socket
-import subprocess
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.request import urlopen
+from typing import Protocol
 
 from tests.faults.arena import Act, Arena
 from tests.faults.chain_witness import ChainWitness
-from tests.faults.processes import Child, ChildFailed, Message, Zygote, now
+from tests.faults.processes import Child, Message, Zygote, now
+from tests.faults.services import START_SECONDS
 
 #: What the resources of locks begin with.
 LOCKS = "siege:"
-#: The longest that a start may take on a machine that does much else.
-START_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,43 +23,6 @@ class Plan:
     chunks: int
     lease: float
     seconds: float
-
-
-class Victim:
-    """`headgate up`, killed and started again on the same port."""
-
-    def __init__(self, folder: Path) -> None:
-        self._port = port_that_no_client_gets()
-        self.url = f"http://127.0.0.1:{self._port}"
-        self._folder = folder
-        self._process = self._start(subprocess.PIPE)
-        assert self._process.stdout
-        self.token: str = json.loads(self._process.stdout.readline())["token"]
-        self._process.stdout.close()
-
-    def kill(self) -> None:
-        """SIGKILL, and a new one at once; it is not waited for."""
-        self._process.kill()
-        self._process.wait()
-        self._process = self._start(subprocess.DEVNULL)
-
-    @property
-    def answers(self) -> bool:
-        try:
-            with urlopen(f"{self.url}/healthz", timeout=5) as answer:  # noqa: S310 - our own
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-    def discard(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def _start(self, output: int) -> "subprocess.Popen[str]":
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
-        words = [sys.executable, "-m", "headgate", "up", "--listen", f"127.0.0.1:{self._port}", "--json", "-q"]
-        environment = {**clean, "HEADGATE_URL": f"sqlite:///{self._folder}/headgate.sqlite"}
-        return subprocess.Popen(words, stdout=output, text=True, cwd=self._folder, env=environment)
 
 
 @dataclass(slots=True)
@@ -99,6 +53,25 @@ class SiegeWitness(ChainWitness):
         self.aways += 1
 
 
+class Victim(Protocol):
+    """What is killed: one service, or one of several."""
+
+    @property
+    def url(self) -> str:
+        """Where callers ask."""
+
+    @property
+    def token(self) -> str:
+        """Their API token."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether what was killed is back."""
+
+    def kill(self) -> None:
+        """SIGKILL, and a new one at once."""
+
+
 class Siege(Arena[SiegeWitness]):
     """One service, eight clients; the kills are spread over what they ask."""
 
@@ -107,7 +80,10 @@ class Siege(Arena[SiegeWitness]):
         self._plan = plan
         #: How often the service was away in vain: nobody asked meanwhile.
         self.unseen = 0
+        #: How often callers were answered while the one that was killed was away.
+        self.served = 0
         self._aways_before = 0
+        self.seed = seed
         super().__init__(zygote, SiegeWitness(), plan.lease, plan.seconds, seed)
 
     def _plan_acts(self) -> Sequence[Act]:
@@ -126,11 +102,13 @@ class Siege(Arena[SiegeWitness]):
     def _kill_service(self, _desperate: bool) -> bool:
         self.toll.kills += 1
         self._aways_before = self.witness.aways
+        answers = self.witness.answers
         self._victim.kill()
         began = now()
         while not self._victim.answers:
             self._listen(0.02)
             assert now() < began + START_SECONDS, "the service did not come back"
+        self.served += self.witness.answers > answers
         self.unseen += self.witness.aways == self._aways_before
         return True
 
@@ -139,14 +117,3 @@ class Siege(Arena[SiegeWitness]):
             "tests.faults.caller:call",
             url=self._victim.url, token=self._victim.token, name=name, seed=seed, lease=self._plan.lease,
         )  # fmt: skip
-
-
-def port_that_no_client_gets() -> int:
-    """A free port below those that the system gives to clients: one of them, that asks for the service while it is
-    away, would be given the service's own port, and keep it from coming back.
-    """
-    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in random.sample(range(10_000, first), 100):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise ChildFailed("no port is free")

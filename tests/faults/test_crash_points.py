@@ -21,9 +21,9 @@ from tests.faults.conftest import FULL, Report
 from tests.faults.crash_cases import CASES, Case, await_waiters, whole
 from tests.faults.ledger_crash_cases import LEDGER_CASES
 from tests.faults.processes import Child, Message, Zygote
-from tests.faults.proxy import TO_CLIENT, TO_SERVER, Cut, Proxy
 from tests.faults.soundness import check_store
 from tests.fresh import scheme, sessions
+from tests.proxy import TO_CLIENT, TO_SERVER, Cut, Proxy
 from tests.shared_servers import Servers, cannot_be_had
 from tests.waiting import until
 
@@ -121,9 +121,9 @@ def kill_at(case: Case, gate: Gate, url: str, processes: Zygote, point: tuple[st
     return found == after
 
 
-def tracer(child: Child, call: str, number: int) -> "subprocess.Popen[str]":
-    """Kills the child before its n-th call of that kind from now on."""
-    inject = f"inject={call}:signal=SIGKILL:when={number}"
+def tracer(child: Child, call: str, number: int, sends: str = "SIGKILL") -> "subprocess.Popen[str]":
+    """Kills the child before its n-th call of that kind from now on, or sends it another signal."""
+    inject = f"inject={call}:signal={sends}:when={number}"
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject, "-p", str(child.pid)]
     trace = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
@@ -246,7 +246,7 @@ class Sweep:
         self._proxy.arm(cut)
         unavailable = self._try(ready.order)
         self._proxy.disarm()
-        self._proxy.open()
+        self._proxy.heal()
         if unavailable:
             if ready.waiting and self._case.state(self._direct, resource) != before:
                 await_waiters(ready)

@@ -16,7 +16,7 @@ from headgate.http.server import Server
 from headgate.http.service import Service
 from headgate.stores.sql import pool
 from tests.faults.processes import Zygote
-from tests.faults.proxy import TO_CLIENT, Cut, Proxy
+from tests.proxy import TO_CLIENT, Cut, Proxy
 from tests.shared_servers import Servers
 from tests.waiting import until
 
@@ -171,7 +171,7 @@ def test_a_store_that_fell_silent_ends_every_call_in_time(proxy: Proxy) -> None:
         with ThreadPoolExecutor(len(calls)) as threads:
             for ended in [threads.submit(unavailable, call, wait) for call, wait in calls]:
                 ended.result()
-        proxy.open()
+        proxy.heal()
         until(lambda: answers(gate), "the gate to work again")
         gate.ledger.success(claim)
         gate.locks.release(lock)
@@ -196,7 +196,7 @@ def test_a_service_reports_within_three_seconds_that_its_store_is_away(proxy: Pr
                 began = time.monotonic()
                 assert client.get("/readyz").status_code == 503
                 assert time.monotonic() - began < 3 + MARGIN
-            proxy.open()
+            proxy.heal()
             until(lambda: client.get("/readyz").status_code == 200, "the store to be back")
         server.stop()
 
@@ -211,7 +211,7 @@ def test_a_client_is_not_kept_by_a_service_that_fell_silent(tmp_path: Path) -> N
             way.silence(new_ones=True)
             assert unavailable(lambda: remote.locks.check(lock)).outcome == "unknown"
             assert unavailable(lambda: remote.locks.acquire("b", R, "write", wait=0.5), 0.5).request_id
-            way.open()
+            way.heal()
             until(lambda: answers(remote), "the service to answer again")
             remote.locks.release(lock)
         way.close()

@@ -16,7 +16,7 @@ from headgate import Batch, Claim, ClaimLost, Gate, ItemLost, Lock, LockLost
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, RowFilter
 from headgate.stores.sql.epochs import STEP
 from tests.contract.steps import in_thread
-from tests.faults.proxy import Proxy
+from tests.proxy import Proxy
 from tests.replicas import PAIRS, Pair, PostgreSQLPair
 from tests.servers import Unavailable
 from tests.shared_servers import cannot_be_had

@@ -21,7 +21,7 @@ from tests.contract.queue_steps import (
     taken_job,
 )
 from tests.faults.conftest import FULL, Report
-from tests.faults.proxy import TO_CLIENT, TO_SERVER, Cut, Proxy
+from tests.proxy import TO_CLIENT, TO_SERVER, Cut, Proxy
 from tests.shared_servers import Servers
 
 #: What is prepared, and what is then done to it while the connection is cut.

@@ -13,46 +13,82 @@ from headgate.stores.base import LedgerHistoryFilter
 from tests.faults.chain_worker import define
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Zygote
-from tests.faults.siege import LOCKS, Plan, Siege, SiegeWitness, Victim
+from tests.faults.replicas import Replicas
+from tests.faults.services import Service
+from tests.faults.siege import LOCKS, Plan, Siege, SiegeWitness
 from tests.faults.soundness import ALL, check_store, whole_history
+from tests.fresh import scheme
+from tests.shared_servers import Servers
 
 PLAN = (
     Plan(answers=20_000, kills=60, chunks=6000, lease=60, seconds=1700)
     if FULL
-    else Plan(answers=800, kills=6, chunks=400, lease=60, seconds=110)
+    else Plan(answers=800, kills=6, chunks=400, lease=60, seconds=280)
+)
+REPLICAS_PLAN = (
+    Plan(answers=20_000, kills=60, chunks=6000, lease=60, seconds=1700)
+    if FULL
+    else Plan(answers=400, kills=2, chunks=200, lease=60, seconds=280)
 )
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(1800 if FULL else 150)
+@pytest.mark.timeout(1800 if FULL else 300)
 def test_a_service_that_is_killed_loses_nothing_and_does_nothing_twice(
     processes: Zygote, report: Report, tmp_path: Path
 ) -> None:
-    seed = time.time_ns() % 2**32
     url = f"sqlite:///{tmp_path}/headgate.sqlite"
-    with headgate.connect(url) as gate:
-        define(gate)
-        gate.ledger.publish("raw", [str(number) for number in range(PLAN.chunks)])
-    victim = Victim(tmp_path)
-    siege = Siege(processes, victim, PLAN, seed)
-    began = time.monotonic()
+    prepare(url, PLAN)
+    victim = Service(tmp_path, url)
+    siege = Siege(processes, victim, PLAN, time.time_ns() % 2**32)
     try:
-        siege.run()
+        besiege(siege, url, report)
     finally:
         victim.discard()
+    assert siege.toll.kills == PLAN.kills
+    assert siege.unseen <= PLAN.kills // 5, "the kills hit nobody"
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(1800 if FULL else 300)
+def test_one_of_two_replicas_is_killed_and_callers_go_on(
+    processes: Zygote, report: Report, servers: Servers, tmp_path: Path
+) -> None:
+    """Two services on one store behind HAProxy, each killed in turn under eight callers."""
+    url = servers.fresh("postgresql")
+    prepare(url, REPLICAS_PLAN)
+    victims = Replicas(tmp_path, url)
+    siege = Siege(processes, victims, REPLICAS_PLAN, time.time_ns() % 2**32)
+    try:
+        besiege(siege, url, report)
+    finally:
+        victims.discard()
+    servers.leave("postgresql", url)
+    assert siege.toll.kills == REPLICAS_PLAN.kills
+    assert siege.served >= REPLICAS_PLAN.kills // 2, "callers had to wait for the one that was killed"
+
+
+def prepare(url: str, plan: Plan) -> None:
+    with headgate.connect(url) as gate:
+        define(gate)
+        gate.ledger.publish("raw", [str(number) for number in range(plan.chunks)])
+
+
+def besiege(siege: Siege, url: str, report: Report) -> None:
+    """Run it; then everything that callers were told is kept, once, and nothing else is."""
+    began = time.monotonic()
+    siege.run()
     witness = siege.witness
     report(
-        answers=witness.answers, kills=siege.toll.kills, kills_that_nobody_saw=siege.unseen,
+        store=scheme(url), answers=witness.answers, kills=siege.toll.kills, kills_that_nobody_saw=siege.unseen,
+        kills_with_answers_meanwhile=siege.served,
         calls_without_an_answer=witness.aways, **witness.figures(), **witness.tally(), batches=len(witness.batches),
-        refusals=witness.counts.refusals, seed=seed,
-        seconds=round(time.monotonic() - began, 1),
+        refusals=witness.counts.refusals, seed=siege.seed, seconds=round(time.monotonic() - began, 1),
     )  # fmt: skip
-    assert witness.verdict() == [], f"seed {seed}"
+    assert witness.verdict() == [], f"seed {siege.seed}"
     with headgate.connect(url) as gate:
         assert check_store(gate, url) == []
         assert [*untrue_locks(gate, witness), *untrue_claims(gate, witness), *untrue_batches(gate, witness)] == []
-    assert siege.toll.kills == PLAN.kills
-    assert siege.unseen <= PLAN.kills // 5, "the kills hit nobody"
 
 
 def untrue_locks(gate: Gate, witness: SiegeWitness) -> Iterator[str]:

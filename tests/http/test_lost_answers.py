@@ -11,7 +11,7 @@ from headgate import Gate
 from headgate.core.errors import AlreadyDone
 from headgate.http.server import Server
 from tests.contract.queue_steps import WHY, job_in, new_batch, taken_job
-from tests.faults.proxy import TO_CLIENT, Cut, Proxy
+from tests.proxy import TO_CLIENT, Cut, Proxy
 
 Made = Callable[[Gate], Any]
 Act = Callable[[Gate, Any], Any]

@@ -7,8 +7,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
+from tests.proxy import FrameProxy
 from tests.shared_servers import Servers
-from tests.zookeeper.proxy import Proxy
 
 OpenStore = Callable[..., ZookeeperLocks]
 
@@ -41,15 +41,15 @@ def store(open_store: OpenStore) -> ZookeeperLocks:
 
 
 @pytest.fixture
-def proxy(url: str) -> Iterator[Proxy]:
+def proxy(url: str) -> Iterator[FrameProxy]:
     """A proxy before the server, for one that is to lose answers or connections."""
     host, _, port = url.split("/")[2].partition(":")
-    with Proxy((host, int(port))) as proxy:
+    with FrameProxy((host, int(port))) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def proxied(url: str, proxy: Proxy, open_store: OpenStore) -> ZookeeperLocks:
+def proxied(url: str, proxy: FrameProxy, open_store: OpenStore) -> ZookeeperLocks:
     """A store that talks through the proxy."""
     return open_store(f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}?patience=10")
 

@@ -16,9 +16,9 @@ from headgate.stores.zookeeper.clock import Clock, Now
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.scene import Scene
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.proxy import MULTI, FrameProxy
 from tests.waiting import until
 from tests.zookeeper.conftest import OpenStore
-from tests.zookeeper.proxy import MULTI, Proxy
 
 R = "file:///d/1"
 SECOND = 1000
@@ -31,7 +31,7 @@ def events(store: ZookeeperLocks) -> list[str]:
 
 
 @contextlib.contextmanager
-def far_gate(url: str, proxy: Proxy, **settings: str) -> Iterator[Gate]:
+def far_gate(url: str, proxy: FrameProxy, **settings: str) -> Iterator[Gate]:
     """A gate behind the proxy."""
     with headgate.connect(f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}", **settings) as gate:
         yield gate
@@ -145,14 +145,16 @@ def test_a_long_lease_that_is_taken_up_is_whole(store: ZookeeperLocks, open_stor
 # ------------------------------------------------------------------ what may be left behind
 
 
-def test_a_holder_that_was_told_of_its_loss_gives_the_lock_up(url: str, store: ZookeeperLocks, proxy: Proxy) -> None:
+def test_a_holder_that_was_told_of_its_loss_gives_the_lock_up(
+    url: str, store: ZookeeperLocks, proxy: FrameProxy
+) -> None:
     lost = threading.Event()
 
     def hold(gate: Gate) -> None:
         with gate.locks.held("a", R, lease=1.5, on_lost=lambda _: lost.set()):
             proxy.cut()
             assert lost.wait(GUARD)
-            proxy.mend()
+            proxy.heal()
 
     with far_gate(url, proxy) as gate:
         with pytest.raises(LockLost):
@@ -164,7 +166,7 @@ def test_a_holder_that_was_told_of_its_loss_gives_the_lock_up(url: str, store: Z
 @pytest.mark.parametrize("lease", [None, 2.0], ids=["persistent", "leased"])
 @pytest.mark.parametrize("held", [False, True], ids=["acquire", "held"])
 def test_a_call_whose_outcome_is_unknown_leaves_no_lock(
-    url: str, store: ZookeeperLocks, proxy: Proxy, lease: float | None, held: bool
+    url: str, store: ZookeeperLocks, proxy: FrameProxy, lease: float | None, held: bool
 ) -> None:
     store.register_resource(R)
     with far_gate(url, proxy, answer_within="1") as gate:
@@ -176,19 +178,21 @@ def test_a_call_whose_outcome_is_unknown_leaves_no_lock(
         assert error.value.outcome == "unknown"
         assert error.value.request_id
         assert events(store) == ["grant"]
-        proxy.mend()
+        proxy.heal()
         until(lambda: not store.list(LockFilter()), "what nobody knows of to be given up")
         assert store.acquire(request_for("next", (R, EXCLUSIVE)))
 
 
-def test_a_caller_that_asks_again_by_the_same_id_keeps_the_grant(url: str, store: ZookeeperLocks, proxy: Proxy) -> None:
+def test_a_caller_that_asks_again_by_the_same_id_keeps_the_grant(
+    url: str, store: ZookeeperLocks, proxy: FrameProxy
+) -> None:
     store.register_resource(R)
     with far_gate(url, proxy, answer_within="1") as gate:
         proxy.lose_answer_to(MULTI)
         threading.Thread(target=proxy.cut_when_lost, daemon=True).start()
         with pytest.raises(StoreUnavailable):
             gate.locks.acquire("a", R, "write", request_id="mine")
-        proxy.mend()
+        proxy.heal()
         until(lambda: answers(gate), "the store to be back")
         lock = gate.locks.acquire("a", R, "write", request_id="mine")
         assert [(each.id, each.token) for each in store.list(LockFilter())] == [(lock.id, lock.token)]
@@ -204,7 +208,7 @@ def answers(gate: Gate) -> bool:
 
 
 def test_a_persistent_lock_that_could_not_be_released_after_its_block_is_released_later(
-    url: str, store: ZookeeperLocks, proxy: Proxy
+    url: str, store: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     def hold(gate: Gate) -> None:
         with gate.locks.held("a", R, lease=None):
@@ -214,7 +218,7 @@ def test_a_persistent_lock_that_could_not_be_released_after_its_block_is_release
         with pytest.raises(StoreUnavailable):
             hold(gate)
         assert [each.client for each in store.list(LockFilter())] == ["a"]
-        proxy.mend()
+        proxy.heal()
         until(lambda: not store.list(LockFilter()), "the lock to be released")
 
 
@@ -233,14 +237,14 @@ CALLS: dict[str, Callable[[Gate, Any], object]] = {
 }
 
 
-def test_every_call_ends_in_time_when_the_server_falls_silent(url: str, proxy: Proxy) -> None:
+def test_every_call_ends_in_time_when_the_server_falls_silent(url: str, proxy: FrameProxy) -> None:
     """Nothing is refused and nothing is closed: the connection just hears no more."""
     with far_gate(url, proxy) as gate:
         lock = gate.locks.acquire("a", R, "write", lease=60)
         gate.queue.acquire_job("pending", lease=5)
         waiting = in_thread(lambda: gate.locks.acquire("c", R, "write", wait=2))
         until(lambda: gate.locks.waiters(R), "somebody to wait")
-        proxy.freeze()
+        proxy.hold(connects=True)
         began = time.monotonic()
         for name, call in CALLS.items():
             asked = time.monotonic()
@@ -250,4 +254,4 @@ def test_every_call_ends_in_time_when_the_server_falls_silent(url: str, proxy: P
             assert time.monotonic() - asked < wait + 2 + 1, name
         assert isinstance(waiting.exception(timeout=GUARD), StoreUnavailable)
         assert time.monotonic() - began < GUARD * 2
-        proxy.mend()
+        proxy.heal()

@@ -8,8 +8,8 @@ from headgate import StoreUnavailable
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.proxy import CREATE2, MULTI, FrameProxy
 from tests.waiting import until
-from tests.zookeeper.proxy import CREATE2, MULTI, Proxy
 
 R = "file:///d/1"
 
@@ -20,7 +20,7 @@ def events(store: ZookeeperLocks) -> list[str]:
 
 @pytest.mark.parametrize("lease", [None, 10.0])
 def test_a_grant_whose_answer_was_lost_is_recognised(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy, lease: float | None
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy, lease: float | None
 ) -> None:
     proxied.release(*ref(proxied.acquire(request_for("a", (R, EXCLUSIVE), lease=lease))))
     proxy.lose_answer_to(MULTI)
@@ -32,7 +32,7 @@ def test_a_grant_whose_answer_was_lost_is_recognised(
 
 
 def test_a_release_whose_answer_was_lost_is_done_once(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     (lock,) = proxied.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
     proxy.lose_answer_to(MULTI)
@@ -43,7 +43,7 @@ def test_a_release_whose_answer_was_lost_is_done_once(
 
 
 def test_one_hold_less_whose_answer_was_lost_is_one_only(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     lock, *_ = [proxied.acquire(request_for("a", (R, EXCLUSIVE), reentrant=True))[0] for _ in range(3)]
     proxy.lose_answer_to(MULTI)
@@ -54,7 +54,7 @@ def test_one_hold_less_whose_answer_was_lost_is_one_only(
 
 @pytest.mark.parametrize("act", ["upgrade", "downgrade"])
 def test_a_change_whose_answer_was_lost_is_done_once(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy, act: str
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy, act: str
 ) -> None:
     mode = SHARED if act == "upgrade" else EXCLUSIVE
     (lock,) = proxied.acquire(request_for("a", (R, mode), lease=10))
@@ -67,7 +67,7 @@ def test_a_change_whose_answer_was_lost_is_done_once(
 
 
 def test_a_place_in_the_queue_whose_answer_was_lost_is_one_only(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     (lock,) = store.acquire(request_for("holder", (R, EXCLUSIVE)))
     proxy.lose_answer_to(CREATE2)
@@ -82,7 +82,7 @@ def test_a_place_in_the_queue_whose_answer_was_lost_is_one_only(
 
 
 def test_places_in_several_queues_whose_answer_was_lost_are_taken_once(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     store.acquire(request_for("holder", ("r1", EXCLUSIVE)))
     store.register_resource("r2")
@@ -96,7 +96,7 @@ def test_places_in_several_queues_whose_answer_was_lost_are_taken_once(
 
 
 def test_a_collection_whose_answer_was_lost_is_taken_whole(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     wants = [(f"r{number}", EXCLUSIVE) for number in range(5)]
     for resource, _ in wants:
@@ -109,7 +109,7 @@ def test_a_collection_whose_answer_was_lost_is_taken_whole(
 
 
 def test_who_gives_up_while_the_server_is_away_leaves_no_place_behind(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     """The session may live on: the place must not."""
     (lock,) = store.acquire(request_for("holder", (R, EXCLUSIVE)))
@@ -119,7 +119,7 @@ def test_who_gives_up_while_the_server_is_away_leaves_no_place_behind(
     proxy.cut()
     with pytest.raises(StoreUnavailable):
         proxied.withdraw(ticket)
-    proxy.mend()
+    proxy.heal()
     until(lambda: not store.waiters(), "the place to be given up", 5)
     store.release(lock.id, lock.token)
     assert store.acquire(request_for("next", (R, EXCLUSIVE)))
@@ -137,7 +137,7 @@ def test_a_place_that_was_handed_the_lock_meanwhile_gives_it_back(store: Zookeep
 
 
 def test_a_store_that_is_gone_for_good_leaves_the_caller_with_the_request_id(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     """Repeated with the same request id, the grant that may have been made is found."""
     store.register_resource(R)
@@ -154,7 +154,7 @@ def test_a_store_that_is_gone_for_good_leaves_the_caller_with_the_request_id(
     with pytest.raises(StoreUnavailable):
         proxied.acquire(request)
     cutter.join()
-    proxy.mend()
+    proxy.heal()
     future = in_thread(lambda: store.acquire(request))
     (lock,) = future.result(timeout=10)
     assert (lock.token, events(store)) == (1, ["grant"])

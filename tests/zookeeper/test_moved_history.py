@@ -19,8 +19,8 @@ from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.session import Session
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
 from tests.faults.mover import KEPT_FOLDERS, PORTION, shrink
+from tests.proxy import MULTI, FrameProxy
 from tests.zookeeper.conftest import OpenStore
-from tests.zookeeper.proxy import MULTI, Proxy
 
 R = "file:///d/1"
 
@@ -137,7 +137,7 @@ def test_another_entry_of_the_same_id_is_never_written_over(store: ZookeeperLock
 
 
 def test_a_lost_answer_whose_history_was_moved_is_said_to_be_not_known(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy, keeper: HistoryKeeper, raw: Any
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy, keeper: HistoryKeeper, raw: Any
 ) -> None:
     """Otherwise it would be taken for a change that did not happen, and done again."""
     (lock,) = proxied.acquire(request_for("a", (R, SHARED)))
@@ -149,7 +149,7 @@ def test_a_lost_answer_whose_history_was_moved_is_said_to_be_not_known(
     while move(locks_of(store), keeper, 0.0):
         pass
     assert MOVED not in [raw.get(f"{store._tree.history}/{name}")[0] for name in raw.get_children(store._tree.history)]
-    proxy.mend()
+    proxy.heal()
     with pytest.raises(StoreUnavailable, match="has been moved: look whether it happened"):
         upgrading.result(30)
     assert [entry.event for entry in store.history(HistoryFilter(resource=R))] == ["upgrade", "grant"]

@@ -31,9 +31,9 @@ from tests.contract.queue_steps import (
     taken_job,
 )
 from tests.contract.steps import LONG, LONGER, PATIENCE, in_thread
+from tests.proxy import MULTI, FrameProxy
 from tests.servers import PrivateServer
 from tests.waiting import until
-from tests.zookeeper.proxy import MULTI, Proxy
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def gate(url: str) -> Iterator[Gate]:
 
 
 @contextmanager
-def near_and_far(url: str, proxy: Proxy, folder: int) -> Iterator[tuple[Gate, Gate]]:
+def near_and_far(url: str, proxy: FrameProxy, folder: int) -> Iterator[tuple[Gate, Gate]]:
     """A gate on a new store, and one on the same that talks through the proxy, all its sessions made."""
     near = f"{url}/{folder}"
     with headgate.connect(near) as gate, headgate.connect(through(near, proxy)) as far:
@@ -54,7 +54,7 @@ def near_and_far(url: str, proxy: Proxy, folder: int) -> Iterator[tuple[Gate, Ga
         yield gate, far
 
 
-def through(url: str, proxy: Proxy) -> str:
+def through(url: str, proxy: FrameProxy) -> str:
     """The same store through the proxy."""
     return f"zookeeper://127.0.0.1:{proxy.port}/{url.split('/', 3)[3]}?patience=10"
 
@@ -131,7 +131,7 @@ ACTS: dict[str, tuple[Prepare, Act, list[str]]] = {
 
 
 @pytest.mark.parametrize("what", ACTS)
-def test_what_was_done_although_its_answer_was_lost_is_done_once(url: str, proxy: Proxy, what: str) -> None:
+def test_what_was_done_although_its_answer_was_lost_is_done_once(url: str, proxy: FrameProxy, what: str) -> None:
     """For each multi of each act in turn, until there is none left to lose."""
     prepare, act, added = ACTS[what]
     skip = 0
@@ -224,7 +224,7 @@ def test_whoever_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, gat
 
 
 @pytest.mark.parametrize("what", ["take a job", "renew for longer"])
-def test_what_was_taken_by_who_never_heard_of_it_is_nobodys_again(url: str, proxy: Proxy, what: str) -> None:
+def test_what_was_taken_by_who_never_heard_of_it_is_nobodys_again(url: str, proxy: FrameProxy, what: str) -> None:
     """Its session may live on for ever: the job must not be its own."""
     prepare, act, _ = ACTS[what]
     with near_and_far(url, proxy, 0) as (gate, far):
@@ -235,7 +235,7 @@ def test_what_was_taken_by_who_never_heard_of_it_is_nobodys_again(url: str, prox
         with pytest.raises(StoreUnavailable):
             act(far.queue, prepared)
         cutter.result()
-        proxy.mend()
+        proxy.heal()
         again = retaken(lambda: gate.queue.acquire_job("pending", lease=LONG))
         assert far._store._sessions.leasing(LONG).connected, "no session had to end for it"  # type: ignore[attr-defined]
         assert gate.queue.fire(again, "accept").state == "estimating"
@@ -288,7 +288,7 @@ def persistent(act: Callable[[], T]) -> T:
 # ---------------------------------------------------------------- many
 
 
-def test_a_portion_is_made_once_however_often_it_is_cut_off(url: str, proxy: Proxy) -> None:
+def test_a_portion_is_made_once_however_often_it_is_cut_off(url: str, proxy: FrameProxy) -> None:
     """Jobs with long texts, so that one portion is several multis; the answer to each is lost."""
     rows = [NewJob(f"https://example.org/{number}", settings={"note": "x" * 200_000}) for number in range(9)]
     with near_and_far(url, proxy, 0) as (gate, far):

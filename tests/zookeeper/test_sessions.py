@@ -12,10 +12,10 @@ from headgate.stores.base import LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
 from headgate.stores.zookeeper.session import rounded
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.proxy import FrameProxy
 from tests.servers import PrivateServer
 from tests.waiting import until
 from tests.zookeeper.conftest import OpenStore, expire
-from tests.zookeeper.proxy import Proxy
 
 R = "file:///d/1"
 
@@ -84,20 +84,20 @@ def test_locks_of_all_lengths_share_one_session(store: ZookeeperLocks) -> None:
     assert len(store._sessions._by_length) == 1
 
 
-def test_a_renewal_that_is_not_answered_is_none(proxied: ZookeeperLocks, proxy: Proxy) -> None:
+def test_a_renewal_that_is_not_answered_is_none(proxied: ZookeeperLocks, proxy: FrameProxy) -> None:
     """Where that session cannot be heard, nobody says that the lock lives on."""
     (lock,) = proxied.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
     object.__setattr__(proxied._sessions._address, "patience", 0.5)
     proxy.cut()
     with pytest.raises(StoreUnavailable):
         proxied.renew(lock.id, lock.token)
-    proxy.mend()
+    proxy.heal()
     until(lambda: proxied._sessions.base.connected, "the session to be back")
     assert proxied.renew(lock.id, lock.token).alive
 
 
 def test_a_request_made_while_the_server_is_away_is_never_sent_later(
-    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: Proxy
+    store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     """Nobody waits for its answer any more: it would be a lock that nobody knows of."""
     store.register_resource(R)
@@ -106,7 +106,7 @@ def test_a_request_made_while_the_server_is_away_is_never_sent_later(
     session = proxied._sessions.base
     until(lambda: not session.connected, "the connection to break")
     late = session._client.create_async(f"{store._tree.root}/late")
-    proxy.mend()
+    proxy.heal()
     until(lambda: session.connected, "the connection to be back")
     assert isinstance(late.exception, Exception) or late.wait(5)
     assert late.exception is not None

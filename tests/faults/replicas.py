@@ -1,0 +1,91 @@
+"""Two services on one store behind HAProxy, killed in turn."""
+
+from pathlib import Path
+
+from tests.faults.services import Service, answers
+from tests.servers import PrivateServer, find_program
+
+#: HAProxy asks each service this often whether it lives; one that refuses a connection is out at once.
+CHECK = "check inter 300ms fall 2 rise 1 observe layer4 error-limit 1 on-error mark-down"
+SETTINGS = """\
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 60s
+    timeout server 60s
+    timeout queue 5s
+    option redispatch
+    retries 3
+frontend callers
+    bind 127.0.0.1:{port}
+    default_backend services
+backend services
+    balance roundrobin
+    option httpchk GET /healthz
+    timeout check 10s
+"""
+
+
+class HaProxy(PrivateServer):
+    """HAProxy before some services."""
+
+    kind = "haproxy"
+
+    def __init__(self, ports: list[int]) -> None:
+        super().__init__()
+        self._ports = ports
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @classmethod
+    def require_programs(cls) -> None:
+        find_program("haproxy", "haproxy", "/usr/sbin:/usr/bin:/usr/local/sbin")
+
+    def answers(self) -> bool:
+        return answers(self.url)
+
+    def _prepare(self) -> None:
+        servers = [f"    server s{port} 127.0.0.1:{port} {CHECK}\n" for port in self._ports]
+        text = SETTINGS.format(port=self.port) + "".join(servers)
+        (self.folder / "haproxy.cfg").write_text(text, encoding="utf-8")
+
+    def _command(self) -> list[str]:
+        program = find_program("haproxy", "haproxy", "/usr/sbin:/usr/bin:/usr/local/sbin")
+        return [program, "-db", "-f", str(self.folder / "haproxy.cfg")]
+
+
+class Replicas:
+    """Looks like one service to callers and to the siege."""
+
+    def __init__(self, folder: Path, store_url: str) -> None:
+        first = Service(folder, store_url)
+        self._services = [first, Service(folder, store_url, first.token)]
+        self.token = first.token
+        self._next = 0
+        for service in self._services:
+            service.wait()
+        self._proxy = HaProxy([service.port for service in self._services]).start()
+        self.url = self._proxy.url
+
+    def kill(self) -> None:
+        """SIGKILL one of them, each in turn, and start a new one; it is not waited for."""
+        self._killed.kill()
+
+    @property
+    def answers(self) -> bool:
+        """Whether the one that was killed last is back; the next kill hits the other one."""
+        if not self._killed.answers:
+            return False
+        self._next = 1 - self._next
+        return True
+
+    @property
+    def _killed(self) -> Service:
+        return self._services[self._next]
+
+    def discard(self) -> None:
+        for service in self._services:
+            service.discard()
+        self._proxy.discard()

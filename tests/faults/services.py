@@ -1,0 +1,78 @@
+"""`headgate up` as a process that a test may kill and start again on the same port."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from urllib.request import urlopen
+
+from tests.faults.processes import ChildFailed
+from tests.waiting import until
+
+#: The longest that a start may take on a machine that does much else.
+START_SECONDS = 120.0
+
+
+class Service:
+    """A service on a store, at a port of its own."""
+
+    def __init__(self, folder: Path, store_url: str, token: str = "") -> None:
+        """`token`: an API token that the store knows already; without it the service makes one."""
+        self.port = port_that_no_client_gets()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._folder = folder
+        self._store_url = store_url
+        self._process = self._start(subprocess.DEVNULL if token else subprocess.PIPE)
+        self.token = token or self._told_token()
+
+    def kill(self) -> None:
+        """SIGKILL, and a new one at once; it is not waited for."""
+        self.discard()
+        self._process = self._start(subprocess.DEVNULL)
+
+    @property
+    def answers(self) -> bool:
+        return answers(self.url)
+
+    def wait(self) -> None:
+        """Until it answers."""
+        until(lambda: self.answers, "the service to answer", START_SECONDS)
+
+    def discard(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _told_token(self) -> str:
+        assert self._process.stdout
+        with self._process.stdout as said:
+            return str(json.loads(said.readline())["token"])
+
+    def _start(self, output: int) -> "subprocess.Popen[str]":
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
+        words = [sys.executable, "-m", "headgate", "up", "--listen", f"127.0.0.1:{self.port}", "--json", "-q"]
+        environment = {**clean, "HEADGATE_URL": self._store_url}
+        return subprocess.Popen(words, stdout=output, text=True, cwd=self._folder, env=environment)
+
+
+def answers(url: str) -> bool:
+    """Whether a service, or what stands before it, answers."""
+    try:
+        with urlopen(f"{url}/healthz", timeout=5) as answer:  # noqa: S310 - our own
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def port_that_no_client_gets() -> int:
+    """A free port below those that the system gives to clients: one of them, that asks for the service while it is
+    away, would be given the service's own port, and keep it from coming back.
+    """
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(10_000, first), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise ChildFailed("no port is free")
