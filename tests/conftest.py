@@ -14,6 +14,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from headgate.stores.options import StoreOptions
 from tests.cli.commands import Headgate
 from tests.figures import FigureBook, Report, told
 from tests.servers import PrivateServer, ZooKeeperEnsemble
@@ -23,6 +24,9 @@ SQL_STORES = ["sqlite", "postgresql", "mariadb"]
 STORES = [*SQL_STORES, "zookeeper"]
 
 POOL = pytest.StashKey[ServerPool]()
+
+#: Seconds that a call may take in tests that are not about deadlines.
+PATIENT = StoreOptions(answer_within=20.0)
 
 #: A file system in memory: what is written there outlives a killed process, and to synchronise it costs nothing.
 MEMORY = Path("/dev/shm")  # noqa: S108 - only folders that tempfile makes
@@ -125,6 +129,8 @@ def worker_input(config: pytest.Config) -> dict[str, Any]:
 
 def pytest_configure(config: pytest.Config) -> None:
     _hear_signals()
+    # A busy machine may take long to answer. Tests of deadlines name their own.
+    os.environ.setdefault("HEADGATE_ANSWER_WITHIN", f"{PATIENT.answer_within:g}")
     if not is_worker(config):
         _keep_files_in_memory()
         _compile_quickly()

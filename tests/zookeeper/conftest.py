@@ -7,6 +7,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
+from tests.conftest import PATIENT
 from tests.proxy import FrameProxy
 from tests.shared_servers import Servers
 
@@ -27,7 +28,7 @@ def open_store(url: str) -> Iterator[OpenStore]:
     opened: list[ZookeeperLocks] = []
 
     def open_one(other: str | None = None) -> ZookeeperLocks:
-        opened.append(open_zookeeper_locks(other or url))
+        opened.append(open_zookeeper_locks(other or url, PATIENT))
         return opened[-1]
 
     yield open_one
