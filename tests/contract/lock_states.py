@@ -12,6 +12,7 @@ from headgate.core.states import LOCK
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore, Ticket
 from headgate.wiring import open_lock_store
 from tests.conftest import PATIENT
+from tests.contract.over_http import kept_id
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, request_for
 from tests.waiting import until
 
@@ -55,7 +56,9 @@ class Case:
     @property
     def lock_id(self) -> str:
         """The lock's id, or the one that it would have been given."""
-        return self.lock.id if self.lock else self.request.lock_id(self.store.tag, self.resource)
+        if self.lock:
+            return self.lock.id
+        return replace(self.request, id=kept_id(self.store, self.request)).lock_id(self.store.tag, self.resource)
 
     @property
     def token(self) -> int:

@@ -5,8 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from headgate import Gate
+from headgate.client.locks import ServiceLocks
+from headgate.core.locks import Request
 from headgate.http.server import Server
 from headgate.http.service import Service
+from headgate.stores.base import LockStore
+from headgate.stores.idempotency import record_id
 from headgate.wiring import connect
 from tests.conftest import SQL_STORES
 
@@ -55,3 +59,10 @@ def is_apart(item: pytest.Item) -> bool:
     """Whether a test is one of those that are not run over HTTP."""
     call = getattr(item, "callspec", None)
     return call is not None and call.params.get("kind") == HTTP and item.path.stem in APART
+
+
+def kept_id(store: LockStore, request: Request) -> str:
+    """The id that the store knows a request by: a service keeps the ids of each API token apart."""
+    if not isinstance(store, ServiceLocks):
+        return request.id
+    return record_id(store._connection._token.split("_")[1], request.id)
