@@ -78,7 +78,8 @@ def test_a_renewal_between_the_judgement_and_its_execution_wins(
     judge = open_store()
     node = store._tenure.node(lock.id, lock.token)
     until(lambda: not judge.list(LockFilter()), "the lease to run out")
-    send, sent = judge._transitions._send, []
+    send = judge._transitions._send
+    sent: list[Any] = []
 
     def renewed_just_before(session: Any, scene: Scene, ops: Any) -> Any:
         if not sent:
