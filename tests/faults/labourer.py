@@ -20,7 +20,7 @@ T = TypeVar("T")
 #: The longest that a store may be away.
 PATIENCE = 90.0
 PAUSE_SECONDS = 0.02
-#: Of the leased lock. Its length outlives a restart; ZooKeeper's longest session here is ten seconds.
+#: Of the leased lock. Its length outlives a restart.
 LEASE = 30.0
 #: An answer that took longer than this was held up by the store's death.
 STALLED_SECONDS = 0.3
@@ -45,7 +45,7 @@ def keep(channel: Channel, url: str, name: str, resources: list[str], seed: int)
 
 
 def hold(channel: Channel, url: str, name: str, resources: list[str], seed: int) -> None:
-    """Hold a leased lock, renewed by itself, to the end. A ZooKeeper session may be lost with its server: then anew."""
+    """Hold a leased lock, renewed by itself, to the end."""
     labourer = Labourer(channel, headgate.connect(url), name, random.Random(seed))
     while not labourer.told_to_stop():
         labourer.hold(resources[0])

@@ -21,6 +21,8 @@ from tests.waiting import until
 
 Message = dict[str, Any]
 ROOT = Path(__file__).parents[2]
+#: Seconds for an answer where nothing is promised about time.
+UNHURRIED = "30"
 #: Far longer than anything here takes, even on a machine that does other work.
 PATIENCE = 60.0
 
@@ -157,7 +159,7 @@ class Zygote:
             cwd=ROOT,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env=clean,
+            env={**clean, "HEADGATE_ANSWER_WITHIN": UNHURRIED},
         )
         theirs.close()
         self._children: list[Child] = []

@@ -188,7 +188,7 @@ def test_the_ledger_cut_at_a_message(server_url: str, proxy: Proxy, stays_away: 
 
 
 def cut_everywhere(cases: Sequence[Case], url: str, proxy: Proxy, stays_away: bool, report: Report) -> None:
-    patience = "?patience=0.4" if url.startswith("zookeeper") else ""
+    patience = "?patience=1" if url.startswith("zookeeper") else ""
     points, happened = 0, 0
     with headgate.connect(url) as direct, headgate.connect(proxy.url + patience) as cut_off:
         for case in cases:

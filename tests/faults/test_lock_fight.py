@@ -9,7 +9,6 @@ import headgate
 from headgate import Gate
 from headgate.core.history import Entry
 from headgate.stores.sql.scene import WAITER_LEASE
-from tests.conftest import STORES
 from tests.faults.arena import Toll
 from tests.faults.conftest import FULL, Report
 from tests.faults.fight import Fight, Plan
@@ -25,8 +24,8 @@ PLAN = (
     if FULL
     else Plan(grants=250, kills=10, stops=4, pace=0.45, seconds=75)
 )
-#: The shortest that makes sense with this load on two cores; on ZooKeeper the shortest session of its server.
-LEASES = dict.fromkeys(STORES, 0.8) | {"zookeeper": 1.0}
+#: The shortest that makes sense with this load on two cores.
+LEASE = 0.8
 #: Time for whoever is next to be scheduled and to get its answer, with eight workers, a server and possibly
 #: another test on two cores. It widens the bounds on time only, never a check of safety.
 SLACK_SECONDS = 2.0
@@ -43,7 +42,7 @@ def kind(store_url: str) -> str:
 @pytest.mark.timeout(500)
 def test_eight_processes_fight(store_url: str, kind: str, processes: Zygote, report: Report) -> None:
     """No overlap, no stale write, no error, every dead holder's lock free within two leases, the history whole."""
-    lease = LEASES[kind]
+    lease = LEASE
     seed = time.time_ns() % 2**32
     headgate.connect(store_url).close()  # The race for the schema is another test.
     arena = Fight(processes, store_url, Rules(lease), PLAN, seed)

@@ -144,7 +144,7 @@ def test_a_server_killed_under_load(
     assert (lost, phantoms, wrong) == (set(), set(), [])
     assert_no_doubt_left(ledger)
     assert ledger.unavailable + ledger.stalled >= KILLS, "nobody noticed that the server was killed"
-    assert kind == "zookeeper" or ledger.losses == 0, "a lease was lost that had not run out"
+    assert ledger.losses == 0, "a lease was lost that had not run out"
 
 
 def start_crew(processes: Zygote, url: str) -> Crew:

@@ -44,7 +44,7 @@ class Limits:
         return cls(lease, wanted, min(RESERVE_SECONDS, lease / 10))
 
     def within(self, lease: float) -> Limits:
-        """The same for the lease that the store really gave; ZooKeeper may give a shorter one."""
+        """The same for the lease that the store gave."""
         return Limits(lease, min(self.grace, lease / 2), min(self.reserve, lease / 10))
 
 

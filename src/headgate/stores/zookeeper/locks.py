@@ -112,7 +112,8 @@ class ZookeeperLocks:
     @cached_property
     def outages(self) -> ZookeeperOutages:
         """The times without a service."""
-        return ZookeeperOutages(self._sessions, self._tree, self._transitions.clock, self._questions, self._own_queue)
+        clock, queue = self._transitions.clock, lambda: self._own_queue
+        return ZookeeperOutages(self._sessions, self._tree, clock, self._questions, queue)
 
     # ------------------------------------------------------------------ asking
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.stores.zookeeper.asking import look, make, read, write
@@ -20,7 +20,12 @@ class ZookeeperOutages:
     """When a service was last heard of on one ensemble."""
 
     def __init__(
-        self, sessions: Sessions, tree: Tree, clock: Clock, questions: Questions, queue: ZookeeperQueue
+        self,
+        sessions: Sessions,
+        tree: Tree,
+        clock: Clock,
+        questions: Questions,
+        queue: Callable[[], ZookeeperQueue],
     ) -> None:
         self._sessions = sessions
         self._path = tree.service
@@ -39,7 +44,7 @@ class ZookeeperOutages:
         if outage:
             for portion in windows(list(self._locks())):
                 self._move_on(portion, outage)
-            self._queue.move_on(outage)
+            self._queue().move_on(outage)
         self.tell_alive()
         return outage
 

@@ -294,7 +294,8 @@ class Taking:
         """It was not renewed in time by this process, and goes, unless another process renews it."""
 
         def run() -> None:
-            if self._kept.get(item_id) != kept or kept.session.closed:
+            present = self._kept.get(item_id)
+            if present is None or (present.token, present.until) != (kept.token, kept.until) or kept.session.closed:
                 return
             try:
                 with within(self._sessions.answer_within):
@@ -345,7 +346,10 @@ class Taking:
         if kept and kept.number and kept.session.id != kept.number:
             # Remembered for good: another tool's lock, which rewrites nothing, must not pass for ours.
             raise ItemLost(taken.id, taken.token, "its ZooKeeper session has ended")
-        remembered = remembered and kept is not None and time.monotonic() < kept.until
+        in_time = kept is not None and time.monotonic() < kept.until
+        if kept and kept.number and not in_time:
+            raise ItemLost(taken.id, taken.token, "its lease has run out")
+        remembered = remembered and in_time
         record = kept.record if kept and kept.record and remembered else self._questions.find(taken.id)
         if record is None or not is_owner(record, taken) or (kept and record.lock != kept.number):
             raise lost(taken, record)
