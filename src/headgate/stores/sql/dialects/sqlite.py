@@ -48,6 +48,8 @@ NETWORK_FILESYSTEMS = (
 
 #: Errors that do not pass by themselves: a file or a folder that this user may not write or open.
 SETUP = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH}
+#: Errors that mean a wrong statement.
+WRONG = (sqlite3.ProgrammingError, sqlite3.InterfaceError)
 RIGHTS = "Give this user the right to read and write the file and its folder, or use another file"
 
 GRANT_RESOURCE = Statement(
@@ -240,7 +242,7 @@ class Sqlite(Dialect):
             return Trouble.SETUP
         if isinstance(error, sqlite3.IntegrityError) and "UNIQUE" in str(error):
             return Trouble.DUPLICATE
-        if code == sqlite3.SQLITE_ERROR or isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT) or isinstance(error, WRONG):
             return Trouble.BUG
         return Trouble.OTHER
 
