@@ -72,7 +72,7 @@ MEANINGS: dict[Trouble, set[int]] = {
         1040, 1053, 1129, 1152, 1153, 1156, 1158, 1159, 1160, 1161, 1184, 1290, 1792, 1836, 1927, 2002, 2003, 2006,
         2013, 2014, 2055,
     },
-    Trouble.BUG: {1054, 1064, 1109},
+    Trouble.BUG: {1054, 1064, 1109, 3819, 4025},
 }  # fmt: skip
 BY_CODE = {code: trouble for trouble, codes in MEANINGS.items() for code in codes}
 
