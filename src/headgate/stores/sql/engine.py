@@ -334,7 +334,8 @@ class Database:
     def _ask(
         self, connection: Connection, statement: Statement, params: Mapping[str, object], sent: _Sent
     ) -> list[Row]:
-        sent.may_count = True
+        # Where writers take turns, whatever writes is a transaction.
+        sent.may_count = sent.may_count or not self.dialect.one_writer
         return self.dialect.ask(connection, statement, params)
 
     def _put_back(self, connection: Connection) -> None:

@@ -169,11 +169,11 @@ class Sqlite(Dialect):
             uri=self.path is not None,
         )
         try:
-            self._prepare(connection)
             if self.path is not None and not self.read_only:
                 connection.identity = before or identify(self.path)
                 self.verify(connection)
                 self._recognise(connection)
+            self._prepare(connection)
         except BaseException:
             connection.close()
             raise
@@ -197,6 +197,9 @@ class Sqlite(Dialect):
         known = self._known
         if known is None or connection.identity == known.identity:
             return
+        if self.journal_mode == "wal":
+            # Its write-ahead log is that of the old file, and would be read as a part of the new one.
+            raise FileMoved(f"{self.path} was replaced while it was in use. Stop all that uses it, and connect again")
         tx = _Tx(connection)
         facts: dict[str, str] = {}
         with suppress(sqlite3.Error):
