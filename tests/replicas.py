@@ -186,7 +186,7 @@ PAIRS: dict[str, Callable[[], Pair]] = {"postgresql": PostgreSQLPair, "mariadb":
 def _ask(server: PrivateServer, question: str) -> Any:
     """The first value of the answer; None when there is none."""
     with psycopg.connect(server.url, autocommit=True) as connection:
-        answer = connection.execute(question)  # type: ignore[call-overload] # text that is made here
+        answer = connection.execute(question.encode())
         row = answer.fetchone() if answer.description else None
     return row[0] if row else None
 

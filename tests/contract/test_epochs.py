@@ -5,6 +5,7 @@ an operator raises the tokens. Real failovers are in tests/faults/test_failover.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -232,8 +233,8 @@ def test_processes_that_notice_it_together_do_it_once(gates: Gates, kind: str) -
     given = max(before.token, database(gate).write(lambda tx: tx.next_token()))
     others = [gates.open() for _ in range(4)]
     take_over(gate, kind)
-    racing = [in_thread(lambda n=n, each=each: each.locks.acquire("z", f"r:{n}", "shared", lease=LONG))
-              for n in range(2) for each in others]  # fmt: skip
+    wanted = [(each, f"r:{n}") for n in range(2) for each in others]
+    racing = [in_thread(partial(each.locks.acquire, "z", name, "shared", lease=LONG)) for each, name in wanted]
     tokens = [granted(future).token for future in racing]
     assert len({(n // 4, token) for n, token in enumerate(tokens)}) == len(tokens)
     assert all(given + epochs.STEP < token < given + 2 * epochs.STEP for token in tokens)

@@ -6,6 +6,7 @@ user, and the standby has had no checkpoint since it was promoted.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -101,8 +102,7 @@ def test_a_standby_without_the_newest_commits_takes_over(kind: str, on_pair: OnP
         given = give(gate, pair)
         switch(pair, proxy)
         # Whoever comes first: each is given a token that was never given.
-        racing = [in_thread(lambda each=each: each.locks.acquire("eve", "db:lost", "shared", lease=LEASE))
-                  for each in others]  # fmt: skip
+        racing = [in_thread(partial(each.locks.acquire, "eve", "db:lost", "shared", lease=LEASE)) for each in others]
         tokens = [future.result(60).token for future in racing]
         assert len(set(tokens)) == len(tokens)
         assert min(tokens) > max(STEP, *(lock.token for lock in given.lost))

@@ -42,7 +42,11 @@ def with_a_clock(kind: type[PrivateServer]) -> PrivateServer:
 def running(kind: type[PrivateServer]) -> Iterator[tuple[str, Callable[[int], None]]]:
     """A database on such a server, and how to set its clock."""
     with with_a_clock(kind) as server:
-        yield server.fresh(), lambda seconds: (server.folder / "clock").write_text(f"{seconds:+d}") and None
+
+        def set_clock(seconds: int) -> None:
+            (server.folder / "clock").write_text(f"{seconds:+d}")
+
+        yield server.fresh(), set_clock
 
 
 def left(gate: Gate, lock_id: str) -> float:
