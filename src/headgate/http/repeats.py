@@ -22,7 +22,16 @@ from starlette.types import Message, Receive
 from headgate.core.errors import AlreadyDone, HeadgateError, KeyInUse, KeyReused, Unavailable
 from headgate.core.names import check_request_id
 from headgate.http.errors import TooLarge
-from headgate.stores.idempotency import MOST_KEPT, Kept, Keyed, Repeated, RepeatStore, answering, record_id
+from headgate.stores.idempotency import (
+    MOST_KEPT,
+    Kept,
+    Keyed,
+    Repeated,
+    RepeatStore,
+    answering,
+    own_ids,
+    record_id,
+)
 
 KEY_HEADER = "idempotency-key"
 #: Parts of answers that are never kept: sealed copies of secrets.
@@ -186,7 +195,7 @@ class _Asked:
             return _json(found.status, found.answer)
         if repeat.by_store:
             return None
-        result = json.loads(found.result) if found.result else ""
+        result = own_ids(self.keyed.principal, json.loads(found.result)) if found.result else ""
         if repeat.secret:
             raise AlreadyDone(self.key, result, "its answer had a secret in it, which is kept nowhere")
         if repeat.part is None or (not found.result and repeat.status != 204):

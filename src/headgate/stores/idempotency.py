@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headgate.core.errors import HeadgateError
+from headgate.core.names import REQUEST_ID_LENGTH
 from headgate.core.wire import plain
 
 #: Seconds that a record is kept at least.
@@ -82,6 +83,23 @@ class Unfinished:
 def record_id(principal: str, key: str) -> str:
     """Return the id of a request's record. Two principals never share one."""
     return hashlib.sha256(f"{principal}\0{key}".encode()).hexdigest()
+
+
+def scoped_id(principal: str, given: str) -> str:
+    """Return the request id by which the store recognises a principal's request: `PRINCIPAL:ID`, or a digest of a long
+    one. Two principals never share one.
+    """
+    whole = f"{principal}:{given}"
+    return whole if len(whole) <= REQUEST_ID_LENGTH else f"{principal}:#{record_id(principal, given)}"
+
+
+def own_ids(principal: str, value: Any) -> Any:
+    """Return a JSON value in which the principal's own request ids are as the principal gave them."""
+    if isinstance(value, dict):
+        return {name: own_ids(principal, each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [own_ids(principal, each) for each in value]
+    return value.removeprefix(f"{principal}:") if isinstance(value, str) else value
 
 
 def pending() -> Keyed | None:
