@@ -32,6 +32,7 @@ from headgate.stores.idempotency import (
     own_ids,
     record_id,
 )
+from headgate.telemetry import event
 
 KEY_HEADER = "idempotency-key"
 #: Parts of answers that are never kept: sealed copies of secrets.
@@ -114,7 +115,7 @@ class Repeats:
                 return known
             asked.keyed.kept, asked.keyed.nonce = True, found.nonce  # Carried out again: the store recognises it.
         try:
-            with answering(asked.keyed if asked.repeat.recorded else None):
+            with answering(asked.keyed):
                 response = await call()
         except asyncio.CancelledError:
             raise
@@ -124,7 +125,7 @@ class Repeats:
             if asked.keyed.kept and found is None:
                 await run_in_threadpool(self._store().drop, asked.keyed.id)
             raise
-        if asked.repeat.recorded and not (asked.repeat.finds and response.status_code == 204):
+        if not (asked.repeat.finds and response.status_code == 204):
             await self._keep(asked, response)
         return response
 
@@ -155,9 +156,14 @@ class Repeats:
         return known
 
     async def _keep(self, asked: _Asked, response: Response) -> None:
+        """Store an answer, unless it is secret or too long. Where the store is away now, a repeat builds it anew."""
         text = "" if asked.repeat.secret else _without_sealed(bytes(response.body).decode())
-        if not asked.repeat.secret and len(text) <= MOST_KEPT:
+        if asked.repeat.secret or len(text) > MOST_KEPT:
+            return
+        try:
             await run_in_threadpool(self._store().answered, asked.keyed, response.status_code, text)
+        except Unavailable as error:
+            event("http.answer_not_kept", why=str(error))
 
     def _only(self, record: str, key: str) -> _Only:
         if record in self._running:

@@ -22,6 +22,8 @@ from headgate.core.wire import plain
 KEPT_SECONDS = 24 * 3600.0
 #: Characters of a result, or of an answer, that are kept at most.
 MOST_KEPT = 1_000_000
+#: The result of a transaction that is known only after its commit.
+UNKNOWN = ""
 _current: ContextVar[Keyed | None] = ContextVar("headgate_keyed", default=None)
 
 
@@ -127,5 +129,7 @@ def effect(keyed: Keyed, result: Any) -> str | None:
     """Return the result of a transaction as it is kept; None when the transaction was not the effect."""
     if isinstance(result, BaseException | Unfinished) or (keyed.finds and result in (None, ())):
         return None
+    if result == UNKNOWN:
+        return ""
     text = json.dumps(plain(result), ensure_ascii=False, default=str)
     return text if len(text) <= MOST_KEPT else ""

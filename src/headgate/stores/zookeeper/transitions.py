@@ -12,7 +12,7 @@ from kazoo.exceptions import NoNodeError
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import Lock
-from headgate.stores.idempotency import Repeated, Unfinished
+from headgate.stores.idempotency import UNKNOWN, Repeated, Unfinished
 from headgate.stores.zookeeper.asking import catch_up, children, look, make, read, write
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi
@@ -301,7 +301,7 @@ def _known(result: object) -> object:
     """
     if isinstance(result, BaseException):
         return result
-    return Unfinished() if result == () else ""
+    return Unfinished() if result == () else UNKNOWN
 
 
 def new_mark() -> str:
