@@ -8,8 +8,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from headgate.core.errors import StoreUnavailable
 from headgate.stores.idempotency import KEPT_SECONDS, record_id
 from headgate.stores.sql.locks import SqlLocks
+from headgate.stores.sql.repeats import SqlRepeats
 from headgate.stores.sql.statement import Statement
 from tests.conftest import STORES, fresh_store
 from tests.http.replicas import Replica, two_replicas
@@ -155,6 +157,32 @@ def test_what_was_refused_may_be_tried_again_with_its_key(
     assert clients[1].post("/v1/locks", json=wanted, headers=KEY).status_code == 201
 
 
+def test_an_answer_that_was_not_stored_is_found_again(
+    both: tuple[Replica, Replica], clients: list[httpx2.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the service dies after the effect: only what was written with the effect is there."""
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("the store", "it went away just then")
+
+    monkeypatch.setattr(SqlRepeats, "answered", away)
+    wanted = {"client": "c", "resource": "r:1", "lease": 60}
+    locks = [each.post("/v1/locks", json=wanted, headers=KEY).json()["locks"][0] for each in clients[:2]]
+    assert (locks[0]["id"], locks[0]["token"]) == (locks[1]["id"], locks[1]["token"])
+    made = [each.post("/v1/batches", json=SUBMITTED, headers={"Idempotency-Key": "b"}).json() for each in clients[:2]]
+    assert made[0]["id"] == made[1]["id"]
+    broken = [
+        each.post(f"/v1/locks/{locks[0]['id']}/break", json={"reason": "why"}, headers={"Idempotency-Key": "break"})
+        for each in clients[:2]
+    ]
+    if hasattr(both[0].gate.store, "joined"):  # What a multi gives is known only after it.
+        assert (broken[1].status_code, broken[1].json()["type"]) == (409, "urn:headgate:already-done")
+    else:
+        assert broken[1].json() == broken[0].json()
+    assert _events(clients[0], resource="r:1") == ["break", "grant"]
+    assert _events(clients[0], of="queue") == ["submit"]
+
+
 def test_a_file_is_kept_once(both: tuple[Replica, Replica], clients: list[httpx2.Client]) -> None:
     path = "/v1/uploads?name=x.txt"
     first, again = (each.post(path, content=b"some bytes", headers=KEY) for each in clients[:2])
@@ -180,7 +208,8 @@ def test_a_key_is_forgotten_after_a_day_and_not_before(
 
 def test_a_key_must_be_text_that_can_be_kept(clients: list[httpx2.Client]) -> None:
     for key in ("", "k" * 201):
-        assert clients[0].post("/v1/reap?of=locks", headers={"Idempotency-Key": key}).status_code == 422, key
+        answer = clients[0].post("/v1/batches", json=SUBMITTED, headers={"Idempotency-Key": key})
+        assert answer.status_code == 422, key
 
 
 def _record(replica: Replica, name: str) -> str:

@@ -15,10 +15,11 @@ from starlette.concurrency import run_in_threadpool
 from headgate.core.errors import NotAllowed, UnknownName
 from headgate.core.names import NAME_LENGTH, check_name
 from headgate.core.scopes import SCOPES, ApiToken, Reach
+from headgate.core.wire import plain
 from headgate.http import sessions
 from headgate.http.service import Service
 from headgate.service.tokens import Session
-from headgate.stores.idempotency import record_id
+from headgate.stores.idempotency import own_ids, scoped_id
 from headgate.wiring import Gate
 
 #: Who asks, in the words of the asking process.
@@ -46,7 +47,11 @@ class Caller:
         None when it has neither. The same text of another principal is another id.
         """
         given = key if key is not None else request
-        return None if given is None else record_id(self.principal, given)
+        return None if given is None else scoped_id(self.principal, given)
+
+    def shown(self, value: Any) -> Any:
+        """Return a value in JSON's own types, with this caller's request ids as it gave them."""
+        return own_ids(self.principal, plain(value))
 
     @property
     def reach(self) -> Reach:

@@ -70,7 +70,7 @@ class Direct(Route):
     async def answer(self, request: Request) -> Response:
         """What the function answers: it is awaited, or called in a thread."""
         arguments = await self._plan.arguments(request)
-        if self.repeat is None or KEY_HEADER not in request.headers:
+        if self.repeat is None or not self.repeat.recorded or KEY_HEADER not in request.headers:
             return await self._call(arguments)
         return await service_of(request).repeats.answer(request, self.repeat, lambda: self._call(arguments))
 

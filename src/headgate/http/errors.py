@@ -7,6 +7,7 @@ import logging
 import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -18,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from headgate.core.errors import (
+    BadValue,
     HalfMoved,
     HeadgateError,
     Invalid,
@@ -32,6 +34,7 @@ from headgate.core.errors import (
     UnknownName,
 )
 from headgate.core.wire import plain
+from headgate.stores.idempotency import own_ids
 from headgate.telemetry import event
 
 #: What the type of a problem begins with; the rest is the error's name.
@@ -108,10 +111,22 @@ def add_handlers(app: Starlette, page: Callable[[Request, Exception], Response])
             return await run_in_threadpool(page, request, error)
         if isinstance(error, HTTPException) and error.status_code in (404, 405):
             return _of_address(request.method, request.scope["path"], methods_of(app.routes, request.scope["path"]))
-        return problem_of(error, request.scope["headgate.request"])
+        caller = request.scope.get("headgate.caller")
+        return problem_of(error if caller is None else _in_own_words(error, caller.principal),
+                          request.scope["headgate.request"])  # fmt: skip
 
     for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, TooLarge, TooSlow):
         app.add_exception_handler(kind, told)
+
+
+def _in_own_words(error: Exception, principal: str) -> Exception:
+    """The same error, with the caller's request ids as the caller gave them."""
+    if isinstance(error, LockRefused):
+        own = replace(error.request, id=own_ids(principal, error.request.id))
+        return LockRefused(own, error.blockers, error.cycle)
+    if isinstance(error, BadValue):
+        return BadValue(error.what, own_ids(principal, error.value), error.why)
+    return error
 
 
 def _of_address(method: str, path: str, methods: Sequence[str]) -> Problem:

@@ -22,7 +22,17 @@ from starlette.types import Message, Receive
 from headgate.core.errors import AlreadyDone, HeadgateError, KeyInUse, KeyReused, Unavailable
 from headgate.core.names import check_request_id
 from headgate.http.errors import TooLarge
-from headgate.stores.idempotency import MOST_KEPT, Kept, Keyed, Repeated, RepeatStore, answering, record_id
+from headgate.stores.idempotency import (
+    MOST_KEPT,
+    Kept,
+    Keyed,
+    Repeated,
+    RepeatStore,
+    answering,
+    own_ids,
+    record_id,
+)
+from headgate.telemetry import event
 
 KEY_HEADER = "idempotency-key"
 #: Parts of answers that are never kept: sealed copies of secrets.
@@ -105,7 +115,7 @@ class Repeats:
                 return known
             asked.keyed.kept, asked.keyed.nonce = True, found.nonce  # Carried out again: the store recognises it.
         try:
-            with answering(asked.keyed if asked.repeat.recorded else None):
+            with answering(asked.keyed):
                 response = await call()
         except asyncio.CancelledError:
             raise
@@ -115,7 +125,7 @@ class Repeats:
             if asked.keyed.kept and found is None:
                 await run_in_threadpool(self._store().drop, asked.keyed.id)
             raise
-        if asked.repeat.recorded and not (asked.repeat.finds and response.status_code == 204):
+        if not (asked.repeat.finds and response.status_code == 204):
             await self._keep(asked, response)
         return response
 
@@ -146,9 +156,14 @@ class Repeats:
         return known
 
     async def _keep(self, asked: _Asked, response: Response) -> None:
+        """Store an answer, unless it is secret or too long. Where the store is away now, a repeat builds it anew."""
         text = "" if asked.repeat.secret else _without_sealed(bytes(response.body).decode())
-        if not asked.repeat.secret and len(text) <= MOST_KEPT:
+        if asked.repeat.secret or len(text) > MOST_KEPT:
+            return
+        try:
             await run_in_threadpool(self._store().answered, asked.keyed, response.status_code, text)
+        except Unavailable as error:
+            event("http.answer_not_kept", why=str(error))
 
     def _only(self, record: str, key: str) -> _Only:
         if record in self._running:
@@ -186,7 +201,7 @@ class _Asked:
             return _json(found.status, found.answer)
         if repeat.by_store:
             return None
-        result = json.loads(found.result) if found.result else ""
+        result = own_ids(self.keyed.principal, json.loads(found.result)) if found.result else ""
         if repeat.secret:
             raise AlreadyDone(self.key, result, "its answer had a secret in it, which is kept nowhere")
         if repeat.part is None or (not found.result and repeat.status != 204):

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headgate.core.errors import HeadgateError
+from headgate.core.names import REQUEST_ID_LENGTH
 from headgate.core.wire import plain
 
 #: Seconds that a record is kept at least.
 KEPT_SECONDS = 24 * 3600.0
 #: Characters of a result, or of an answer, that are kept at most.
 MOST_KEPT = 1_000_000
+#: The result of a transaction that is known only after its commit.
+UNKNOWN = ""
 _current: ContextVar[Keyed | None] = ContextVar("headgate_keyed", default=None)
 
 
@@ -84,6 +87,23 @@ def record_id(principal: str, key: str) -> str:
     return hashlib.sha256(f"{principal}\0{key}".encode()).hexdigest()
 
 
+def scoped_id(principal: str, given: str) -> str:
+    """Return the request id by which the store recognises a principal's request: `PRINCIPAL:ID`, or a digest of a long
+    one. Two principals never share one.
+    """
+    whole = f"{principal}:{given}"
+    return whole if len(whole) <= REQUEST_ID_LENGTH else f"{principal}:#{record_id(principal, given)}"
+
+
+def own_ids(principal: str, value: Any) -> Any:
+    """Return a JSON value in which the principal's own request ids are as the principal gave them."""
+    if isinstance(value, dict):
+        return {name: own_ids(principal, each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [own_ids(principal, each) for each in value]
+    return value.removeprefix(f"{principal}:") if isinstance(value, str) else value
+
+
 def pending() -> Keyed | None:
     """Return the request whose record must be written with the next change; None: there is none."""
     keyed = _current.get()
@@ -109,5 +129,7 @@ def effect(keyed: Keyed, result: Any) -> str | None:
     """Return the result of a transaction as it is kept; None when the transaction was not the effect."""
     if isinstance(result, BaseException | Unfinished) or (keyed.finds and result in (None, ())):
         return None
+    if result == UNKNOWN:
+        return ""
     text = json.dumps(plain(result), ensure_ascii=False, default=str)
     return text if len(text) <= MOST_KEPT else ""

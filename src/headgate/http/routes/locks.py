@@ -53,7 +53,7 @@ async def acquire(
     """
     wanted = request_of(asked, who, who.request_id(key, again), service.gate)
     grant = await asked_to_wait(request, asked.wait, obtain(service, wanted, steady() + asked.wait))
-    return answer({"locks": grant}, 201)
+    return answer(who.shown({"locks": grant}), 201)
 
 
 @router.get("/locks", responses=documented(200, Page[Lock], "Live locks, by id."))
@@ -104,21 +104,21 @@ async def renew(service: TheService, who: Holder, lock_id: str, given: Renewal) 
         _own(service.gate, who, lock_id, given.token)
         return service.gate.locks.renew(lock_id, given.token, lease=given.lease)
 
-    return answer(await service.crew.run(work))
+    return answer(who.shown(await service.crew.run(work)))
 
 
 @router.post("/locks/{lock_id}/check", HARMLESS, responses=documented(200, Lock, "It is yours."))
 def check(gate: TheGate, who: Holder, lock_id: str, given: Tokened) -> Response:
     """Ask whether a lock is still yours."""
     _own(gate, who, lock_id, given.token)
-    return answer(gate.locks.check(lock_id, given.token))
+    return answer(who.shown(gate.locks.check(lock_id, given.token)))
 
 
 @router.post("/locks/{lock_id}/upgrade", RESULT, responses=documented(200, Lock, "Exclusive, with a new token."))
 def upgrade(gate: TheGate, who: Holder, lock_id: str, given: Tokened) -> Response:
     """Shared to exclusive, for the only holder. Never waits."""
     _own(gate, who, lock_id, given.token)
-    return answer(gate.locks.upgrade(lock_id, given.token))
+    return answer(who.shown(gate.locks.upgrade(lock_id, given.token)))
 
 
 @router.post("/locks/{lock_id}/downgrade", RESULT, responses=documented(200, Lock, "Shared, with the same token."))
@@ -127,7 +127,7 @@ def downgrade(gate: TheGate, service: TheService, who: Holder, lock_id: str, giv
     _own(gate, who, lock_id, given.token)
     changed = gate.locks.downgrade(lock_id, given.token)
     service.ring(("lock", lock_id.split("-")[1]))
-    return answer(changed)
+    return answer(who.shown(changed))
 
 
 @router.post("/locks/{lock_id}/break", BROKEN, responses=documented(200, Lock, "What was broken."))
@@ -165,7 +165,9 @@ def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None, agai
     `POST /locks` with `wait` does all of this in one request.
     """
     found = gate.locks.queue_up(request_of(asked, who, who.request_id(key, again), gate))
-    return answer({"ticket": found.number}, 202) if isinstance(found, Ticket) else answer({"locks": found}, 201)
+    if isinstance(found, Ticket):
+        return answer({"ticket": found.number}, 202)
+    return answer(who.shown({"locks": found}), 201)
 
 
 @router.post(
@@ -183,7 +185,7 @@ async def take_turn(request: Request, service: TheService, who: Holder, ticket: 
             return await service.turns.wait(group_of(place), look, steady() + asked.wait, place.number)
 
     grant = await asked_to_wait(request, asked.wait, turn())
-    return answer({"locks": grant}) if grant else nothing()
+    return answer(who.shown({"locks": grant})) if grant else nothing()
 
 
 @router.post(
@@ -192,7 +194,7 @@ async def take_turn(request: Request, service: TheService, who: Holder, ticket: 
 async def give_up(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue. 409 says who is in the way."""
     place = _place(who, ticket, asked, service.gate)
-    return answer({"locks": await service.crew.run(service.gate.locks.give_up, place)})
+    return answer(who.shown({"locks": await service.crew.run(service.gate.locks.give_up, place)}))
 
 
 @router.post("/waiters/{ticket}/withdraw", NOTHING, status_code=204)

@@ -64,7 +64,7 @@ def submit(
     _refuse_names(asked.metadata, given)
     batch = gate.queue.submit(**given, request_id=who.request_id(key, again), **asked.metadata)
     service.ring(("batch", batch.state))
-    return answer(batch, 201)
+    return answer(who.shown(batch), 201)
 
 
 @router.get("/batches", responses=documented(200, Page[Batch], "By id."))

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.queue import Batch, IngestJob
 from headgate.stores.deadlines import time_limit, within
+from headgate.stores.idempotency import UNKNOWN
 from headgate.stores.zookeeper.asking import catch_up, make, write
 from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi
 from headgate.stores.zookeeper.queue_history import QueueHistory, Told
@@ -132,7 +133,7 @@ class Commits:
     def key_ops(self, result: Any) -> list[Op]:
         """Return the part of a multi that makes the record of a request with an idempotency key."""
         known = result[0] if isinstance(result, tuple) and result else result
-        return key_ops(self._sessions, self._beside, known if isinstance(known, Batch | IngestJob | int) else "")
+        return key_ops(self._sessions, self._beside, known if isinstance(known, Batch | IngestJob | int) else UNKNOWN)
 
     def _check(self, results: Any, ops: Sequence[Op], keys: Sequence[Op]) -> None:
         """Again when a guard did not hold."""

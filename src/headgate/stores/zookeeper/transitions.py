@@ -13,7 +13,7 @@ from kazoo.exceptions import NoNodeError
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import Lock
 from headgate.stores.deadlines import time_limit
-from headgate.stores.idempotency import Repeated, Unfinished
+from headgate.stores.idempotency import UNKNOWN, Repeated, Unfinished
 from headgate.stores.zookeeper.asking import catch_up, children, make, read
 from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.history import History
@@ -325,7 +325,7 @@ def _known(result: object) -> object:
     """
     if isinstance(result, BaseException):
         return result
-    return Unfinished() if result == () else ""
+    return Unfinished() if result == () else UNKNOWN
 
 
 def new_mark() -> str:
