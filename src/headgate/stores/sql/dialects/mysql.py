@@ -62,6 +62,8 @@ GRANT = Statement(
     """call hg_grant_2(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note,
                       {token_floor})""",
 )
+#: A row breaks a CHECK: MariaDB's number, and MySQL's.
+FAILED_CHECKS = (4025, 3819)
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
 RELEASE = Statement("A live lock that is held once goes (see the routine).", "call hg_release_1(:id, :token)")
 
@@ -269,6 +271,10 @@ class Mysql(Dialect):
     def succeed(self, runner: Runner, params: Parameters) -> bool:
         rows = runner.single_once(mysql_ledger.SUCCEED, **params)
         return not rows or read_answer(rows) is not None
+
+    def refuses_row(self, error: BaseException) -> bool:
+        """The driver takes a failed CHECK for an error of operation."""
+        return super().refuses_row(error) or bool(error.args and error.args[0] in FAILED_CHECKS)
 
     def next_token(self, tx: Any) -> int:
         tx.run(NEXT_TOKEN)
