@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate
-from headgate import BadPayload, BadValue
+from headgate import BadPayload, BadValue, HalfMoved
 from headgate.core.errors import Invalid
 from headgate.moving import backing_up, not_backed_up, restoring
 from headgate.settings import load
@@ -202,6 +202,21 @@ def test_a_forged_file_is_refused_with_what_is_wrong_in_it(damage: str, small: P
     with pytest.raises(Invalid, match=why):
         restore(small, f"sqlite:///{tmp_path / 'new.db'}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small.db", "small.gz"]
+
+
+def test_rows_that_contradict_each_other_end_the_restore_with_a_sentence(small: Path, sql_url: str) -> None:
+    """Only a forger writes them. What was written until then is used by nobody."""
+    modes = {"exclusive": "no mode"}
+    changed(
+        small,
+        lambda lines: [[modes.get(value, value) if isinstance(value, str) else value for value in line]
+                       if isinstance(line, list) else line for line in lines],
+        forged=True,
+    )  # fmt: skip
+    with pytest.raises(BadPayload, match="the database refuses a row"):
+        restore(small, sql_url)
+    with pytest.raises(HalfMoved):
+        headgate.connect(sql_url)
 
 
 def test_no_edit_of_any_byte_ends_otherwise_than_in_a_sentence(made_once: Path, tmp_path: Path) -> None:

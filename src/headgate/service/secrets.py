@@ -107,7 +107,7 @@ class Secrets:
         def check(ring: Ring | None) -> int:
             is_ours = _is_ring_of(ring, known)
             if not lost and not is_ours:
-                raise Refused(self._lost_text(ring, known))
+                raise WrongKey("", self._lost_text(ring, known))
             if lost and is_ours:
                 raise Refused(f"{self._ring_file()} is the ring of this store: nothing is lost. Rotate without --lost")
             return max(known, default=0)

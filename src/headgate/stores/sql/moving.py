@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, LargeBinary, Table
 
-from headgate.core.errors import BadValue, ForeignStore, HalfMoved, StoreInUse
+from headgate.core.errors import BadPayload, BadValue, ForeignStore, HalfMoved, StoreInUse
 from headgate.core.jumps import NUMBERED, Jump, next_jump
 from headgate.stores.moving_port import PORTION, Contents, Digest, Row
 from headgate.stores.sql import moving_facts as facts
@@ -19,7 +19,7 @@ from headgate.stores.sql import moving_statements as sql
 from headgate.stores.sql import opening
 from headgate.stores.sql.columns import LEASE_CLOCK
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.dialects.base import Connection
+from headgate.stores.sql.dialects.base import Connection, Trouble
 from headgate.stores.sql.engine import Database, Duplicate, Transaction
 from headgate.stores.sql.queue_statements import ADD_COUNTER
 from headgate.stores.sql.schema import metadata
@@ -200,9 +200,19 @@ class SqlTarget:
         values = [dict(zip(names, (take(value) for take, value in zip(taken, row, strict=True)), strict=True))
                   for row in rows]  # fmt: skip
         try:
-            self.write(lambda tx: tx.insert(text, values))
+            self.write(lambda tx: self._insert(tx, table, text, values))
         except Duplicate:
             raise HalfMoved(f"somebody else writes into {self.name}: {table} has rows that were not moved") from None
+
+    def _insert(self, tx: Transaction, table: str, text: str, values: Sequence[Mapping[str, object]]) -> None:
+        dialect = self._database.dialect
+        try:
+            tx.insert(text, values)
+        except dialect.errors() as error:
+            if not dialect.refuses_row(error) or dialect.classify(error) is Trouble.DUPLICATE:
+                raise
+            why = str(error).splitlines()[0]
+            raise BadPayload(table, f"the database refuses a row of the source: {why}") from error
 
     def digests(self) -> Iterator[tuple[str, Digest]]:
         with self._database.still() as still:

@@ -204,6 +204,10 @@ class Dialect(ABC):
     def classify(self, error: BaseException) -> Trouble:
         """What a driver's error means."""
 
+    def refuses_row(self, error: BaseException) -> bool:
+        """Whether an error says that a row breaks a condition of its table."""
+        return any(kind.__name__ == "IntegrityError" for kind in type(error).__mro__)
+
     @abstractmethod
     def errors(self) -> tuple[type[BaseException], ...]:
         """The driver's error classes; all of them pass through classify."""

@@ -82,6 +82,8 @@ GRANT = Statement(
 )
 BEGIN_WRITE, BEGIN_READ = "call hg_look_1(true)", "call hg_look_1(false)"
 SHOW_GALERA = Statement("Whether the server is one of a Galera cluster.", "show global variables like 'wsrep_on'")
+#: A row breaks a CHECK: MariaDB's number, and MySQL's.
+FAILED_CHECKS = (4025, 3819)
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
 RELEASE = Statement("A live lock that is held once goes (see the routine).", "call hg_release_2(:id, :token)")
 
@@ -382,6 +384,10 @@ class Mysql(Dialect):
     def succeed(self, runner: Runner, params: Parameters) -> bool:
         rows = runner.single_once(mysql_ledger.SUCCEED, **params)
         return not rows or read_answer(rows) is not None
+
+    def refuses_row(self, error: BaseException) -> bool:
+        """The driver takes a failed CHECK for an error of operation."""
+        return super().refuses_row(error) or bool(error.args and error.args[0] in FAILED_CHECKS)
 
     def next_token(self, tx: Any) -> int:
         tx.run(NEXT_TOKEN)
