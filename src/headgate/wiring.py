@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from headgate.stores.inventory_port import InventoryStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
-#: The kind of a fault that is a lock without its storage guard.
-UNGUARDED = "unguarded"
 #: A service that speaks for its store.
 SERVICE_KINDS = ("http", "https")
 
@@ -63,7 +61,12 @@ class Gate:
         from headgate.service.guards import load_guards
         from headgate.service.locks import Locks
 
-        return Locks(self._store, GuardKeeper(load_guards(self._guards)), self._lock_delay)
+        return Locks(self._store, GuardKeeper(load_guards(self.guards)), self._lock_delay)
+
+    @property
+    def guards(self) -> list[str]:
+        """The URI schemes whose storage guards this process takes: not those that a service takes for it."""
+        return [name for name in self._guards if name not in getattr(self._store, "guards", ())]
 
     @property
     def ledger(self) -> Ledger:
@@ -194,21 +197,7 @@ class Gate:
     def faults(self) -> list[Fault]:
         """What should not be in the queue and in the ledger, each with what a repair would do."""
         faults = [*self.queue.faults(), *(() if self._ledger is None else self._ledger.faults())]
-        return [*faults, *(self.inventory.faults() if self.keeps_inventory else ()), *self.guard_faults()]
-
-    def guard_faults(self) -> list[Fault]:
-        """Locks that a storage guard should protect and does not; those of the service, where this speaks to one."""
-        from headgate.core.queue import Fault
-
-        elsewhere: Callable[[], Sequence[tuple[str, str]]] | None = getattr(self._store, "unguarded", None)
-        if elsewhere is not None:
-            return [Fault(UNGUARDED, lock, what) for lock, what in elsewhere()]
-        return [
-            Fault(
-                UNGUARDED, each.lock.id, f"the persistent lock on {each.lock.resource} has no storage guard: {each.why}"
-            )
-            for each in self.locks.unguarded_in_store()
-        ]
+        return [*faults, *(self.inventory.faults() if self.keeps_inventory else ()), *self.locks.tending.faults()]
 
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair a fault as it says, if it is still there. False: it is gone, or cannot be repaired."""

@@ -26,8 +26,10 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
     """Find what should not be in the store, say what it means, and mend it with --repair.
 
     Looks at batches and ingest jobs: in two places or none, counted wrongly, taken by the dead, entries without a job;
-    and at claims of chunks: whose worker died a while ago, where no daemon `reaper` runs. Of locks it only says how
-    many there are: their store mends them by itself, and the daemon `reaper` sooner.
+    at claims of chunks: whose worker died a while ago, where no daemon `reaper` runs; at mails and callbacks that did
+    not arrive, which --repair sends again; and at persistent locks without the storage guard that they should have
+    (setting `guards`). Of other locks it only says how many there are: their store mends them by itself, and the
+    daemon `reaper` sooner.
     Nothing is changed without --repair. It is safe while others work.
 
     Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
