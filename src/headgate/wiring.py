@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from headgate.stores.inventory_port import InventoryStore
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
-#: The kind of a fault that is a lock without its storage guard.
-UNGUARDED = "unguarded"
 #: A service that speaks for its store.
 SERVICE_KINDS = ("http", "https")
 
@@ -65,12 +63,17 @@ class Gate:
         from headgate.service.guards import load_guards
         from headgate.service.locks import Locks
 
-        return Locks(self._store, GuardKeeper(load_guards(self._guards)), self._lock_delay, self.answer_within)
+        return Locks(self._store, GuardKeeper(load_guards(self.guards)), self._lock_delay, self.answer_within)
 
     @cached_property
     def answer_within(self) -> float:
         """Seconds within which a call returns, besides those that it was asked to wait."""
         return store_options(self.settings).answer_within
+
+    @property
+    def guards(self) -> list[str]:
+        """The URI schemes whose storage guards this process takes: not those that a service takes for it."""
+        return [name for name in self._guards if name not in getattr(self._store, "guards", ())]
 
     @property
     def ledger(self) -> Ledger:
@@ -220,21 +223,7 @@ class Gate:
         """Damage in the store, each with what a repair does."""
         claims = () if self._ledger is None else self._ledger.faults()
         deliveries = self.inventory.faults() if self.keeps_inventory else ()
-        return [*self.queue.faults(), *self.locks.faults(), *claims, *deliveries, *self.guard_faults()]
-
-    def guard_faults(self) -> list[Fault]:
-        """Locks that a storage guard should protect and does not; those of the service, where this speaks to one."""
-        from headgate.core.faults import Fault
-
-        elsewhere: Callable[[], Sequence[tuple[str, str]]] | None = getattr(self._store, "unguarded", None)
-        if elsewhere is not None:
-            return [Fault(UNGUARDED, lock, what) for lock, what in elsewhere()]
-        return [
-            Fault(
-                UNGUARDED, each.lock.id, f"the persistent lock on {each.lock.resource} has no storage guard: {each.why}"
-            )
-            for each in self.locks.unguarded_in_store()
-        ]
+        return [*self.queue.faults(), *self.locks.faults(), *claims, *deliveries, *self.locks.tending.faults()]
 
     def notices(self) -> list[str]:
         """What is no fault, but worth knowing: how the store is reached, and what that costs."""

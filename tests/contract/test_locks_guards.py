@@ -14,7 +14,7 @@ from headgate.service.guard_keeper import GuardKeeper
 from headgate.service.guards import GuardBusy, Hold
 from headgate.service.locks import Locks
 from tests.conftest import STORES
-from tests.contract.steps import LONG, Gates, holders, request_for, told
+from tests.contract.steps import Gates, holders, request_for, told
 from tests.waiting import until
 
 
@@ -30,6 +30,8 @@ def guarded(gates: Gates) -> Gate:
     return gates.open(guards="file")
 
 
+#: Long enough for a busy machine.
+LEASE = 60.0
 #: Files that strangers have locked.
 THEIRS: dict[Path, IO[str]] = {}
 
@@ -57,7 +59,7 @@ def may(path: Path, kind: int) -> bool:
 
 
 def test_a_stranger_meets_our_lock(guarded: Gate, path: Path) -> None:
-    lock = guarded.locks.acquire("a", path.as_uri(), "write", lease=LONG)
+    lock = guarded.locks.acquire("a", path.as_uri(), "write", lease=LEASE)
     assert not may(path, fcntl.LOCK_SH)
     reading = guarded.locks.downgrade(lock)
     assert may(path, fcntl.LOCK_SH)
@@ -70,19 +72,19 @@ def test_a_stranger_meets_our_lock(guarded: Gate, path: Path) -> None:
 
 def test_we_meet_a_strangers_lock_and_take_nothing(guarded: Gate, path: Path) -> None:
     with stranger(path, fcntl.LOCK_EX), pytest.raises(LockRefused) as refusal:
-        guarded.locks.acquire("a", path.as_uri(), "read", lease=LONG)
+        guarded.locks.acquire("a", path.as_uri(), "read", lease=LEASE)
     (blocker,) = refusal.value.blockers
     assert (blocker.kind, blocker.resource) == ("guard", path.as_uri())
     assert "outside Headgate" in str(refusal.value)
     assert guarded.locks.list() == []
-    guarded.locks.acquire("a", path.as_uri(), "write", lease=LONG)
+    guarded.locks.acquire("a", path.as_uri(), "write", lease=LEASE)
 
 
 def test_waiting_goes_on_until_the_stranger_is_done(guarded: Gate, path: Path) -> None:
     with stranger(path, fcntl.LOCK_EX), pytest.raises(LockRefused):
-        guarded.locks.acquire("a", path.as_uri(), "write", wait=0.5, lease=LONG)
+        guarded.locks.acquire("a", path.as_uri(), "write", wait=0.5, lease=LEASE)
     assert guarded.locks.list() == []
-    guarded.locks.acquire("a", path.as_uri(), "write", wait=5, lease=LONG)
+    guarded.locks.acquire("a", path.as_uri(), "write", wait=5, lease=LEASE)
 
 
 def test_all_or_none_is_true_of_the_real_locks_too(guarded: Gate, path: Path, tmp_path: Path) -> None:
@@ -90,14 +92,14 @@ def test_all_or_none_is_true_of_the_real_locks_too(guarded: Gate, path: Path, tm
     other.write_text("content")
     wants = {path.as_uri(): "write", other.as_uri(): "write", "mysql://db1/core": "write"}
     with stranger(other, fcntl.LOCK_SH), pytest.raises(LockRefused):
-        guarded.locks.acquire_all("a", wants, lease=LONG)
+        guarded.locks.acquire_all("a", wants, lease=LEASE)
     assert guarded.locks.list() == []
     assert may(path, fcntl.LOCK_EX)
-    guarded.locks.acquire_all("a", wants, lease=LONG)
+    guarded.locks.acquire_all("a", wants, lease=LEASE)
 
 
 def test_several_readers_of_one_process_stand_on_one_real_lock(guarded: Gate, path: Path) -> None:
-    locks = [guarded.locks.acquire(client, path.as_uri(), "read", lease=LONG) for client in "abc"]
+    locks = [guarded.locks.acquire(client, path.as_uri(), "read", lease=LEASE) for client in "abc"]
     for lock in locks[:2]:
         guarded.locks.release(lock)
     assert not may(path, fcntl.LOCK_EX)
@@ -106,9 +108,9 @@ def test_several_readers_of_one_process_stand_on_one_real_lock(guarded: Gate, pa
 
 
 def test_a_counted_lock_keeps_its_real_lock_until_it_is_left_for_good(guarded: Gate, path: Path) -> None:
-    lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LONG)
+    lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LEASE)
     for _ in range(2):
-        guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LONG)
+        guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LEASE)
     for _ in range(2):
         guarded.locks.release(lock)
         assert not may(path, fcntl.LOCK_SH)
@@ -117,14 +119,14 @@ def test_a_counted_lock_keeps_its_real_lock_until_it_is_left_for_good(guarded: G
 
 
 def test_a_repeated_request_has_one_real_lock(guarded: Gate, path: Path) -> None:
-    guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine", lease=LONG)
-    guarded.locks.release(guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine", lease=LONG))
+    guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine", lease=LEASE)
+    guarded.locks.release(guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine", lease=LEASE))
     assert may(path, fcntl.LOCK_EX)
 
 
 def test_breaking_a_lock_lets_go_of_the_real_one(guarded: Gate, path: Path) -> None:
-    guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LONG)
-    lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LONG)
+    guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LEASE)
+    lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LEASE)
     guarded.locks.break_lock(lock.id, reason="it hangs")
     assert may(path, fcntl.LOCK_EX)
 
@@ -133,7 +135,7 @@ def test_held_lets_go_of_the_real_lock_when_ours_was_lost(gates: Gates, guarded:
     operator = gates.open()
 
     def lose_it() -> None:
-        with guarded.locks.held("a", path.as_uri(), lease=LONG) as lock:
+        with guarded.locks.held("a", path.as_uri(), lease=LEASE) as lock:
             assert not may(path, fcntl.LOCK_SH)
             operator.locks.break_lock(lock.id, reason="it hangs")
 
@@ -143,7 +145,7 @@ def test_held_lets_go_of_the_real_lock_when_ours_was_lost(gates: Gates, guarded:
 
 
 def test_an_upgrade_that_a_stranger_prevents_changes_nothing(guarded: Gate, path: Path) -> None:
-    lock = guarded.locks.acquire("a", path.as_uri(), "read", lease=LONG)
+    lock = guarded.locks.acquire("a", path.as_uri(), "read", lease=LEASE)
     with stranger(path, fcntl.LOCK_SH), pytest.raises(LockRefused) as refusal:
         guarded.locks.upgrade(lock)
     assert [blocker.kind for blocker in refusal.value.blockers] == ["guard"]
@@ -154,8 +156,8 @@ def test_an_upgrade_that_a_stranger_prevents_changes_nothing(guarded: Gate, path
 
 def test_an_upgrade_that_the_store_refuses_leaves_the_real_lock_as_it_was(gates: Gates, path: Path) -> None:
     guarded, other = gates.open(guards="file"), gates.open(guards="file")
-    lock = guarded.locks.acquire("a", path.as_uri(), "read", lease=LONG)
-    other.locks.acquire("b", path.as_uri(), "read", lease=LONG)
+    lock = guarded.locks.acquire("a", path.as_uri(), "read", lease=LEASE)
+    other.locks.acquire("b", path.as_uri(), "read", lease=LEASE)
     with pytest.raises(LockRefused):
         guarded.locks.upgrade(lock)
     assert may(path, fcntl.LOCK_SH)
@@ -163,7 +165,7 @@ def test_an_upgrade_that_the_store_refuses_leaves_the_real_lock_as_it_was(gates:
 
 
 def test_a_senseless_upgrade_leaves_a_writers_real_lock_exclusive(guarded: Gate, path: Path) -> None:
-    lock = guarded.locks.acquire("a", path.as_uri(), "write", lease=LONG)
+    lock = guarded.locks.acquire("a", path.as_uri(), "write", lease=LEASE)
     with pytest.raises(TransitionRefused):
         guarded.locks.upgrade(lock)
     assert not may(path, fcntl.LOCK_SH)
@@ -172,7 +174,7 @@ def test_a_senseless_upgrade_leaves_a_writers_real_lock_exclusive(guarded: Gate,
 def test_resources_of_other_schemes_and_gates_without_guards_are_not_touched(
     gates: Gates, guarded: Gate, path: Path
 ) -> None:
-    guarded.locks.acquire("a", "mysql://db1/core", "write", lease=LONG)
+    guarded.locks.acquire("a", "mysql://db1/core", "write", lease=LEASE)
     gates.open().locks.acquire("a", path.as_uri(), "write")
     assert may(path, fcntl.LOCK_EX)
 
@@ -181,7 +183,7 @@ def test_a_guard_that_breaks_gives_back_what_was_taken(guarded: Gate, tmp_path: 
     missing = (tmp_path / "no such folder" / "data").as_uri()
     for wants in ({missing: "write"}, {"mysql://db1/core": "write", missing: "write"}):
         with pytest.raises(StorageGuardFailed, match="No such file"):
-            guarded.locks.acquire_all("a", wants, lease=LONG)
+            guarded.locks.acquire_all("a", wants, lease=LEASE)
         assert guarded.locks.list() == []
     assert told(guarded).count("grant") == told(guarded).count("release")
 
@@ -202,7 +204,7 @@ def test_a_stranger_leaves_no_grant_in_the_history(guarded: Gate, path: Path) ->
     with stranger(path, fcntl.LOCK_EX):
         for wait in (0, 0.5):
             with pytest.raises(LockRefused, match="outside Headgate"):
-                guarded.locks.acquire("a", path.as_uri(), "write", wait=wait, lease=LONG)
+                guarded.locks.acquire("a", path.as_uri(), "write", wait=wait, lease=LEASE)
     assert "grant" not in told(guarded)
 
 
@@ -210,7 +212,7 @@ def test_who_waits_for_a_stranger_comes_in_its_turn(guarded: Gate, path: Path) -
     granted: list[str] = []
 
     def wait(client: str) -> None:
-        lock = guarded.locks.acquire(client, path.as_uri(), "write", wait=60, lease=LONG)
+        lock = guarded.locks.acquire(client, path.as_uri(), "write", wait=60, lease=LEASE)
         granted.append(client)
         guarded.locks.release(lock)
 
@@ -221,7 +223,7 @@ def test_who_waits_for_a_stranger_comes_in_its_turn(guarded: Gate, path: Path) -
             waiting.append(pool.submit(wait, client))
             until(lambda: len(line.get(path.as_uri(), {})) == number, f"{client} waits")  # noqa: B023 - used at once
         with pytest.raises(LockRefused, match="was first"):
-            guarded.locks._obtaining.acquire(request_for("late", (path.as_uri(), Mode.EXCLUSIVE), lease=LONG))
+            guarded.locks._obtaining.acquire(request_for("late", (path.as_uri(), Mode.EXCLUSIVE), lease=LEASE))
         leave(path)
         for each in waiting:
             each.result()
@@ -234,13 +236,13 @@ def test_who_waits_for_a_stranger_comes_in_its_turn(guarded: Gate, path: Path) -
 def test_a_place_in_the_queue_is_kept_while_a_stranger_is_in_the_way(gates: Gates, guarded: Gate, path: Path) -> None:
     """The holder has no guard, so that a stranger gets the file; then the holder leaves, and the stranger does not."""
     plain = gates.open()
-    held = plain.locks.acquire("holder", path.as_uri(), "write", lease=LONG)
+    held = plain.locks.acquire("holder", path.as_uri(), "write", lease=LEASE)
     with stranger(path, fcntl.LOCK_EX), ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(guarded.locks.acquire, "first", path.as_uri(), "write", wait=60, lease=LONG)
+        waiting = pool.submit(guarded.locks.acquire, "first", path.as_uri(), "write", wait=60, lease=LEASE)
         until(lambda: [each.client for each in plain.locks.waiters()] == ["first"], "it waits")
         plain.locks.release(held)
         with pytest.raises(LockRefused):
-            plain.locks.acquire("second", path.as_uri(), "write", lease=LONG)
+            plain.locks.acquire("second", path.as_uri(), "write", lease=LEASE)
         assert not waiting.done()
         leave(path)
         assert waiting.result().client == "first"
@@ -249,9 +251,9 @@ def test_a_place_in_the_queue_is_kept_while_a_stranger_is_in_the_way(gates: Gate
 
 def test_who_gives_up_on_a_stranger_leaves_nothing(gates: Gates, guarded: Gate, path: Path) -> None:
     plain = gates.open()
-    held = plain.locks.acquire("holder", path.as_uri(), "write", lease=LONG)
+    held = plain.locks.acquire("holder", path.as_uri(), "write", lease=LEASE)
     with stranger(path, fcntl.LOCK_EX), ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(guarded.locks.acquire, "first", path.as_uri(), "write", wait=1.5, lease=LONG)
+        waiting = pool.submit(guarded.locks.acquire, "first", path.as_uri(), "write", wait=1.5, lease=LEASE)
         until(lambda: bool(plain.locks.waiters()), "it waits")
         plain.locks.release(held)
         with pytest.raises(LockRefused):
@@ -261,12 +263,12 @@ def test_who_gives_up_on_a_stranger_leaves_nothing(gates: Gates, guarded: Gate, 
 
 def test_a_writer_is_not_starved_by_readers_of_other_processes(gates: Gates, guarded: Gate, path: Path) -> None:
     other = gates.open(guards="file")
-    reading = other.locks.acquire("reader", path.as_uri(), "read", lease=LONG)
+    reading = other.locks.acquire("reader", path.as_uri(), "read", lease=LEASE)
     with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(guarded.locks.acquire, "writer", path.as_uri(), "write", wait=60, lease=LONG)
+        writing = pool.submit(guarded.locks.acquire, "writer", path.as_uri(), "write", wait=60, lease=LEASE)
         until(lambda: [each.client for each in other.locks.waiters()] == ["writer"], "the writer waits")
         with pytest.raises(LockRefused, match="writer"):
-            other.locks.acquire("late", path.as_uri(), "read", lease=LONG)
+            other.locks.acquire("late", path.as_uri(), "read", lease=LEASE)
         other.locks.release(reading)
         assert writing.result().client == "writer"
 
@@ -294,7 +296,7 @@ def brittle(gate: Gate) -> Locks:
 
 
 def test_an_error_on_letting_go_is_reported_and_our_lock_is_released(gate: Gate, brittle: Locks) -> None:
-    lock = brittle.acquire("a", "x:1", "write", lease=LONG)
+    lock = brittle.acquire("a", "x:1", "write", lease=LEASE)
     with pytest.raises(StorageGuardFailed, match="it could not be let go: the disk is on fire"):
         brittle.release(lock)
     assert holders(gate, "x:1") == []
@@ -302,5 +304,5 @@ def test_an_error_on_letting_go_is_reported_and_our_lock_is_released(gate: Gate,
 
 def test_an_error_on_letting_go_does_not_keep_a_collection_from_being_given_back(gate: Gate, brittle: Locks) -> None:
     with pytest.raises((StorageGuardFailed, LockRefused)):
-        brittle.acquire_all("a", {"x:1": "write", "x:2 busy": "write", "x:3": "write"}, lease=LONG)
+        brittle.acquire_all("a", {"x:1": "write", "x:2 busy": "write", "x:3": "write"}, lease=LEASE)
     assert gate.locks.list() == []

@@ -16,6 +16,8 @@ import pytest
 
 import headgate
 from headgate import Gate
+from headgate.core.inventory import Kind as MessageKind
+from headgate.core.inventory import Message
 from headgate.core.ledger import Kind, Row
 from headgate.core.machine import By
 from headgate.core.states import CHUNK
@@ -83,6 +85,18 @@ def test_every_page_keeps_other_sites_and_inline_scripts_out(server: Any, gate: 
     assert "unsafe" not in policy
     assert answer.headers["cache-control"] == "no-store"
     assert not re.search(r"<script(?![^>]*src=)|\sstyle=|\son\w+=", answer.text)
+
+
+def test_a_message_that_did_not_arrive_is_on_the_first_page_and_in_the_list(server: Any, gate: Gate) -> None:
+    report = Message("bid0000000001.report-1", MessageKind.MAIL, "bid0000000001", "From: …")
+    gate.inventory.post(report)
+    gate.inventory.undelivered(report, "550 no such person", for_good=True)
+    with signed_in(server, gate, "read") as client:
+        first = client.get("/").text
+        assert "1 message not delivered" in first
+        assert 'href="/ingest/messages?show=failed"' in first
+        assert "550 no such person" in client.get("/ingest/messages?show=failed").text
+    gate.inventory.discard(report.id, reason="it is old")
 
 
 def test_a_session_ends_with_its_time_its_token_and_its_signature(

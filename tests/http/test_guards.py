@@ -46,8 +46,12 @@ class Site:
         server.start()
         running.callback(server.stop)
         self.url = server.url
-        self.client = running.enter_context(headgate.connect(server.url, token=self._token))
+        self.client = running.enter_context(self.connect())
         self._running = running
+
+    def connect(self, **settings: str) -> Gate:
+        """A client of the service."""
+        return headgate.connect(self.url, token=self._token, **settings)
 
     def stop(self) -> None:
         if self._running is not None:
@@ -200,6 +204,14 @@ def test_a_place_in_the_queue_is_kept_while_a_stranger_is_in_the_way(
             leave(path)
             waiting.result()
         assert told(plain).count("grant") == 2
+
+
+def test_a_client_with_the_same_setting_leaves_the_guard_to_the_service(there: Site, path: Path) -> None:
+    with there.connect(guards="file") as client:
+        lock = client.locks.acquire("a", path.as_uri(), "write")
+        assert not may(path, fcntl.LOCK_SH)
+        client.locks.release(lock)
+    assert may(path, fcntl.LOCK_EX)
 
 
 def test_a_stranger_is_answered_with_409_at_once(there: Site, path: Path) -> None:

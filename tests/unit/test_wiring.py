@@ -100,7 +100,7 @@ def test_an_unknown_setting_is_refused() -> None:
 
 
 def test_an_unknown_guard_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(BadValue, match="guard 's3' is unknown; there are: file"):
+    with pytest.raises(BadValue, match="guard 's3' is not installed; there are: file"):
         headgate.connect("sqlite:///x.db", guards="file, s3")
     assert list(tmp_path.iterdir()) == []
 

@@ -30,17 +30,18 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
 
     Checks batches and ingest jobs (in two places or none, counted wrongly, taken by dead workers), chunks (lost from
     what find_next sees, running without a lease, without an output row, of jobs that are not defined), locks (without
-    their resource, counted wrongly, with leases that never end), counters that would give an id or a token twice,
-    history that was deleted, missing nodes in ZooKeeper, and the store's clock.
+    their resource, counted wrongly, with leases that never end, without the storage guard that they should have),
+    counters that would give an id or a token twice, mails and callbacks that did not arrive (--repair sends them
+    again), history that was deleted, missing nodes in ZooKeeper, and the store's clock.
     Nothing is changed without --repair. It is safe while others work. A note is no fault: it says, for example, that
     waiters poll because the database is reached through a pooler without `listen_url`.
 
-    Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
+        Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
 
-    \b
-    Examples:
-      headgate doctor
-      headgate doctor --repair --json
+        \b
+        Examples:
+          headgate doctor
+          headgate doctor --repair --json
     """
     with session.gate() as gate, working(session, "checking everything"):
         looked = {**gate.looked_at(), "locked resources": gate.locks.status()["lockCount"]}

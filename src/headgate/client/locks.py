@@ -44,6 +44,8 @@ class ServiceLocks:
         self.ledger = ServiceLedger(connection) if about["ledger"] else None
         #: The inventory there; None likewise.
         self.inventory = ServiceInventory(connection) if about["inventory"] else None
+        #: URI schemes whose storage guards the service keeps.
+        self.guards = tuple(about.get("guards", ()))
         #: Who may ask the service for what.
         self.tokens = ServiceTokens(connection)
         #: How long each ticket's next look may take.

@@ -106,7 +106,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         try:
             await run_in_threadpool(self._bridge_outage)
-            await run_in_threadpool(self.gate.locks.keep_guards)
+            await run_in_threadpool(self.gate.locks.tending.start)
         except HeadgateError as error:  # The server tells only that it could not start.
             self.failed = error
             raise
@@ -150,7 +150,7 @@ class Service:
         while True:
             await asyncio.sleep(GUARD_SECONDS)
             try:
-                await run_in_threadpool(self.gate.locks.tend_guards)
+                await run_in_threadpool(self.gate.locks.tending.tend)
             except HeadgateError as error:
                 event("http.guards_not_tended", why=str(error))
 

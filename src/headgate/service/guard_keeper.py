@@ -104,6 +104,8 @@ class GuardKeeper:
         try:
             yield
         finally:
+            # Not before the store has answered: nobody overtakes it on the way into the queue.
+            self.leave_line(request.id)
             self._unreserve(taken)
 
     def leave_line(self, request_id: str) -> None:
@@ -132,7 +134,6 @@ class GuardKeeper:
             if waits:
                 self._line_up(request, [blocker.resource for blocker in busy])
             raise GuardsBusy(busy)
-        self.leave_line(request.id)
         return taken
 
     def _reserve_one(self, request_id: str, want: Want) -> None:

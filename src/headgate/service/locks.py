@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
-from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused, StorageGuardFailed, Unavailable
+from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused, Unavailable
 from headgate.core.faults import Fault
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, decide, parse_lock_id, parse_mode
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
-from headgate.service.guard_keeper import GuardKeeper, Unguarded
+from headgate.service.guard_keeper import GuardKeeper
+from headgate.service.guard_tending import GuardTending
 from headgate.service.guards import GuardBusy
 from headgate.service.identity import new_request_id, owner
 from headgate.service.obtaining import Obtained, Obtaining
@@ -30,8 +32,6 @@ from headgate.telemetry import event
 DEFAULT_LEASE = 60.0
 #: A persistent lock that could not be released at the end of its block is tried again after so long, then less often.
 RELEASE_AGAIN_SECONDS = 0.25
-#: Locks that are listed at a time, and guarded resources that are looked at in one step.
-PORTION, TENDED_AT_ONCE = 1000, 100
 LockLike = Lock | Hold | str
 
 
@@ -49,8 +49,6 @@ class Locks:
         self._guards = guards or GuardKeeper({})
         self._obtaining = Obtaining(store, self._guards, answer_within)
         self._lock_delay = check_span("lock_delay", lock_delay)
-        #: Where the next step of `tend_guards` begins.
-        self._tended = 0
 
     def acquire(
         self,
@@ -310,10 +308,10 @@ class Locks:
 
     # ---------------------------------------------------------------- guards
 
-    @property
-    def unguarded(self) -> Sequence[Unguarded]:
-        """Locks whose storage guard this process could not take, each with the reason."""
-        return list(self._guards.missing.values())
+    @cached_property
+    def tending(self) -> GuardTending:
+        """How a service keeps the guards of locks, and how missing ones are found."""
+        return GuardTending(self._store, self._guards)
 
     def close(self) -> None:
         """Release the storage guards of this process; the locks stay as they are."""
@@ -327,45 +325,6 @@ class Locks:
                 "has a storage guard, which would end with this command; use `headgate lock run`, or acquire the lock "
                 "through a service (headgate up), which keeps the guard",
             )  # fmt: skip
-
-    def keep_guards(self) -> int:
-        """Keep storage guards for as long as their locks live, and take those of locks that are listed already.
-
-        For a service alone. Returns how many guards are missing; `tend_guards` tries again.
-        """
-        self._guards.lasting = True
-        after = None
-        while self._guards.any and (portion := self.list(after=after, limit=PORTION)):
-            for lock in portion:
-                if self._guards.covers(lock.resource):
-                    self._restore(lock)
-            after = portion[-1].id
-        return len(self._guards.missing)
-
-    def tend_guards(self) -> None:
-        """Release the guards of locks that are gone, and try again for those that are missing. A bounded step."""
-        names = self._guards.resources()
-        for resource in names[self._tended : self._tended + TENDED_AT_ONCE]:
-            try:
-                self._guards.reconcile(resource, lambda: self._store.list(LockFilter(resource=resource)))  # noqa: B023
-            except StorageGuardFailed as error:
-                event("guard.failed", logging.ERROR, resource=resource, why=str(error))
-        self._tended = self._tended + TENDED_AT_ONCE if self._tended + TENDED_AT_ONCE < len(names) else 0
-
-    def unguarded_in_store(self) -> Sequence[Unguarded]:
-        """Persistent locks that a storage guard should protect and does not, as seen from this process."""
-        if self._guards.lasting or not self._guards.any:
-            return [each for each in self.unguarded if each.lock.lease is None]
-        covered = [lock for lock in self.list() if lock.lease is None and self._guards.covers(lock.resource)]
-        probed = [Unguarded(lock, self._guards.probe(lock)) for lock in covered]
-        return [each for each in probed if each.why]
-
-    def _restore(self, lock: Lock) -> None:
-        why = self._guards.restore(lock)
-        if why:
-            # The holder of a leased lock may be a process that keeps the guard itself.
-            level = logging.INFO if lock.lease is not None else logging.WARNING
-            event("guard.not_restored", level, lock=lock.id, resource=lock.resource, why=why)
 
     def _noted(self, lock: Lock) -> Lock:
         """The lock, with a note when its guard is missing."""

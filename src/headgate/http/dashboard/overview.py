@@ -102,15 +102,10 @@ def needs_of(found: Overview) -> Iterator[Need]:
             "headgate ingest jobs --state failed",
         )
     if found.undelivered:
-        yield Need(
-            "undelivered",
-            "failed",
-            f"{some_up_to(len(found.undelivered), 'message')} not delivered",
-            _named(f"{each.id}: {each.problem}" for each in found.undelivered),
-            link("/ingest/messages", {"show": "failed"}),
-            "See why",
-            "headgate messages list --failed",
-        )
+        yield Need("undelivered", "failed", f"{some_up_to(len(found.undelivered), 'message')} not delivered",
+                   _named(f"{each.id}: {each.problem}" for each in found.undelivered),
+                   link("/ingest/messages", {"show": "failed"}), "See why",
+                   "headgate messages list --failed")  # fmt: skip
     if found.stopped:
         yield Need(
             "held-chunks",

@@ -141,7 +141,7 @@ def break_lock(gate: TheGate, service: TheService, who: Forcer, lock_id: str, ac
 @router.get("/guards/missing", responses=documented(200, list[dict[str, str]], "The lock, and what is wrong."))
 def unguarded(gate: TheGate, _who: Reader) -> Response:
     """Persistent locks that a storage guard should protect and does not; the service tries again every few seconds."""
-    return answer([{"lock": fault.item, "what": fault.what} for fault in gate.guard_faults()])
+    return answer([{"lock": fault.item, "what": fault.what} for fault in gate.locks.tending.faults()])
 
 
 # ---------------------------------------------------------------- waiting, step by step

@@ -81,6 +81,7 @@ def about(gate: TheGate, who: Anyone) -> Response:
             "spelling": spelling,
             "ledger": has_ledger,
             "inventory": gate.keeps_inventory,
+            "guards": gate.guards,
             "token": who.token.name,
             "scopes": who.token.scopes,
         }
