@@ -71,7 +71,7 @@ def leave_claims(database: Database) -> None:
         dataids = [f"{number:07}" for number in range(start, start + AT_ONCE)]
         for name, kind in (("raw", "INPUT"), ("fine", "OUTPUT")):
             dataset = int(tx.one(READ_DATASET, name=name)[0])
-            columns = {"dataid": dataids, "order_key": [each.encode() for each in dataids]}
+            columns: dict[str, list[Any]] = {"dataid": dataids, "order_key": [each.encode() for each in dataids]}
             tx.many(ADD_CHUNK, columns, dataset=dataset, job=job, kind=kind, forced=False)
 
     for start in range(0, EXPIRED, AT_ONCE):
