@@ -292,7 +292,7 @@ class Gate:
         return overview(self.locks, self._ledger, self.queue)
 
     def close(self) -> None:
-        """Let go of connections. Locks that live by a session end; nothing else changes."""
+        """Let go of connections. On ZooKeeper leased locks of this process end; nothing else changes."""
         if "ingest" in self.__dict__:
             self.ingest.close()
         self._store.close()
