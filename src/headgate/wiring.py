@@ -348,7 +348,7 @@ class Gate:
         return overview(self.locks, self._ledger, self.queue, self.inventory if self.keeps_inventory else None)
 
     def close(self) -> None:
-        """Close connections and release storage guards. Locks that live by a session end; nothing else changes."""
+        """Close connections and release storage guards. On ZooKeeper, leased locks of this process end too."""
         if "ingest" in self.__dict__:
             self.ingest.close()
         if "locks" in self.__dict__:

@@ -182,7 +182,7 @@ class LockStore(Protocol):
         """Ask for the shortest answer there is; StoreUnavailable when none comes."""
 
     def close(self) -> None:
-        """Let go of connections. Leased locks on a session end with it; nothing else changes."""
+        """Let go of connections. On ZooKeeper leased locks of this process end; nothing else changes."""
 
 
 # ---------------------------------------------------------------- the ledger

@@ -81,6 +81,7 @@ class ZookeeperLocks:
         self._questions = Questions(sessions, tree, self._transitions)
         self._queue = Queue(sessions, tree, self._transitions, tag)
         self._holdings = Holdings()
+        self._transitions.knows_alive = lambda holder: self._holdings.left(holder.id, holder.token) > 0
         self._tenure = Tenure(sessions, tree, self._transitions, self._questions, self._history, self._holdings)
         #: Requests whose outcome is unknown, and that are given up when the server is heard again.
         self._abandoned: set[str] = set()

@@ -246,8 +246,7 @@ class Taking:
     def _keep(self, item_id: str, kept: Kept) -> None:
         """Remember what was taken or renewed; let go of it when it is not renewed in time."""
         self._kept[item_id] = kept
-        if kept.number:
-            self._overdue.expect(item_id, kept.until, lambda: self._let_go(item_id, kept))
+        self._overdue.expect(item_id, kept.until, lambda: self._let_go(item_id, kept))
 
     def _is_marked(self, session: Session, item_id: str, mark: str) -> bool:
         """Whether a taking whose answer was lost happened, and its session lives."""
@@ -291,7 +290,13 @@ class Taking:
     # ------------------------------------------------------------------ leases that ran out
 
     def _let_go(self, item_id: str, kept: Kept) -> None:
-        """It was not renewed in time by this process, and goes, unless another process renews it."""
+        """It was not renewed in time by this process, and goes, unless another process renews it.
+
+        What no session keeps is judged by whoever needs it.
+        """
+        if not kept.number:
+            self._kept.pop(item_id, None)
+            return
 
         def run() -> None:
             present = self._kept.get(item_id)

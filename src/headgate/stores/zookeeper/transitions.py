@@ -83,6 +83,8 @@ class Transitions:
         self._remembered: dict[str, View] = {}
         #: By which leases are judged.
         self.clock = Clock(tree)
+        #: Whether this process knows, by its own clock, that a grant is alive.
+        self.knows_alive: Callable[[Holder], bool] = lambda _: False
         #: Where the tokens of a new resource begin.
         self.token_base = 0
 
@@ -261,12 +263,16 @@ class Transitions:
 
     def judged(self, views: Sequence[View], session: Session) -> list[View]:
         """The same, with the stamps of all holders that may be dead by now."""
-        if not any(_mortal(view.state) for view in views):
+        if not any(self._doubtful(view.state) for view in views):
             return list(views)
         if sum(len(view.children) for view in views) <= FEW_CHILDREN:
             return self.with_times(views, session)
         nodes = {view.path: _mortal(view.state) & view.children for view in views}
         return self._with_stamps(views, nodes, session, whole=False)
+
+    def _doubtful(self, state: State) -> bool:
+        """Whether somebody may be dead by now whom this process does not know to be alive."""
+        return any(each.dead or (each.lease is not None and not self.knows_alive(each)) for each in state.holders)
 
     def with_times(self, views: Sequence[View], session: Session) -> list[View]:
         """The same, with the stamps of every child."""
