@@ -17,6 +17,7 @@ import pytest
 from tests.cli.commands import Headgate
 from tests.servers import PrivateServer, ZooKeeperEnsemble
 from tests.shared_servers import ServerPool, Servers, ask_owner, in_ci, start_ensemble, start_private
+from tests.waiting import PATIENT
 
 SQL_STORES = ["sqlite", "postgresql", "mariadb"]
 STORES = [*SQL_STORES, "zookeeper"]
@@ -208,8 +209,8 @@ def _hear_signals() -> None:
 
 
 def _be_patient() -> None:
-    """A machine with other work may need longer than two seconds for a call; the tests of deadlines set their own."""
-    os.environ.setdefault("HEADGATE_ANSWER_WITHIN", "20")
+    """As the processes that tests start."""
+    os.environ.update(PATIENT)
 
 
 def _keep_files_in_memory() -> None:
