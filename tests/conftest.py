@@ -14,19 +14,16 @@ from typing import Any
 import hypothesis
 import pytest
 
-from headgate.stores.options import StoreOptions
 from tests.cli.commands import Headgate
 from tests.figures import FigureBook, Report, told
 from tests.servers import PrivateServer, ZooKeeperEnsemble
 from tests.shared_servers import ServerPool, Servers, ask_owner, in_ci, start_ensemble, start_private
+from tests.waiting import PATIENT
 
 SQL_STORES = ["sqlite", "postgresql", "mariadb"]
 STORES = [*SQL_STORES, "zookeeper"]
 
 POOL = pytest.StashKey[ServerPool]()
-
-#: Seconds that a call may take in tests that are not about deadlines.
-PATIENT = StoreOptions(answer_within=20.0)
 
 #: A file system in memory: what is written there outlives a killed process, and to synchronise it costs nothing.
 MEMORY = Path("/dev/shm")  # noqa: S108 - only folders that tempfile makes
@@ -225,8 +222,8 @@ def _hear_signals() -> None:
 
 
 def _be_patient() -> None:
-    """A machine with other work may need longer than two seconds for a call; the tests of deadlines set their own."""
-    os.environ.setdefault("HEADGATE_ANSWER_WITHIN", f"{PATIENT.answer_within:g}")
+    """As the processes that tests start."""
+    os.environ.update(PATIENT)
 
 
 def _keep_files_in_memory() -> None:

@@ -3,8 +3,15 @@
 import time
 from collections.abc import Callable
 
+from headgate.stores.options import StoreOptions
+
 PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.01
+#: For processes that tests start: a machine with other work may need longer than two seconds for a call. The tests of
+#: deadlines set their own.
+PATIENT = {"HEADGATE_ANSWER_WITHIN": "20"}
+#: The same for stores that tests open themselves.
+PATIENT_OPTIONS = StoreOptions(answer_within=20.0)
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:

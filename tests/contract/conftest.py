@@ -21,10 +21,11 @@ from headgate.stores.sql.opening import open_database
 from headgate.stores.sql.schema import metadata
 from headgate.stores.sql.statement import Statement
 from headgate.wiring import open_lock_store
-from tests.conftest import PATIENT, STORES
+from tests.conftest import STORES
 from tests.contract.over_http import HTTP, Spokesman, is_apart
 from tests.contract.steps import Gates
 from tests.shared_servers import Servers
+from tests.waiting import PATIENT_OPTIONS
 
 #: What says which store it is, and stays.
 KEPT_TABLES = {"hg_meta"}
@@ -82,7 +83,7 @@ class Prepared:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._database = open_database(url, PATIENT)
+        self._database = open_database(url, PATIENT_OPTIONS)
 
     def empty(self) -> None:
         """No locks, no history, and a tag that no other store has."""
@@ -178,6 +179,6 @@ def gate(gates: Gates) -> headgate.Gate:
 @pytest.fixture
 def store(store_url: str) -> Iterator[LockStore]:
     """The store's port, on connections of its own."""
-    store = open_lock_store(store_url, options=PATIENT)
+    store = open_lock_store(store_url, options=PATIENT_OPTIONS)
     yield store
     store.close()

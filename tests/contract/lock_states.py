@@ -11,10 +11,9 @@ from headgate.core.locks import Request
 from headgate.core.states import LOCK
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore, Ticket
 from headgate.wiring import open_lock_store
-from tests.conftest import PATIENT
 from tests.contract.over_http import kept_id
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, request_for
-from tests.waiting import until
+from tests.waiting import PATIENT_OPTIONS, until
 
 OTHER = "somebody else"
 #: A waiter that is left to die is given up after this long: long enough to be seen waiting before.
@@ -73,7 +72,7 @@ def new_case(url: str, store: LockStore, state: str, event: str, resource: str =
     if name in ("shared", "exclusive"):
         mode = EXCLUSIVE if name == "exclusive" else SHARED
     request = request_for("the client", (resource, mode), lease=SHORT if dying or name == "expired" else lease)
-    case = Case(store, open_lock_store(url, options=PATIENT), request, mortal=dying or name == "expired")
+    case = Case(store, open_lock_store(url, options=PATIENT_OPTIONS), request, mortal=dying or name == "expired")
     BRING[name](case, event)
     return case
 

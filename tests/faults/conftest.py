@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import UNHURRIED, Zygote, zygote
+from tests.faults.processes import Zygote, zygote
 from tests.figures import FULL, Report
 from tests.fresh import scheme
 from tests.shared_servers import Servers
@@ -31,8 +31,6 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     """Neither the environment nor a file in the working folder has a say."""
     for name in ("URL", "COORDINATION_URL", "CLIENT", "LOCK_DELAY", "GUARDS"):
         monkeypatch.delenv(f"HEADGATE_{name}", raising=False)
-    # Many processes on few cores: that an answer comes in time is for the tests of deadlines.
-    monkeypatch.setenv("HEADGATE_ANSWER_WITHIN", UNHURRIED)
     monkeypatch.chdir(tmp_path)
 
 

@@ -17,12 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import until
+from tests.waiting import PATIENT, until
 
 Message = dict[str, Any]
 ROOT = Path(__file__).parents[2]
-#: Seconds for an answer where nothing is promised about time.
-UNHURRIED = "30"
 #: Far longer than anything here takes, even on a machine that does other work.
 PATIENCE = 60.0
 
@@ -159,7 +157,7 @@ class Zygote:
             cwd=ROOT,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env={**clean, "HEADGATE_ANSWER_WITHIN": UNHURRIED},
+            env={**clean, **PATIENT},
         )
         theirs.close()
         self._children: list[Child] = []

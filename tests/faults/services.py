@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from tests.faults.processes import ChildFailed
-from tests.waiting import until
+from tests.waiting import PATIENT, until
 
 #: The longest that a start may take on a machine that does much else.
 START_SECONDS = 120.0
@@ -54,7 +54,7 @@ class Service:
     def _start(self, output: int) -> "subprocess.Popen[str]":
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
         words = [sys.executable, "-m", "headgate", "up", "--listen", f"127.0.0.1:{self.port}", "--json", "-q"]
-        environment = {**clean, "HEADGATE_URL": self._store_url}
+        environment = {**clean, **PATIENT, "HEADGATE_URL": self._store_url}
         return subprocess.Popen(words, stdout=output, text=True, cwd=self._folder, env=environment)
 
 

@@ -7,9 +7,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
-from tests.conftest import PATIENT
 from tests.proxy import FrameProxy
 from tests.shared_servers import Servers
+from tests.waiting import PATIENT_OPTIONS
 
 OpenStore = Callable[..., ZookeeperLocks]
 
@@ -28,7 +28,7 @@ def open_store(url: str) -> Iterator[OpenStore]:
     opened: list[ZookeeperLocks] = []
 
     def open_one(other: str | None = None) -> ZookeeperLocks:
-        opened.append(open_zookeeper_locks(other or url, PATIENT))
+        opened.append(open_zookeeper_locks(other or url, PATIENT_OPTIONS))
         return opened[-1]
 
     yield open_one

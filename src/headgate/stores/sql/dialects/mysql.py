@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue, MissingExtra
-from headgate.stores.deadlines import BULK_SECONDS, Deadline
+from headgate.stores.deadlines import BULK_SECONDS, LISTING_SECONDS, Deadline
 from headgate.stores.sql.dialects import mysql_ledger
 from headgate.stores.sql.dialects.base import (
     CONNECT_SECONDS,
@@ -281,18 +281,18 @@ class Mysql(Dialect):
         with connection.cursor() as cursor:
             # No gap locks, so that first uses of neighbouring resources do not meet.
             cursor.execute("set session transaction isolation level read committed")
-        self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
+        self._set_limits(connection, statement=LISTING_SECONDS, idle=IDLE_TRANSACTION_SECONDS)
         made: Connection = connection
         return made
 
     def limit(self, connection: Any, deadline: Deadline) -> None:
-        """A long call changes the server's limits; one trip more, and one more when a short one follows."""
+        """A bulk operation changes the server's limits: one trip more, and one more when another call follows."""
         connection.until = deadline.until
-        long = deadline.left > 2 * self.options.answer_within
+        long = deadline.left > LISTING_SECONDS
         if long and not connection.long:
             self._set_limits(connection, statement=BULK_SECONDS, idle=IDLE_BULK_SECONDS)
         elif connection.long and not long:
-            self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
+            self._set_limits(connection, statement=LISTING_SECONDS, idle=IDLE_TRANSACTION_SECONDS)
         connection.long = long
 
     @contextmanager
@@ -303,7 +303,7 @@ class Mysql(Dialect):
         finally:
             connection.long = False
             with suppress(*self.errors()):
-                self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
+                self._set_limits(connection, statement=LISTING_SECONDS, idle=IDLE_TRANSACTION_SECONDS)
 
     def _set_limits(self, connection: Any, *, statement: float, idle: int, locks: float | None = None) -> None:
         """How long the server works on a statement, keeps a silent transaction, and waits for a row (0: no limit)."""
