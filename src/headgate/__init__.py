@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate.core.errors import (
+        AlreadyDone,
         BadManifest,
         BadPayload,
         BadProfiles,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
         HeadgateError,
         Invalid,
         ItemLost,
+        KeyInUse,
+        KeyReused,
         LockLost,
         LockRefused,
         Lost,
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlreadyDone",
     "BadManifest",
     "BadPayload",
     "BadProfiles",
@@ -73,6 +77,8 @@ __all__ = [
     "Invalid",
     "ItemLost",
     "Job",
+    "KeyInUse",
+    "KeyReused",
     "Lock",
     "LockLost",
     "LockRefused",
