@@ -25,7 +25,10 @@ OF_THE_STORE: Mapping[str, str] = {
     "min_decrypt_version": "[0-9]{1,9}",
 }
 #: Facts that are true of a place, not of what is kept there.
-OF_THE_PLACE = ("tag", "clock", "service_alive", JUMPED, opening.ARRIVING, opening.TOKEN_FLOOR)
+OF_THE_PLACE = (
+    "tag", "clock", "clock_set", "epoch", "tokens_raised", "service_alive",
+    JUMPED, opening.ARRIVING, opening.TOKEN_FLOOR,
+)  # fmt: skip
 
 
 def moves(name: str) -> bool:
