@@ -46,12 +46,14 @@ def copying(from_url: str, to_url: str, *, force: bool = False) -> Iterator[Movi
     if "zookeeper" in (kind_of(from_url), kind_of(to_url)):
         # The source is asked first: what is refused there leaves nothing in the new place.
         with _queue_place(from_url, source=True) as old:
-            queue = _queue_source(old, in_use=force)
+            queue = _with_room(_queue_source(old, in_use=force))
             with _queue_place(to_url) as new:
                 yield Moving(queue, _queue_target(new))
         return
-    with _source(from_url, in_use=force) as source, _target(to_url) as target:
-        yield Moving(source, target)
+    with _source(from_url, in_use=force) as source:
+        _with_room(source)
+        with _target(to_url) as target:
+            yield Moving(source, target)
 
 
 @contextmanager
@@ -94,6 +96,15 @@ def _own_url(settings: Settings) -> str:
     if settings["server"] and not settings.is_flag("url"):
         raise BadValue("server", settings["server"], "is a service; name its store with --url, where it can be reached")
     return settings["url"]
+
+
+def _with_room(source: Source) -> Source:
+    """The same source; BadValue when its tokens or ids could not jump any further."""
+    from headgate.core.jumps import check_room
+
+    found = source.contents
+    check_room(source.name, found.token, found.numbers, found.jumped)
+    return source
 
 
 def _queue_place(url: str, *, source: bool = False) -> AbstractContextManager[QueuePlace]:

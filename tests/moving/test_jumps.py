@@ -55,14 +55,9 @@ def saved(tmp_path: Path) -> tuple[str, Path]:
     return url, tmp_path / "b.gz"
 
 
-@pytest.mark.parametrize("clock", ["behind", "ahead"])
-def test_a_restore_gives_nothing_again_whatever_its_clock_says(
-    clock: str, saved: tuple[str, Path], sql_url: str
-) -> None:
+def test_a_restore_gives_nothing_again_when_its_clock_is_behind(saved: tuple[str, Path], sql_url: str) -> None:
     url, file = saved
-    changed(
-        file, lambda lines: with_header(at=lines[0]["at"] + (YEAR if clock == "behind" else -YEAR))(lines), forged=True
-    )
+    changed(file, lambda lines: with_header(at=lines[0]["at"] + YEAR)(lines), forged=True)
     given = used(url)
     restore(file, sql_url)
     assert_beyond(used(sql_url), given)
@@ -101,9 +96,12 @@ def test_a_restore_is_remembered_beside_the_backup_by_its_owner_alone(saved: tup
 
 
 def test_a_backup_that_cannot_be_written_beside_is_restored_with_a_note(tmp_path: Path) -> None:
-    log = RestoreLog(tmp_path / "no folder" / "b.gz")
-    assert log.next(Jump()).tokens >= STEP.tokens
-    assert "headgate store raise-tokens" in log.notes[0]
+    (tmp_path / "b.gz.restored").symlink_to(tmp_path / "elsewhere")
+    for file in (tmp_path / "no folder" / "b.gz", tmp_path / "b.gz"):
+        log = RestoreLog(file)
+        assert log.next(Jump()).tokens >= STEP.tokens
+        assert "headgate store raise-tokens" in log.notes[0]
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_second_copy_of_a_store_goes_further_than_the_first(saved: tuple[str, Path], tmp_path: Path) -> None:

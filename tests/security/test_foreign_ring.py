@@ -33,17 +33,17 @@ def foreign(gates: Gates, tmp_path: Path) -> Gate:
     return gates.open(master_key_file=str(file))
 
 
-@pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("known", [True, False], ids=["known", "of before"])
 def test_a_ring_of_the_same_numbers_is_refused_and_changes_nothing(
-    use: str, known: bool, admin: Gate, worker: Gate, foreign: Gate, keys: dict[str, str]
+    known: bool, admin: Gate, worker: Gate, foreign: Gate, keys: dict[str, str]
 ) -> None:
     if not known:
         database(admin).write(lambda tx: tx.run(FORGET))
     before = under(admin)
-    with pytest.raises(WrongKey, match=r"ring of another store|sealed with another ring"):
-        USES[use](foreign)
-    assert under(admin) == before
+    for use in USES.values():
+        with pytest.raises(WrongKey, match=r"ring of another store|sealed with another ring"):
+            use(foreign)
+        assert under(admin) == before
     assert secrets(worker, keys["clean"]) == {"password": CANARY}
     admin.secrets.rotate()
     assert admin.secrets.rewrap() == 7

@@ -40,13 +40,18 @@ class RestoreLog:
     def next(self, least: Jump) -> Jump:
         """Return a jump beyond all that are known, after writing it down."""
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            return self._write(least)
         except OSError as error:
             self.notes.append(
                 f"{self._path} cannot be written ({error.strerror}): another restore of this backup will not know of "
                 "this one. If both are used, raise the tokens of the second with: headgate store raise-tokens"
             )
             return next_jump(self.known(least), secrets.randbelow)
+
+    def _write(self, least: Jump) -> Jump:
+        # Not behind a link that somebody else has put there.
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._path, flags, 0o600)
         with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
             # Two restores at once would each read a log without the other.
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -48,8 +48,8 @@ class SqlSource:
         self._still = still
         self._tables = {table.name: table for table in tables}
         self._in_use = in_use
-        self.contents = self._look(*clocks)
         self._lasts = _lasts(self._ask, tables)
+        self.contents = self._look(*clocks)
         # Counted in the very rows that are copied: work that begins later is not among them, and is found at the end.
         self._refuse_users(self._ask(sql.COUNT_LEASES, now=clocks[1], never=NEVER))
 
@@ -78,11 +78,11 @@ class SqlSource:
 
     def _look(self, at: int, now: int) -> Contents:
         known = {str(name): str(value) for name, value in self._ask(opening.READ_FACTS)}
-        counts = {name: self._number(f"select count(*) from {name}") for name in self._tables}
+        counts = {name: int(last[0]) for name, last in self._lasts.items()}
         numbers = {str(name): int(value) for name, value in self._ask(sql.READ_COUNTERS)}
         # Drawn after the moment that the rows are of, so it is greater than all tokens of claims in them.
         token = self._database.write(lambda tx: tx.next_token())
-        greatest = self._number(sql.READ_LAST_TOKEN.text)
+        greatest = int(self._ask(sql.READ_LAST_TOKEN)[0][0] or 0)
         columns = {name: [column.name for column in table.columns] for name, table in self._tables.items()}
         return Contents(
             schema=opening.versions()[-1], tag=known["tag"], at=at, now=now,
@@ -111,9 +111,6 @@ class SqlSource:
             return list(cursor.fetchall())
         finally:
             cursor.close()
-
-    def _number(self, text: str) -> int:
-        return int(self._ask(Statement("One number.", text))[0][0] or 0)
 
 
 def _lasts(ask: Callable[[Statement], Sequence[Any]], tables: Sequence[Table]) -> dict[str, tuple[Any, ...]]:
