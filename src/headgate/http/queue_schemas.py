@@ -166,7 +166,7 @@ class MessageDelayed(ProblemTold):
 
     model_config = ConfigDict(strict=False)
     recipients: list[inventory.Recipient] = []
-    seconds: float = Field(ge=0, le=1e9, allow_inf_nan=False)
+    seconds: float = Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)
 
 
 class Verification(Body):
