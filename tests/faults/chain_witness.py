@@ -7,7 +7,8 @@ together with others. So everything that `Witness` checks of locks is checked of
   success before the claim was answered, and was not refused. (That the maker works on it no more is the overlap.)
 * **two successes**: of all claims on a chunk at most one is told that its success was accepted.
 * **stale report accepted**: nobody's report is accepted that was begun after the chunk had been given to another.
-* **error**: a worker saw an error other than ClaimLost; and ClaimLost is no surprise to it (**unexplained loss**).
+* **error**: a worker saw an error other than ClaimLost and StoreUnavailable; and ClaimLost is no surprise to it
+  (**unexplained loss**).
 """
 
 import math
@@ -94,6 +95,18 @@ class ChainWitness(Witness):
         for key in [key for key in self._current if key[0] == worker]:
             del self._current[key]
 
+    def _hear_away(self, _worker: str, _message: Message) -> None:
+        """A report that is made again."""
+        self.counts.unanswered += 1
+
+    def _hear_unanswered(self, worker: str, message: Message) -> None:
+        """Nobody knows what became of it, and the worker counts on nothing any more."""
+        Witness._hear_unanswered(self, worker, message)
+        for span in self.held_by(worker):
+            span.ended = message["at"]
+        for key in [key for key in self._current if key[0] == worker]:
+            del self._current[key]
+
     def _hear_done(self, _worker: str, _message: Message) -> None:
         pass
 
@@ -116,7 +129,10 @@ class ChainWitness(Witness):
 
     def figures(self) -> dict[str, int]:
         names = ("claims", "successes", "failures", "duplicates_refused", "stale_refused")
-        return {name: getattr(self.chain, name) for name in names} | {"starved": self.counts.starved}
+        return {name: getattr(self.chain, name) for name in names} | {
+            "starved": self.counts.starved,
+            "unanswered": self.counts.unanswered,
+        }
 
     def tally(self) -> dict[str, int]:
         kinds = [text.partition(":")[0] for text in self.verdict()]

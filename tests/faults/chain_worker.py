@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import headgate
-from headgate import Claim, ClaimLost, Gate
+from headgate import Claim, ClaimLost, Gate, StoreUnavailable
 from headgate.service.renewal import ClaimHold
-from tests.faults.processes import Channel, now
+from tests.faults.processes import PATIENCE, Channel, now
 
 #: A chain of three jobs; the last one joins what the two before it made.
 JOBS = {"tidy": ("raw",), "enrich": ("tidied",), "join": ("tidied", "enriched")}
@@ -59,7 +59,15 @@ class ChainWorker:
         self._rules = rules
 
     def round(self) -> None:
-        """One chunk of whichever job has one. ClaimLost is a part of life; any other error ends the worker."""
+        """One chunk of whichever job has one. ClaimLost and StoreUnavailable are a part of life; any other error ends
+        the worker.
+        """
+        try:
+            self._one_chunk()
+        except StoreUnavailable:
+            self._channel.send("unanswered", at=now())
+
+    def _one_chunk(self) -> None:
         if self._chance.random() < REAPING:
             self._ledger.reap()
         for job in self._chance.sample(list(JOBS), len(JOBS)):
@@ -107,7 +115,17 @@ class ChainWorker:
         self._channel.send("reported", **chunk, at=now(), until=hold.deadline, lost=why)
 
     def _say(self, claim: Claim, *, fails: bool) -> None:
+        """Success is reported until there is an answer, for saying it twice does no harm; a failure once."""
         if fails:
             self._ledger.fail(claim, "it was its turn to fail")
-        else:
-            self._ledger.success(claim)
+            return
+        deadline = now() + PATIENCE
+        while True:
+            try:
+                self._ledger.success(claim)
+            except StoreUnavailable:
+                if now() > deadline:
+                    raise
+                self._channel.send("away")
+            else:
+                return

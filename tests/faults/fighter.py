@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import headgate
-from headgate import Gate, LockLost, LockRefused
+from headgate import Gate, LockLost, LockRefused, StoreUnavailable
 from headgate.service.renewal import Hold
 from tests.faults.processes import Channel, now
 
@@ -54,13 +54,19 @@ class Fighter:
         self.upgrades = self.downgrades = self.pairs = 0
 
     def bout(self) -> None:
-        """One try of one kind. LockRefused and LockLost are a part of life; any other error ends the worker."""
+        """One try of one kind. LockRefused and LockLost are a part of life; any other error ends the worker.
+
+        So is StoreUnavailable: whoever is stopped inside a transaction, or a machine that does much else, may keep a
+        call from being answered in time.
+        """
         work = self._chance.choices([self._alone, self._pair, self._climb], [6, 2, 2])[0]
         try:
             work()
         except LockRefused:
             self._channel.send("refused")
             time.sleep(self._chance.uniform(0.002, 0.02))
+        except StoreUnavailable:
+            self._channel.send("unanswered")
 
     def write_until_refused(self, resource: str) -> None:
         """Hold one resource for as long as writes are accepted."""

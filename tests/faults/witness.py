@@ -26,7 +26,8 @@ What is checked, over everything that was seen (`verdict`):
 * **unexplained loss**: nobody is told by the store that its lock is lost while its own deadline is still ahead, unless
   it was stopped meanwhile. A holder that was never stopped and yet saw its own deadline pass was starved by the
   machine: these are counted (`starved`), and the test says how many may be.
-* **error**: a worker saw an error other than LockRefused and LockLost.
+* **error**: a worker saw an error other than LockRefused, LockLost and StoreUnavailable. How often the store did not
+  answer in time is counted (`unanswered`).
 """
 
 import math
@@ -114,6 +115,7 @@ class Counts:
 
     grants: int = 0
     refusals: int = 0
+    unanswered: int = 0
     writes: int = 0
     late_refused: int = 0
     losses: int = 0
@@ -178,6 +180,11 @@ class Witness:
     def _hear_refused(self, worker: str, _message: Message) -> None:
         self.waiting.pop(worker, None)
         self.counts.refusals += 1
+
+    def _hear_unanswered(self, worker: str, _message: Message) -> None:
+        """The store did not answer in time; nobody knows what became of it, and the worker counts on nothing."""
+        self.waiting.pop(worker, None)
+        self.counts.unanswered += 1
 
     def _hear_enter(self, worker: str, message: Message) -> Message:
         self.waiting.pop(worker, None)
