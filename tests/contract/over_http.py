@@ -10,7 +10,7 @@ from headgate.core.locks import Request
 from headgate.http.server import Server
 from headgate.http.service import Service
 from headgate.stores.base import LockStore
-from headgate.stores.idempotency import record_id
+from headgate.stores.idempotency import scoped_id
 from headgate.wiring import connect
 from tests.conftest import SQL_STORES
 
@@ -65,4 +65,4 @@ def kept_id(store: LockStore, request: Request) -> str:
     """The id that the store knows a request by: a service keeps the ids of each API token apart."""
     if not isinstance(store, ServiceLocks):
         return request.id
-    return record_id(store._connection._token.split("_")[1], request.id)
+    return scoped_id(store._connection._token.split("_")[1], request.id)

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-revision = "0015"
-down_revision = "0013"
+revision = "0013"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 
