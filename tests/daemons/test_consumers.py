@@ -55,7 +55,8 @@ def test_a_batch_goes_all_the_way(headgate: Headgate, script: Script) -> None:
         )
         until(lambda: gate.queue.batch(batch).state == "completed", "the batch to end")
         lines = stop(process)
-        assert counts(gate) == {"completed": 3}
+        # The cleaner removes what completed jobs leave, sooner or later.
+        assert sum(counts(gate)[state] for state in counts(gate) if state in ("completed", "cleaned")) == 3
         job = gate.queue.job(JOB)
         assert (job.space_needed, job.priority, job.identifiers.primary) == (123, 7, "ark:/99999/x")
         assert job.identifiers.local == ("a", "b")
