@@ -21,7 +21,7 @@ from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.opening import open_database
 from headgate.stores.sql.statement import Statement
 
-EXPIRED = 20_000
+EXPIRED = 100_000
 AT_ONCE = 5000
 #: Freed per second.
 TARGET = 10_000.0
