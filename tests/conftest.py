@@ -17,6 +17,7 @@ import pytest
 from tests.cli.commands import Headgate
 from tests.servers import PrivateServer, ZooKeeperEnsemble
 from tests.shared_servers import ServerPool, Servers, ask_owner, in_ci, start_ensemble, start_private
+from tests.waiting import PATIENT
 
 SQL_STORES = ["sqlite", "postgresql", "mariadb"]
 STORES = [*SQL_STORES, "zookeeper"]
@@ -114,6 +115,7 @@ def worker_input(config: pytest.Config) -> dict[str, Any]:
 
 def pytest_configure(config: pytest.Config) -> None:
     _hear_signals()
+    _be_patient()
     if not is_worker(config):
         _keep_files_in_memory()
         _compile_quickly()
@@ -204,6 +206,11 @@ def _hear_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
+
+
+def _be_patient() -> None:
+    """As the processes that tests start."""
+    os.environ.update(PATIENT)
 
 
 def _keep_files_in_memory() -> None:

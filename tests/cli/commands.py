@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.forked import Forge, Start, read_at_start
-from tests.waiting import until
+from tests.waiting import PATIENT, until
 
 PROGRAM = Path(sys.executable).parent / "headgate"
 PATIENCE_SECONDS = 30.0
@@ -47,7 +47,7 @@ class Headgate:
         home = str(self.folder)
         code = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
         store = {"HEADGATE_URL": self.url} if self.url else {}
-        return {**code, **store, "PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8", **more}
+        return {**code, **store, **PATIENT, "PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8", **more}
 
     def __call__(self, *words: str, stdin: str = "", **environment: str) -> Result:
         told = self.environment(**environment)

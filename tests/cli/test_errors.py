@@ -85,10 +85,17 @@ def test_an_old_token_is_lost_too_and_changes_nothing(headgate: Headgate) -> Non
 
 
 def test_a_store_that_cannot_be_reached_is_69(headgate: Headgate) -> None:
-    for url in ("postgresql://me@127.0.0.1:1/x", "mysql://me@127.0.0.1:1/x", "sqlite:////no/such/folder/x.db"):
+    for url in ("postgresql://me@127.0.0.1:1/x", "mysql://me@127.0.0.1:1/x"):
         done = headgate("lock", "list", "--url", url, "--json")
         assert (done.code, done.error["error"]) == (69, "store-unavailable"), done.err
         assert done.out == ""
+
+
+def test_a_store_that_an_operator_must_repair_is_2(headgate: Headgate) -> None:
+    done = headgate("lock", "list", "--url", "sqlite:////no/such/folder/x.db", "--json")
+    assert (done.code, done.error["error"]) == (2, "store-misconfigured"), done.err
+    assert done.error["advice"] in done.error["detail"]
+    assert done.out == ""
 
 
 BAD_INPUT = {

@@ -173,7 +173,7 @@ REFUSED = {
 def test_the_database_itself_refuses_what_the_tables_do_not_have(gate: Gate) -> None:
     job_in(gate.queue, "pending")
     for what, text in REFUSED.items():
-        with pytest.raises(headgate.StoreUnavailable, match=r"(?i)constraint"):
+        with pytest.raises(headgate.StoreMisconfigured, match=r"(?i)constraint"):
             by_hand(gate, text)
         assert gate.queue.faults() == [], what
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import until
+from tests.waiting import PATIENT, until
 
 Message = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -157,7 +157,7 @@ class Zygote:
             cwd=ROOT,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env=clean,
+            env={**clean, **PATIENT},
         )
         theirs.close()
         self._children: list[Child] = []

@@ -15,6 +15,7 @@ from urllib.request import urlopen
 from tests.faults.arena import Act, Arena
 from tests.faults.chain_witness import ChainWitness
 from tests.faults.processes import Child, ChildFailed, Message, Zygote, now
+from tests.waiting import PATIENT
 
 #: What the resources of locks begin with.
 LOCKS = "siege:"
@@ -67,7 +68,7 @@ class Victim:
     def _start(self, output: int) -> "subprocess.Popen[str]":
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
         words = [sys.executable, "-m", "headgate", "up", "--listen", f"127.0.0.1:{self._port}", "--json", "-q"]
-        environment = {**clean, "HEADGATE_URL": f"sqlite:///{self._folder}/headgate.sqlite"}
+        environment = {**clean, **PATIENT, "HEADGATE_URL": f"sqlite:///{self._folder}/headgate.sqlite"}
         return subprocess.Popen(words, stdout=output, text=True, cwd=self._folder, env=environment)
 
 

@@ -214,5 +214,11 @@ def test_a_client_is_not_kept_by_a_service_that_fell_silent(tmp_path: Path) -> N
             way.open()
             until(lambda: answers(remote), "the service to answer again")
             remote.locks.release(lock)
+            # A grant whose answer is lost is given back, through the service too.
+            way.arm(Cut(TO_CLIENT, 1, silent=True))
+            assert unavailable(lambda: remote.locks.acquire("c", R, "write")).outcome == "unknown"
+            until(
+                lambda: [each.event for each in gate.history(R, client="c")] == ["release", "grant"], "it to be freed"
+            )
         way.close()
         server.stop()

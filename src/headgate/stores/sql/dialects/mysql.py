@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue, MissingExtra
-from headgate.stores.deadlines import BULK_SECONDS, Deadline
+from headgate.stores.deadlines import BULK_SECONDS, LISTING_SECONDS, Deadline
 from headgate.stores.sql.dialects import mysql_ledger
 from headgate.stores.sql.dialects.base import (
     CONNECT_SECONDS,
@@ -71,7 +71,7 @@ MEANINGS: dict[Trouble, set[int]] = {
         1040, 1053, 1129, 1152, 1153, 1156, 1158, 1159, 1160, 1161, 1184, 1290, 1792, 1836, 1927, 2002, 2003, 2006,
         2013, 2014, 2055,
     },
-    Trouble.BUG: {1054, 1064, 1109},
+    Trouble.BUG: {1054, 1064, 1109, 3819, 4025},
 }  # fmt: skip
 BY_CODE = {code: trouble for trouble, codes in MEANINGS.items() for code in codes}
 
@@ -253,18 +253,18 @@ class Mysql(Dialect):
         with connection.cursor() as cursor:
             # No gap locks, so that first uses of neighbouring resources do not meet.
             cursor.execute("set session transaction isolation level read committed")
-        self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
+        self._set_limits(connection, statement=LISTING_SECONDS, idle=IDLE_TRANSACTION_SECONDS)
         made: Connection = connection
         return made
 
     def limit(self, connection: Any, deadline: Deadline) -> None:
-        """A long call changes the server's limits; one trip more, and one more when a short one follows."""
+        """A bulk operation changes the server's limits: one trip more, and one more when another call follows."""
         connection.until = deadline.until
-        long = deadline.left > 2 * self.options.answer_within
+        long = deadline.left > LISTING_SECONDS
         if long and not connection.long:
             self._set_limits(connection, statement=BULK_SECONDS, idle=IDLE_BULK_SECONDS)
         elif connection.long and not long:
-            self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
+            self._set_limits(connection, statement=LISTING_SECONDS, idle=IDLE_TRANSACTION_SECONDS)
         connection.long = long
 
     @contextmanager
@@ -275,7 +275,7 @@ class Mysql(Dialect):
         finally:
             connection.long = False
             with suppress(*self.errors()):
-                self._set_limits(connection, statement=2 * self.options.answer_within, idle=IDLE_TRANSACTION_SECONDS)
+                self._set_limits(connection, statement=LISTING_SECONDS, idle=IDLE_TRANSACTION_SECONDS)
 
     def _set_limits(self, connection: Any, *, statement: float, idle: int, locks: float | None = None) -> None:
         """How long the server works on a statement, keeps a silent transaction, and waits for a row (0: no limit)."""

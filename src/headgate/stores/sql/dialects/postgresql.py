@@ -14,7 +14,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from headgate.core.errors import BadValue
-from headgate.stores.deadlines import Deadline, current
+from headgate.stores.deadlines import LISTING_SECONDS, Deadline, current
 from headgate.stores.sql import queue_statements as queue
 from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.base import (
@@ -260,7 +260,7 @@ class Postgresql(Dialect):
 
     def limit(self, connection: Any, deadline: Deadline) -> None:
         connection.until = deadline.until
-        connection.long = deadline.left > 2 * self.options.answer_within
+        connection.long = deadline.left > LISTING_SECONDS
 
     def works(self, connection: Any, until: float) -> bool:
         connection.until = until

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from headgate.core.errors import MissingExtra
-from headgate.stores.deadlines import Deadline
+from headgate.stores.deadlines import LISTING_SECONDS, Deadline
 from headgate.stores.options import StoreOptions
 from headgate.stores.sql.dialects.base import (
     CONNECT_SECONDS,
@@ -87,7 +87,7 @@ class Session(psycopg.Connection[Row]):
 
     #: By then (monotonic) whatever is asked must be answered.
     until: float = NEVER
-    #: The call is a long one.
+    #: The call is a bulk operation.
     long: bool = False
     #: It leads to a pooler, which may use another server connection for each transaction.
     pooled: bool = True
@@ -133,13 +133,13 @@ def limits(options: StoreOptions) -> dict[str, str]:
     answer = options.answer_within
     return {
         "lock_timeout": _milliseconds(answer * LOCK_WAIT_PART),
-        "statement_timeout": _milliseconds(answer * 2),
+        "statement_timeout": _milliseconds(LISTING_SECONDS),
         "idle_in_transaction_session_timeout": _milliseconds(max(IDLE_TRANSACTION_SECONDS, answer)),
     }
 
 
 def long_limits(deadline: Deadline) -> dict[str, str]:
-    """The same for a long call, where they differ."""
+    """The same for a bulk operation, where they differ."""
     return {
         "statement_timeout": _milliseconds(deadline.left),
         "idle_in_transaction_session_timeout": _milliseconds(IDLE_BULK_SECONDS),

@@ -56,6 +56,7 @@ TROUBLES = {
     sqlite3.SQLITE_CANTOPEN: Trouble.SETUP,
     sqlite3.SQLITE_AUTH: Trouble.SETUP,
     sqlite3.SQLITE_ERROR: Trouble.BUG,
+    sqlite3.SQLITE_CONSTRAINT: Trouble.BUG,
 }
 RIGHTS = "Give this user the right to read and write the file and its folder, or use another file"
 
