@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-ledger bench-queue bench-ingest bench-http torture lock clean
+.PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-reaping bench-ledger bench-queue bench-ingest bench-http torture lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ bench: venv servers ## Run every benchmark
 
 bench-locks: venv servers ## Run the benchmark of the locks
 	$(BIN)/python -m benchmarks.locks
+
+bench-reaping: venv servers ## Run the benchmark of freeing expired locks and claims
+	$(BIN)/python -m benchmarks.reaping
 
 bench-ingest: venv servers ## Run the benchmark of ingest; needs 20 GB for its large file
 	$(BIN)/python -m benchmarks.ingest

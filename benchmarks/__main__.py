@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks import http, ingest, ledger, locks, queue, queue_zookeeper
+from benchmarks import http, ingest, ledger, locks, queue, queue_zookeeper, reaping
 
 locks.main([])
+reaping.main([])
 ledger.main([])
 queue.main([])
 queue_zookeeper.main()

@@ -17,11 +17,12 @@ import headgate
 from benchmarks.harness import table, verdict
 from benchmarks.places import places
 from headgate.core.locks import lock_id, resource_digest
+from headgate.stores.sql.dialects.base import Columns
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.opening import open_database
 from headgate.stores.sql.statement import Statement
 
-EXPIRED = 20_000
+EXPIRED = 100_000
 AT_ONCE = 5000
 #: Freed per second.
 TARGET = 10_000.0
@@ -71,7 +72,7 @@ def leave_claims(database: Database) -> None:
         dataids = [f"{number:07}" for number in range(start, start + AT_ONCE)]
         for name, kind in (("raw", "INPUT"), ("fine", "OUTPUT")):
             dataset = int(tx.one(READ_DATASET, name=name)[0])
-            columns: dict[str, list[Any]] = {"dataid": dataids, "order_key": [each.encode() for each in dataids]}
+            columns: Columns = {"dataid": dataids, "order_key": [each.encode() for each in dataids]}
             tx.many(ADD_CHUNK, columns, dataset=dataset, job=job, kind=kind, forced=False)
 
     for start in range(0, EXPIRED, AT_ONCE):

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import make_url
 
 import headgate
-from headgate import Gate, StoreMisconfigured
+from headgate import ForeignStore, Gate, StoreMisconfigured
 from headgate.http.errors import status_of
 from tests.conftest import SQL_STORES
 from tests.fresh import mariadb_cursor
@@ -124,7 +124,34 @@ def test_a_file_that_may_not_be_written_is_not_temporary(not_root: Path) -> None
     not_root.chmod(0o755)
     if os.getuid() == 0:
         os.seteuid(NOBODY)
-    assert "right" in refused(f"sqlite:///{file}").advice
+    error = refused(f"sqlite:///{file}")
+    assert error.why == f"this user may not write {file}"
+    assert "right" in error.advice
+
+
+def test_a_folder_that_may_not_be_written_is_not_temporary(not_root: Path) -> None:
+    """The file may be: SQLite needs a journal beside it."""
+    file = not_root / "headgate.sqlite"
+    headgate.connect(f"sqlite:///{file}").close()
+    for each in not_root.iterdir():
+        each.chmod(0o666)
+    Path(f"{file}-journal").unlink(missing_ok=True)
+    not_root.chmod(0o555)
+    if os.getuid() == 0:
+        os.seteuid(NOBODY)
+    assert "may not create files" in refused(f"sqlite:///{file}").why
+
+
+def test_a_folder_in_place_of_a_file_is_not_temporary(tmp_path: Path) -> None:
+    assert "is a folder" in refused(f"sqlite:///{tmp_path}").why
+
+
+def test_a_file_of_something_else_is_not_temporary(tmp_path: Path) -> None:
+    file = tmp_path / "letter.txt"
+    file.write_text("Dear SQLite, " * 1000)
+    with pytest.raises(ForeignStore, match="is no database of Headgate's"):
+        headgate.connect(f"sqlite:///{file}")
+    assert file.read_text() == "Dear SQLite, " * 1000
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

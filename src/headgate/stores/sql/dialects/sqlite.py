@@ -28,7 +28,14 @@ from headgate.stores.sql.dialects.base import (
     Trouble,
 )
 from headgate.stores.sql.dialects.sqlite_gate import Gate
-from headgate.stores.sql.dialects.sqlite_place import Identity, describe_writer, identify, warn_of_network_filesystem
+from headgate.stores.sql.dialects.sqlite_place import (
+    Identity,
+    describe_writer,
+    identify,
+    may,
+    missing_right,
+    warn_of_network_filesystem,
+)
 from headgate.stores.sql.statement import Row, Statement, positional, with_lists
 
 if TYPE_CHECKING:
@@ -248,8 +255,11 @@ class Sqlite(Dialect):
         return rows
 
     def why(self, error: BaseException) -> str:
-        if self.classify(error) is Trouble.BUSY:
+        trouble = self.classify(error)
+        if trouble is Trouble.BUSY:
             return self._why_busy()
+        if trouble is Trouble.SETUP and self.path is not None:
+            return missing_right(self.path) or super().why(error)
         return super().why(error)
 
     def _why_busy(self, seconds: float | None = None) -> str:
@@ -358,9 +368,11 @@ class Sqlite(Dialect):
         if not os.path.isdir(folder):  # noqa: PTH112 - a Path raises where it may not look
             why = f"the folder {folder} does not exist, or this user may not enter it"
             raise StoreMisconfigured(self.name, why, "Create the folder, or correct the URL")
-        if found is None and not os.access(folder, os.W_OK | os.X_OK):
+        if os.path.isdir(path):  # noqa: PTH112 - the same
+            raise StoreMisconfigured(self.name, f"{path} is a folder", "Name a file in it, or correct the URL")
+        if found is None and not may(folder, os.W_OK | os.X_OK):
             raise StoreMisconfigured(self.name, f"this user may not create files in {folder}", RIGHTS)
-        if found is not None and not os.access(path, os.R_OK):
+        if found is not None and not may(path, os.R_OK):
             raise StoreMisconfigured(self.name, f"this user may not read {path}", RIGHTS)
         return found
 

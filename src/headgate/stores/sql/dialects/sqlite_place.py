@@ -40,6 +40,20 @@ def identify(path: Path) -> Identity | None:
     return Identity(found.st_dev, found.st_ino)
 
 
+def may(path: Path, rights: int) -> bool:
+    """Whether this user has these rights (`os.R_OK`, `os.W_OK`, `os.X_OK`) on the file or folder."""
+    return os.access(path, rights, effective_ids=os.access in os.supports_effective_ids)
+
+
+def missing_right(path: Path) -> str:
+    """The right on the database file or its folder that this user lacks, for an error message; empty: none."""
+    if not may(path, os.R_OK | os.W_OK):
+        return f"this user may not write {path}"
+    if not may(path.parent, os.W_OK | os.X_OK):
+        return f"this user may not create files in {path.parent}, where SQLite keeps its journal"
+    return ""
+
+
 def give_rights_of(database: Path, target: int | str) -> None:
     """Give a file or folder beside the database the rights of the database, so that its users can use both."""
     with suppress(OSError):
