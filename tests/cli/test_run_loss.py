@@ -164,8 +164,11 @@ def test_a_store_that_is_gone_at_the_end_keeps_nobody_waiting(headgate: Headgate
 
 
 def test_the_command_may_not_outlive_a_terminal_that_is_closed(headgate: Headgate) -> None:
-    """SIGHUP reaches the command, and a second signal after it still does."""
-    command = stubborn(headgate)
+    """SIGHUP reaches the command, and a second signal after it still does.
+
+    The lease is long: on a machine that is busy enough a short one is lost, and the command ended for that.
+    """
+    command = Stubborn(headgate, "lock", "run", "--lease", "60", "--grace", str(LEASE / 4), DB)
     command.runner.send_signal(signal.SIGHUP)
     command.runner.send_signal(signal.SIGTERM)
     assert command.runner.poll() is None

@@ -8,7 +8,7 @@ before the request arrives, or after it was carried out and before the answer ar
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -216,6 +216,7 @@ class Sweep:
         self.points = self.happened = 0
 
     def run(self) -> None:
+        until(lambda: not self._unavailable(lambda: self._cut_off.history(limit=1)), "a connection")
         self._proxy.arm(None)
         after = whole(self._case, self._direct, self._perform)
         last = dict(self._proxy.seen)
@@ -242,9 +243,11 @@ class Sweep:
         resource = f"cut:{self._case.name}:{cut.direction}:{cut.number}"
         ready = self._case.prepare(self._direct, resource)
         before = self._case.state(self._direct, resource)
-        self._cut_off.history(limit=1)  # On a connection that is open, the messages are those that were counted.
+        # On a connection that is open, the messages are those that were counted. On a busy machine it takes longer to
+        # open one than the client under test is patient.
+        until(lambda: not self._unavailable(lambda: self._cut_off.history(limit=1)), "a connection")
         self._proxy.arm(cut)
-        unavailable = self._try(ready.order)
+        unavailable = self._unavailable(lambda: self._perform(ready.order))
         self._proxy.disarm()
         self._proxy.heal()
         if unavailable:
@@ -256,10 +259,10 @@ class Sweep:
         self.points += self._proxy.fired.is_set()
         return self._proxy.fired.is_set()
 
-    def _try(self, order: Message) -> bool:
+    def _unavailable(self, act: Callable[[], object]) -> bool:
         """True when the store was unavailable. No other error may come of it."""
         try:
-            self._perform(order)
+            act()
         except StoreUnavailable:
             return True
         return False
