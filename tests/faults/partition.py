@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headgate.stores.options import DEFAULT_OPTIONS
 from tests.faults import ensembles
 from tests.faults.arena import Act
 from tests.faults.ensembles import CutEnsemble
@@ -117,7 +118,9 @@ class Partitioned(Recording):
         self.breaks = Breaks()
         self._plan = plan
         self._publish = publish
-        super().__init__(zygote, urls, rules, plan.seconds, seed)
+        # Calls are answered in the time that is promised.
+        settings = {"answer_within": f"{DEFAULT_OPTIONS.answer_within:g}"}
+        super().__init__(zygote, urls, rules, plan.seconds, seed, settings)
         self._pulse = Pulse(zygote, control_url)
 
     def _plan_acts(self) -> Sequence[Act]:

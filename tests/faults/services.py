@@ -20,8 +20,11 @@ START_SECONDS = 120.0
 class Service:
     """A service on a store, at a port of its own."""
 
-    def __init__(self, folder: Path, store_url: str, token: str = "") -> None:
-        """`token`: an API token that the store knows already; without it the service makes one."""
+    def __init__(self, folder: Path, store_url: str, token: str = "", *, settings: dict[str, str] = PATIENT) -> None:
+        """`token`: an API token that the store knows already; without it the service makes one. `settings`: variables
+        of its environment.
+        """
+        self._settings = settings
         self.port = port_that_no_client_gets()
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = folder
@@ -54,7 +57,7 @@ class Service:
     def _start(self, output: int) -> "subprocess.Popen[str]":
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
         words = [sys.executable, "-m", "headgate", "up", "--listen", f"127.0.0.1:{self.port}", "--json", "-q"]
-        environment = {**clean, **PATIENT, "HEADGATE_URL": self._store_url}
+        environment = {**clean, **self._settings, "HEADGATE_URL": self._store_url}
         return subprocess.Popen(words, stdout=output, text=True, cwd=self._folder, env=environment)
 
 

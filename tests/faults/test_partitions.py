@@ -27,6 +27,8 @@ LEASE = 1.0
 PLAN = Plan(30, 0.5, 4.0, 1500) if FULL else Plan(2, 1.0, 1.5, 100)
 #: Members notice silence after two seconds; only then is a new leader chosen.
 MEMBER_PLAN = Plan(30, 1.0, 6.0, 1500) if FULL else Plan(2, 2.5, 3.5, 100)
+#: Services and clients here answer in the time that is promised.
+PROMPT = {"HEADGATE_ANSWER_WITHIN": f"{DEFAULT_OPTIONS.answer_within:g}"}
 #: Beyond `answer_within`: what scheduling adds. On a busy machine more, as a process beside tells (`usual_call`).
 MARGIN_SECONDS = 2.0
 #: Chunks for the time around each partition.
@@ -115,7 +117,7 @@ def test_partitions_between_client_and_store(kind: str, fresh: Callable[[str], s
 @pytest.mark.timeout(1600 if FULL else 120)
 def test_partitions_between_client_and_service(tmp_path: Path, bench: Bench) -> None:
     store_url = f"sqlite:///{tmp_path / 'headgate.sqlite'}"
-    service = Service(tmp_path, store_url)
+    service = Service(tmp_path, store_url, settings=PROMPT)
     try:
         with Proxy(service.url) as proxy:
             urls = [(proxy.url, service.token), (service.url, service.token)]
@@ -134,7 +136,7 @@ def test_partitions_between_service_and_store(
     url = fresh(kind)
     headgate.connect(url).close()
     with Proxy(url) as proxy:
-        service = Service(tmp_path, proxy.url)
+        service = Service(tmp_path, proxy.url, settings=PROMPT)
         try:
             bench.run(ProxyNetwork(proxy), [(service.url, service.token), (url, None)], url)
         finally:

@@ -31,6 +31,14 @@ from tests.waiting import until
 #: What scheduling may add on a machine that does much else; far less than any timeout of TCP or of a driver.
 MARGIN_SECONDS = 8.0
 ALLOWED = DEFAULT_OPTIONS.answer_within + MARGIN_SECONDS
+
+
+@pytest.fixture(autouse=True)
+def _prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls here are answered in the time that is promised."""
+    monkeypatch.setenv("HEADGATE_ANSWER_WITHIN", f"{DEFAULT_OPTIONS.answer_within:g}")
+
+
 #: A client that stands still inside a transaction is thrown out by then, and its resource is free for others.
 FREE_SECONDS = 30.0
 SERVERS = ["postgresql", "mariadb", "zookeeper"]
