@@ -54,7 +54,7 @@ def test_every_row_left_out_is_told() -> None:
     begin = "left out resource_lock"
     assert plan.lines == [
         f"{begin} 3 (append on u by a since 2020-01-01 00:00:00 UTC): its type is neither read nor write",
-        f"{begin} 4 (read on None by a since 2020-01-01 00:00:00 UTC): it names no resource that there is",
+        f"{begin} 4 (read on no resource by a since 2020-01-01 00:00:00 UTC): it names no resource that there is",
         f"{begin} 2 (write on u by b since 2020-01-02 00:00:00 UTC): a holds u shared, and that lock stays",
     ]
 

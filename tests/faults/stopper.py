@@ -11,7 +11,7 @@ from tests.faults.processes import Channel
 
 def hold_rows(channel: Channel, url: str, resource: str, job: str) -> None:
     """Begin a transaction that takes the resource's row, and the job's datasets, and stay in it."""
-    gate = headgate.connect(url)
+    gate = headgate.connect(url, answer_within="2")  # It decides after how long a server ends the transaction.
     store = gate.store
     assert isinstance(store, SqlLocks)
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 import headgate
 from headgate import StoreUnavailable
+from headgate.service import obtaining
+from tests.contract.steps import PATIENCE, granted, in_thread
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Zygote
 from tests.waiting import until
@@ -52,6 +55,23 @@ def test_a_stopped_writer_is_named(tmp_path: Path, processes: Zygote) -> None:
             assert it.value.outcome == "none"
         writer.kill()
         until(lambda: _works(gate), "the file to work again")
+
+
+def test_a_file_that_is_busy_is_waited_for(tmp_path: Path, processes: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that may wait is not ended by a writer that holds the file for longer than one answer may take."""
+    url = f"sqlite:///{tmp_path}/headgate.sqlite"
+    interrupted = threading.Event()
+    monkeypatch.setattr(obtaining, "event", lambda *_, **__: interrupted.set())
+    with headgate.connect(url, answer_within="0.5") as gate:
+        gate.ledger.define_dataset("raw")
+        gate.ledger.define_job("make", inputs=["raw"])
+        writer = processes.spawn("tests.faults.stopper:hold_rows", url=url, resource="r", job="make")
+        writer.expect("inside")
+        waiting = in_thread(lambda: gate.locks.acquire("a", "r", "write", wait=PATIENCE))
+        assert interrupted.wait(PATIENCE)
+        assert not waiting.done()
+        writer.kill()
+        assert granted(waiting).client == "a"
 
 
 def _works(gate: headgate.Gate) -> bool:

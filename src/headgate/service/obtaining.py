@@ -157,9 +157,22 @@ class Obtaining:
     # ---------------------------------------------------------------- waiting
 
     def _queue_and_wait(self, request: Request, deadline: float) -> Obtained:
-        sent = steady()
-        result = self.queue_up(request)
-        return self._wait_in_queue(result, deadline) if isinstance(result, Ticket) else Obtained(result, sent)
+        result = self._join_queue(request, deadline)
+        return self._wait_in_queue(result, deadline) if isinstance(result, Ticket) else result
+
+    def _join_queue(self, request: Request, deadline: float) -> Obtained | Ticket:
+        """Join the queue; again while there is time to wait, when the store did nothing because it was busy or away."""
+        while True:
+            sent = steady()
+            try:
+                result = self.queue_up(request)
+            except StoreUnavailable as error:
+                if error.outcome != "none" or steady() + PAUSE_SECONDS > deadline:
+                    raise
+                event("lock.wait_interrupted", client=request.client, why=str(error))
+                time.sleep(PAUSE_SECONDS)
+            else:
+                return result if isinstance(result, Ticket) else Obtained(result, sent)
 
     def _wait_in_queue(self, ticket: Ticket, deadline: float) -> Obtained:
         event("lock.waiting", client=ticket.request.client, ticket=ticket.number)

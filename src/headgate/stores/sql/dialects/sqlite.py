@@ -267,7 +267,7 @@ class Sqlite(Dialect):
             return "another thread is writing"
         files = (self._gate.path, self.path, Path(f"{self.path}-shm"))
         who = describe_writer(*(path for path in files if path))
-        waited = "" if seconds is None else f" for {seconds:g} s"
+        waited = "" if seconds is None else f" for {seconds:.1f} s"
         return f"{who or 'another process'} has kept it locked{waited}"
 
     def close(self) -> None:
