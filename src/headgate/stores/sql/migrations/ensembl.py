@@ -146,8 +146,8 @@ def _read_held(tx: Transaction, keys: dict[bytes, str]) -> dict[str, list[tuple[
 def _write_locks(tx: Transaction, plan: Plan, rows: dict[str, Row]) -> None:
     tag = str(tx.one(sql.READ_TAG)[0])
     for resource, locks in groupby(sorted(plan.locks, key=_resource), key=_resource):
-        key, _, token, holders, mode, waiting, _, wall = rows[resource]
-        number, count = int(str(token)), int(str(holders))
+        key, _, token, holders, mode, waiting, _, wall, floor = rows[resource]
+        number, count = max(int(str(token)), int(str(floor))), int(str(holders))
         for lock in locks:
             number, count, mode = number + 1, count + 1, lock.mode.value
             _write_lock(tx, lock, lock_id(tag, resource, request_id(lock.row)), number, int(str(wall)))
