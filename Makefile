@@ -94,7 +94,7 @@ bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.queue_zookeeper
 
-torture: venv servers ## Run the fault tests with full numbers; ONLY=partitions chooses, RESUME=1 goes on after a break
+torture: venv servers $(OCFL_STAMP) ## Run the fault tests with full numbers; ONLY=partitions chooses, RESUME=1 goes on after a break
 	HEADGATE_TORTURE=full HEADGATE_FIGURES=$(TORTURE_FIGURES) HEADGATE_RESUME=$(RESUME) \
 		$(BIN)/pytest $(TORTURE) -k "$(ONLY)" -n $(TORTURE_WORKERS) --dist worksteal; \
 		ran=$$?; $(BIN)/python tools/generate_docs.py; exit $$ran
