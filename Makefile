@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 TORTURE_WORKERS ?= 2
 ONLY ?=
 RESUME ?=
-TORTURE := tests/faults tests/ingest/test_ingest_crashes.py tests/ingest/test_failing_bucket.py tests/http/test_waiting.py
+TORTURE := tests/faults tests/ingest/test_ingest_crashes.py tests/ingest/test_failing_bucket.py \
+	tests/ingest/test_deliveries.py tests/http/test_waiting.py
 TORTURE_FIGURES := docs/explanation/torture.json
 # The independent validator of OCFL; its libraries do not go together with ours.
 OCFL_VENV := .venv-ocfl
@@ -93,10 +94,10 @@ bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.queue_zookeeper
 
-torture: venv servers ## Run the fault tests with full numbers; ONLY=partitions chooses, RESUME=1 goes on after a break
+torture: venv servers $(OCFL_STAMP) ## Run the fault tests with full numbers; ONLY=partitions chooses, RESUME=1 goes on after a break
 	HEADGATE_TORTURE=full HEADGATE_FIGURES=$(TORTURE_FIGURES) HEADGATE_RESUME=$(RESUME) \
-		$(BIN)/pytest $(TORTURE) -k "$(ONLY)" -n $(TORTURE_WORKERS) --dist worksteal
-	$(BIN)/python tools/generate_docs.py
+		$(BIN)/pytest $(TORTURE) -k "$(ONLY)" -n $(TORTURE_WORKERS) --dist worksteal; \
+		ran=$$?; $(BIN)/python tools/generate_docs.py; exit $$ran
 
 lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
 	$(PIP_INSTALL) uv

@@ -50,7 +50,7 @@ class FigureBook:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         figures = told(report) if report.when == "call" else {}
-        if not self._keeps or not (figures or report.failed):
+        if not self._keeps or report.skipped or not (figures or report.failed):
             return
         record = {
             "test": report.nodeid,

@@ -472,15 +472,23 @@ def is_alive(pid: int) -> bool:
     return supervise.parent_of(Path("/proc") / str(pid)) is not None
 
 
+#: Ports that were given to somebody, who may not listen yet.
+_GIVEN: set[int] = set()
+
+
 def free_port() -> int:
+    """A port that is free, and that nobody in this process was given before."""
     while True:
         port = secrets.choice(PORTS)
+        if port in _GIVEN:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+        _GIVEN.add(port)
         return port
 
 

@@ -101,6 +101,19 @@ ROWS = {
     "test_nothing_is_lost_while_nothing_is_broken": Row(
         "{seconds} s of work with leases of {lease} s: locks and claims that were lost", "none", worst=CALL
     ),
+    "test_a_standby_without_the_newest_commits_takes_over": Row(
+        "an asynchronous standby takes over without the newest commits: tokens given twice, stale reports accepted",
+        "{faults} failover, {commits_lost} grants lost with it",
+    ),
+    "test_every_one_of_many_processes_is_served": Row(
+        "64 processes on one file, each served in turn", "none", "{pairs} pairs", "{longest} s for a pair"
+    ),
+    "test_a_recipient_that_is_refused_for_now_is_tried_again_and_the_other_is_not": Row(
+        "a mail server refuses a recipient for now: reports lost or sent twice", "{faults} refusals", ""
+    ),
+    "test_a_recipient_that_is_refused_for_good_stays_listed_and_is_not_asked_again": Row(
+        "a mail server refuses for good: reports that are not listed or cannot be sent again", "{faults} refusal", ""
+    ),
     "test_killed_at_a_system_call": Row("killed before each system call on the file", "{kills} SIGKILL", ""),
     "test_a_worker_killed_between_claim_and_report": Row("killed at each message", "{kills} SIGKILL", ""),
     "test_cut_at_a_message": Row("the connection cut at each message", "{cuts} cuts", ""),

@@ -75,9 +75,9 @@ def take_over(channel: Channel, url: str) -> None:
     channel.send("migrated", lines=migrate(url).lines)
 
 
-def obey(channel: Channel, url: str) -> None:
+def obey(channel: Channel, url: str, **settings: str) -> None:
     """Do to a store what the test says, one act after another, and give back what came of it."""
-    gate = headgate.connect(url)
+    gate = headgate.connect(url, **settings)
     channel.send("ready")
     while order := channel.receive(600):
         try:

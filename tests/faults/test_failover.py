@@ -17,6 +17,7 @@ from headgate import Batch, Claim, ClaimLost, Gate, ItemLost, Lock, LockLost
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, RowFilter
 from headgate.stores.sql.epochs import STEP
 from tests.contract.steps import in_thread
+from tests.figures import Report
 from tests.proxy import Proxy
 from tests.replicas import PAIRS, Pair, PostgreSQLPair
 from tests.servers import Unavailable
@@ -95,7 +96,7 @@ def give(gate: Gate, pair: Pair) -> Given:
 
 
 @pytest.mark.parametrize("kind", PAIRS)
-def test_a_standby_without_the_newest_commits_takes_over(kind: str, on_pair: OnPair) -> None:
+def test_a_standby_without_the_newest_commits_takes_over(kind: str, on_pair: OnPair, report: Report) -> None:
     pair, proxy = on_pair(kind)
     with ExitStack() as at_the_end:
         gate, others = connect(at_the_end, proxy), [connect(at_the_end, proxy) for _ in range(3)]
@@ -114,6 +115,7 @@ def test_a_standby_without_the_newest_commits_takes_over(kind: str, on_pair: OnP
         taken = gate.queue.acquire_batch("pending", lease=LEASE)
         assert taken
         assert taken.token > max(STEP, given.batch.token)
+    report(store=kind, faults=1, hit=1, commits_lost=len(given.lost), calls=len(tokens) + 2, violations=0)
 
 
 def _refuse_stale(gate: Gate, given: Given) -> None:

@@ -30,13 +30,14 @@ from tests.waiting import until
 
 #: What scheduling may add on a machine that does much else; far less than any timeout of TCP or of a driver.
 MARGIN_SECONDS = 8.0
+ANSWER_WITHIN = f"{DEFAULT_OPTIONS.answer_within:g}"
 ALLOWED = DEFAULT_OPTIONS.answer_within + MARGIN_SECONDS
 
 
 @pytest.fixture(autouse=True)
 def _prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls here are answered in the time that is promised."""
-    monkeypatch.setenv("HEADGATE_ANSWER_WITHIN", f"{DEFAULT_OPTIONS.answer_within:g}")
+    monkeypatch.setenv("HEADGATE_ANSWER_WITHIN", ANSWER_WITHIN)
 
 
 #: A client that stands still inside a transaction is thrown out by then, and its resource is free for others.
@@ -45,7 +46,7 @@ SERVERS = ["postgresql", "mariadb", "zookeeper"]
 #: Acts that take the slow path: several statements in one transaction, with rows locked between them.
 CAREFUL = ["acquire all", "upgrade", "release to a waiter"] if FULL else ["acquire all"]
 #: In the short form every so manyth message of an act.
-STRIDE = 1 if FULL else 4
+STRIDE = 1 if FULL else 8
 
 
 @pytest.fixture(params=SERVERS)
@@ -189,7 +190,7 @@ def test_a_client_that_stands_still_inside_a_transaction_keeps_nobody_waiting(
 
 def stopped_at(number: int, direct: Gate, proxy: Proxy, processes: Zygote, timed: Timed) -> bool:
     """Stop a client when it waits for that answer of the server; False: it was done before."""
-    child = processes.spawn("tests.faults.scripts:obey", url=proxy.url)
+    child = processes.spawn("tests.faults.scripts:obey", url=proxy.url, answer_within=ANSWER_WITHIN)
     child.expect("ready")
     resource = f"stopped:{number}"
     order = CASES["acquire all"].prepare(direct, resource).order

@@ -14,6 +14,7 @@ from headgate.ingest.messages import callback_id, send_due
 from headgate.service.inventory import FIRST_PAUSE_SECONDS, JITTER, LONGEST_PAUSE_SECONDS, MOST_TRIES, pause_after
 from headgate.wiring import Gate
 from tests.cli.commands import Headgate
+from tests.figures import Report
 from tests.ingest import origin as acts
 from tests.ingest.origin import Act, Handler
 from tests.ingest.site import HOOK, Site, ended, only_job, running
@@ -68,7 +69,7 @@ def test_a_mail_server_that_is_down_is_tried_again(there: Site, gate: Gate) -> N
 
 @pytest.mark.parametrize("answer", ["421 closing", "450 greylisted", "452 mailbox full"])
 def test_a_recipient_that_is_refused_for_now_is_tried_again_and_the_other_is_not(
-    there: Site, gate: Gate, answer: str
+    there: Site, gate: Gate, answer: str, report: Report
 ) -> None:
     there.box.recipients = {BEN: answer}
     found = try_now(gate)
@@ -78,9 +79,12 @@ def test_a_recipient_that_is_refused_for_now_is_tried_again_and_the_other_is_not
     assert try_now(gate).state is Delivery.DELIVERED
     # With 421 the server has hung up, and taken nothing.
     assert arrived(there) == ([(ANN, BEN)] if answer.startswith("421") else [(ANN,), (BEN,)])
+    report(store="sqlite", faults=1, hit=1, violations=0)
 
 
-def test_a_recipient_that_is_refused_for_good_stays_listed_and_is_not_asked_again(there: Site, gate: Gate) -> None:
+def test_a_recipient_that_is_refused_for_good_stays_listed_and_is_not_asked_again(
+    there: Site, gate: Gate, report: Report
+) -> None:
     there.box.recipients = {BEN: "550 no such person"}
     found = try_now(gate)
     assert found.state is Delivery.GIVEN_UP
@@ -96,6 +100,7 @@ def test_a_recipient_that_is_refused_for_good_stays_listed_and_is_not_asked_agai
     assert try_now(gate).state is Delivery.DELIVERED
     assert arrived(there) == [(ANN,), (BEN,)]
     assert gate.faults() == []
+    report(store="sqlite", faults=1, hit=1, violations=0)
 
 
 def test_one_recipient_for_good_and_one_for_now(there: Site, gate: Gate) -> None:

@@ -239,7 +239,7 @@ CALLS: dict[str, Callable[[Gate, Any], object]] = {
 
 def test_every_call_ends_in_time_when_the_server_falls_silent(url: str, proxy: FrameProxy) -> None:
     """Nothing is refused and nothing is closed: the connection just hears no more."""
-    with far_gate(url, proxy) as gate:
+    with far_gate(url, proxy, answer_within="2") as gate:
         lock = gate.locks.acquire("a", R, "write", lease=60)
         gate.queue.acquire_job("pending", lease=5)
         waiting = in_thread(lambda: gate.locks.acquire("c", R, "write", wait=2))

@@ -202,16 +202,26 @@ class S3Storage:
             self._put_new(home + OBJECT_DECLARATION[0], OBJECT_DECLARATION[1])
             for key, file in zip(keys, made.content.values(), strict=True):
                 self._upload(key, file, stop, progress)
-            obstore.put(self._bucket, home + INVENTORY, raw, mode=former.seen if former else "create")
-        except (AlreadyExistsError, PreconditionError) as error:
-            self._delete(keys)
-            raise VersionLost(made.document["id"], made.number) from error
+            if not self._commit(home, raw, former):
+                raise VersionLost(made.document["id"], made.number)
         except (BadPayload, Lost):
             self._delete(keys)
             raise
         inventory = Inventory(made.document)
         self._seal(home, inventory, raw)
         self._sweep(home, inventory)
+
+    def _commit(self, home: str, raw: bytes, former: _Found | None) -> bool:
+        """Replace the inventory. False: another process replaced it first.
+
+        When the answer is lost, the client repeats the request, which the bucket then refuses because it was carried
+        out: the inventory in the bucket is ours.
+        """
+        try:
+            obstore.put(self._bucket, home + INVENTORY, raw, mode=former.seen if former else "create")
+        except (AlreadyExistsError, PreconditionError):
+            return self._get(home + INVENTORY) == raw
+        return True
 
     def _upload(self, key: str, file: NewFile, stop: Stop | None, progress: Progress | None) -> None:
         if not file.path.is_file():

@@ -120,9 +120,14 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Kazoo's connection, which also tells the session time that the server agreed to."""
+    """Kazoo's connection, which also tells the session time that the server agreed to, and notices silence.
+
+    Kazoo finds a dead connection by a ping, which it sends only when nobody asks anything: under load, never.
+    """
 
     lease = 0.0
+    #: On the monotonic clock: since when an answer is outstanding and nothing was heard.
+    _silent_since = 0.0
 
     @classmethod
     def put_into(cls, client: Any) -> Self:
@@ -142,6 +147,17 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             if self.client._stopped.is_set():  # noqa: SLF001 - the same
                 self.client._queue.append((CloseInstance, None))  # noqa: SLF001 - the same
         return answer
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        if not self.client._pending:  # noqa: SLF001 - kazoo has no other way
+            self._silent_since = time.monotonic()
+        elif time.monotonic() > self._silent_since + read_timeout:
+            raise ConnectionDropped("no answer came")
+        super()._send_request(read_timeout, connect_timeout)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        self._silent_since = time.monotonic()
+        return super()._read_socket(read_timeout)
 
     def _read(self, length: int, timeout: float) -> bytes:
         # What came is here as a rule: to ask before each part whether it is costs more than to read it.
