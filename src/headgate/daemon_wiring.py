@@ -14,7 +14,8 @@ from headgate.daemons.reaper import key_reaper, reaper
 from headgate.daemons.rounds import Rounds
 from headgate.service.routing import RoutedLocks
 from headgate.service.work_folder import sweep_folder
-from headgate.wiring import Gate, kind_of
+from headgate.store_opening import kind_of
+from headgate.wiring import Gate
 
 if TYPE_CHECKING:
     from headgate.service.outcomes import Handler

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue, HalfMoved
 from headgate.settings import Settings, mask
-from headgate.wiring import SQL_KINDS, kind_of
+from headgate.store_opening import SQL_KINDS, kind_of
 
 if TYPE_CHECKING:
     from headgate.service.moving import Moved

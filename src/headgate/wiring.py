@@ -1,4 +1,4 @@
-"""Joins the parts: from settings to stores to services. The only place that knows which store runs."""
+"""Joins the parts: from settings to stores to services."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headgate.core.names import check_name, check_resource
 from headgate.service.checks import check_limit
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load, mask
+from headgate.store_opening import SQL_KINDS, kind_of, named_service, open_lock_store, open_stores, store_options
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
-from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, StoreOptions
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from headgate.stores.idempotency import RepeatStore
     from headgate.stores.inventory_port import InventoryStore
 
-SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
-#: A service that speaks for its store.
-SERVICE_KINDS = ("http", "https")
-
 
 class Gate:
     """Everything that may be asked, on one store."""
@@ -50,7 +46,7 @@ class Gate:
         settings.check()
         self._guards = _guards(settings["guards"])
         self._lock_delay = settings.seconds("lock_delay")
-        self._store = _open(settings)
+        self._store = open_stores(settings)
         self._ledger = _ledger_beside(self._store, settings)
         #: What this gate was made of.
         self.settings = settings
@@ -377,9 +373,9 @@ def read_profiles(settings: Settings) -> list[Profile]:
     """The ingest profiles: those of the service that is named, else those in the folder. Asks no store."""
     from headgate.ingest.profile import load_profiles
 
-    if not _service(settings):
+    if not named_service(settings):
         return list(load_profiles(Path(settings["profiles_folder"])).values())
-    store = _open(settings)
+    store = open_stores(settings)
     try:
         found: list[Profile] = store.ingest.profiles()  # type: ignore[attr-defined] # a service has it
         return found
@@ -412,79 +408,12 @@ def migrate(url: str, *, beside: bool = False, dry_run: bool = False) -> Migrati
     return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it makes what it needs"])
 
 
-def _open(settings: Settings) -> LockStore:
-    """The service that is named, or the store."""
-    if service := _service(settings):
-        return open_lock_store(service, settings["api_token"], store_options(settings))
-    return open_lock_stores(settings["url"], settings["coordination_url"], store_options(settings))
-
-
-def store_options(settings: Settings) -> StoreOptions:
-    """The options that stores are opened with."""
-    replication = settings["replication"]
-    if replication not in (ASYNCHRONOUS, SYNCHRONOUS):
-        raise BadValue("replication", replication, f"is none of {ASYNCHRONOUS}, {SYNCHRONOUS}")
-    return StoreOptions(
-        answer_within=settings.seconds("answer_within"),
-        listen_url=settings["listen_url"],
-        replication=replication,
-    )
-
-
-def _service(settings: Settings) -> str:
-    """The service that is named, unless a store is named nearer by; empty: none."""
-    if settings["server"] and not settings.is_flag("url"):
-        return settings["server"]
-    return settings["url"] if kind_of(settings["url"]) in SERVICE_KINDS else ""
-
-
-def open_lock_stores(url: str, coordination_url: str, options: StoreOptions = DEFAULT_OPTIONS) -> LockStore:
-    """One store, or two that act as one when locks are coordinated elsewhere."""
-    if not coordination_url or coordination_url == url:
-        return open_lock_store(url, options=options)
-    from headgate.service.routing import RoutedLocks
-
-    beside_ledger = open_lock_store(url, options=options)
-    try:
-        return RoutedLocks(beside_ledger, open_lock_store(coordination_url, options=options))
-    except BaseException:
-        beside_ledger.close()
-        raise
-
-
-def open_lock_store(url: str, api_token: str | None = None, options: StoreOptions = DEFAULT_OPTIONS) -> LockStore:
-    """The store that a URL names. `api_token`: a service's; None: that of the settings."""
-    if kind_of(url) in SQL_KINDS:
-        from headgate.stores.sql.locks import SqlLocks
-        from headgate.stores.sql.opening import open_database
-
-        return SqlLocks(open_database(url, options))
-    if kind_of(url) in SERVICE_KINDS:
-        from headgate.client import open_service
-
-        return open_service(url, load()["api_token"] if api_token is None else api_token, options)
-    from headgate.stores.zookeeper.locks import open_zookeeper_locks
-
-    return open_zookeeper_locks(url, options)
-
-
 def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:
     """The ledger in the database that locks on its chunks are kept in; None where that is no database."""
     from headgate.service.secrets import Secrets
 
     ledger: LedgerStore | None = getattr(store, "ledger", None)
     return None if ledger is None else Ledger(ledger, Secrets(ledger, settings))
-
-
-def kind_of(url: object) -> str:
-    """The kind of store that a URL is of."""
-    kind = url.partition("://")[0].partition("+")[0] if isinstance(url, str) and "://" in url else ""
-    if kind in (*SQL_KINDS, *SERVICE_KINDS, "zookeeper"):
-        return kind
-    raise BadValue(
-        "url", mask(url) if isinstance(url, str) else url,
-        "is of no kind that Headgate knows; write sqlite:///file, postgresql://…, mysql://…, zookeeper://… or http://…",
-    )  # fmt: skip
 
 
 def _lock_filter(resource: str | None, lock_id: str | None, page: dict[str, Any]) -> HistoryFilter:

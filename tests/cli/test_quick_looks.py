@@ -78,7 +78,7 @@ headgate.cli.moving.FEW = 1
 """
 
 
-@pytest.mark.parametrize(("words", "waited"), [(["doctor"], "looking at everything"), (["backup", "b.gz"], "6/6")])
+@pytest.mark.parametrize(("words", "waited"), [(["doctor"], "checking everything"), (["backup", "b.gz"], "6/6")])
 def test_what_takes_long_says_so_on_a_terminal(words: list[str], waited: str, headgate: Headgate) -> None:
     headgate.acquire("file:/x")
     (headgate.folder / "sitecustomize.py").write_text(SOONER)

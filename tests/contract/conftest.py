@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 import headgate
+from headgate.store_opening import open_lock_store
 from headgate.stores.base import LockStore
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.opening import open_database
 from headgate.stores.sql.schema import metadata
 from headgate.stores.sql.statement import Statement
-from headgate.wiring import open_lock_store
 from tests.conftest import STORES
 from tests.contract.over_http import HTTP, Spokesman, is_apart
 from tests.contract.steps import Gates

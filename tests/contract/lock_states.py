@@ -9,8 +9,8 @@ import pytest
 from headgate import HeadgateError, Lock, LockRefused, UnknownName
 from headgate.core.locks import Request
 from headgate.core.states import LOCK
+from headgate.store_opening import open_lock_store
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore, Ticket
-from headgate.wiring import open_lock_store
 from tests.contract.over_http import kept_id
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, request_for
 from tests.waiting import PATIENT_OPTIONS, until

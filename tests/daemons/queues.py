@@ -44,6 +44,12 @@ def counts(gate: Gate) -> Counter[str]:
     return Counter(states(gate).values())
 
 
+def ended(gate: Gate) -> int:
+    """Jobs that ended well; the cleaner has been at some of them."""
+    found = counts(gate)
+    return found["completed"] + found["cleaned"]
+
+
 def moves(gate: Gate, item: str, event: str = "finish") -> list[tuple[str, str]]:
     """What the history tells of an item's moves, oldest first."""
     return [(each.before, each.after) for each in reversed(gate.history(item=item, event=event, limit=1000))]

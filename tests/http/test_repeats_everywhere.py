@@ -183,6 +183,7 @@ def _queue(walk: Walk) -> None:
     job = walk.post("/v1/ingest-jobs/next", {"lease": 600}, query={"state": "pending"})
     walk.post("/v1/ingest-jobs/{jid}/{event}", {**owned, "token": job["token"]}, jid=jid, event="accept")
     walk.post("/v1/queue/repair", {"kind": "a fault", "item": bid, "what": "nothing"})
+    walk.post("/v1/store/repair", {"kind": "a fault", "item": bid, "what": "nothing"})
 
 
 def _inventory(walk: Walk) -> None:
@@ -196,6 +197,8 @@ def _inventory(walk: Walk) -> None:
         walk.post("/v1/messages", plain(Message(f"m{number}", next(iter(Kind)), "jid0000000001", "text")))
     walk.post("/v1/messages/{message}/delay", {"problem": "away", "seconds": 5}, message="m1")
     walk.post("/v1/messages/{message}/settle", {"state": "delivered"}, message="m1")
+    walk.post("/v1/messages/{message}/resend", message="m2")
+    walk.post("/v1/messages/{message}/discard", {"reason": "nobody waits for it"}, message="m2")
 
 
 def _rest(walk: Walk) -> None:

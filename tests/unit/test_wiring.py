@@ -11,7 +11,7 @@ from headgate import BadValue, ForeignStore, StoreMisconfigured, StoreUnavailabl
 from headgate.cli.daemons import daemon
 from headgate.daemon_wiring import MAKERS
 from headgate.daemons.names import CONSUMERS, ROUNDS
-from headgate.wiring import open_lock_store
+from headgate.store_opening import open_lock_store
 
 NOBODY = 65534
 

@@ -56,17 +56,19 @@ class Undoing:
         while True:
             time.sleep(pause)
             with self._guard:
-                if not self._pending:
+                todo = list(self._pending)
+                if not todo:
                     self._runs = False
                     return
-                first = self._pending[0]
-            if self._tried(first):
-                pause = 0.0
-                with self._guard:
-                    if self._pending and self._pending[0] is first:
-                        self._pending.popleft()
-            else:
-                pause = min(max(2 * pause, FIRST_SECONDS), LONGEST_SECONDS)
+            # Each in turn: a store that stays away must not keep the others waiting.
+            done = [each for each in todo if self._is_pending(each) and self._tried(each)]
+            with self._guard:
+                self._pending = deque((each for each in self._pending if each not in done), MOST)
+            pause = FIRST_SECONDS if done else min(2 * pause, LONGEST_SECONDS)
+
+    def _is_pending(self, one: _Pending) -> bool:
+        with self._guard:
+            return one in self._pending
 
     def _tried(self, pending: _Pending) -> bool:
         """Whether nothing more is to be done about it."""

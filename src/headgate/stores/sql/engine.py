@@ -417,6 +417,7 @@ class Database:
 
 
 def _pause() -> None:
-    import random
+    # Not the generator that programs share: a background thread must not disturb who seeded it.
+    from random import SystemRandom
 
-    time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, keeps no secret
+    time.sleep(SystemRandom().uniform(*PAUSE_SECONDS))

@@ -49,6 +49,8 @@ from headgate.stores.zookeeper.transitions import Done, Transitions, told_lock
 from headgate.stores.zookeeper.tree import client_name
 from headgate.stores.zookeeper.waiting import Queue
 
+#: A hint for who asks for a lock that is not there.
+GONE = "It may have been released; see: headgate lock list"
 Outcome = tuple[Held, ...] | LockRefused
 T = TypeVar("T")
 
@@ -271,7 +273,7 @@ class ZookeeperLocks:
         def work(scene: Scene) -> Lock:
             held = scene.find(lock_id)
             if held is None or held.holder.dead:
-                raise _unknown(lock_id)
+                raise UnknownName("lock", lock_id, GONE)
             lock = next(each for each in scene.locks(times=True) if each.id == lock_id)
             scene.end(held, "break", reason, by)
             scene.hand_over()
@@ -289,7 +291,7 @@ class ZookeeperLocks:
             for holder in live(view):
                 if holder.id == lock_id:
                     return told_lock(view, holder, view.state.uri)
-        raise _unknown(lock_id)
+        raise UnknownName("lock", lock_id, GONE)
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
         return self._questions.locks(which)
@@ -497,7 +499,3 @@ class ZookeeperLocks:
         if isinstance(done.result, LockRefused):
             raise done.result
         return self._transitions.tell_locks(done, done.result)
-
-
-def _unknown(lock_id: str) -> UnknownName:
-    return UnknownName("lock", lock_id, "It may have been released; see: headgate lock list")

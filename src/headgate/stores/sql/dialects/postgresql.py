@@ -10,10 +10,7 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
-
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, MissingExtra
 from headgate.stores.deadlines import LISTING_SECONDS, Deadline, current
 from headgate.stores.sql import queue_statements as queue
 from headgate.stores.sql.dialects import postgresql_ledger
@@ -46,6 +43,12 @@ from headgate.stores.sql.dialects.postgresql_session import (
     set_local,
 )
 from headgate.stores.sql.statement import Row, Statement, from_arrays, to_pyformat, with_lists
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as missing:  # pragma: no cover - the extra is installed in tests
+    raise MissingExtra("postgresql", "PostgreSQL needs the library psycopg") from missing
 
 SCHEMA_LOCK = 0x6865616467617465
 #: The arrays that columns of many rows go in.
