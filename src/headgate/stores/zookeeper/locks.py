@@ -49,7 +49,6 @@ from headgate.stores.zookeeper.transitions import Done, Transitions, told_lock
 from headgate.stores.zookeeper.tree import client_name
 from headgate.stores.zookeeper.waiting import Queue
 
-#: A hint for who asks for a lock that is not there.
 GONE = "It may have been released; see: headgate lock list"
 Outcome = tuple[Held, ...] | LockRefused
 T = TypeVar("T")
