@@ -108,6 +108,16 @@ class GuardKeeper:
             self.leave_line(request.id)
             self._unreserve(taken)
 
+    def is_first(self, request: Request) -> bool:
+        """Whether nobody stands in front of this request in the lines of this process."""
+        with self._guard:
+            try:
+                for want in request.wants:
+                    self._must_be_first(request.id, want)
+            except GuardBusy:
+                return False
+        return True
+
     def leave_line(self, request_id: str) -> None:
         """The request waits no more."""
         with self._guard:

@@ -24,6 +24,7 @@ from headgate.service.guards import GuardBusy
 from headgate.service.identity import new_request_id, owner
 from headgate.service.obtaining import Obtained, Obtaining
 from headgate.service.renewal import LONGEST_PAUSE_SECONDS, Hold
+from headgate.service.undoing import leave as leave_undone
 from headgate.stores.base import Grant, LockFilter, LockStore, Ticket
 from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
@@ -314,7 +315,8 @@ class Locks:
         return GuardTending(self._store, self._guards)
 
     def close(self) -> None:
-        """Release the storage guards of this process; the locks stay as they are."""
+        """Release the storage guards of this process, and undo nothing any more; the locks stay as they are."""
+        leave_undone(self._store)
         self._guards.close()
 
     def must_outlive(self, resource: str) -> None:

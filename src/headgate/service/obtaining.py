@@ -107,8 +107,12 @@ class Obtaining:
             with self._guards.reserving(request, waits=True):
                 return self._queued(request)
         except GuardsBusy as busy:
-            if self._is_blocked(request):
-                return self._queued(request)
+            # Who stands further back in the line of this process must not overtake on the way into the queue.
+            if self._guards.is_first(request) and self._is_blocked(request):
+                try:
+                    return self._queued(request)
+                finally:
+                    self._guards.leave_line(request.id)
             raise LockRefused(request, busy.blockers) from busy
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
@@ -194,7 +198,7 @@ class Obtaining:
 
     def _undo_later(self, ticket: Ticket) -> None:
         """A place lapses by itself, and so does a leased lock; a persistent one would stay."""
-        undo_later(ticket.request.id, lambda: self._store.withdraw(ticket))
+        undo_later(ticket.request.id, self._store, lambda: self._store.withdraw(ticket))
 
     def _wait_a_while(self, ticket: Ticket, seconds: float) -> Obtained | None:
         try:

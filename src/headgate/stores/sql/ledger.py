@@ -39,6 +39,7 @@ class SqlLedger:
         self._database = database
         self._tag = tag
         self._sizes_known = False
+        self._reaped_many = False
         self._quick = QuickClaims(database)
 
     def define_dataset(self, dataset: Dataset) -> Defined:
@@ -178,7 +179,12 @@ class SqlLedger:
     def reap(self, who: str, limit: int = 1000) -> int:
         from headgate.stores.sql.reaping import reap
 
-        return reap(self._database, who, limit)
+        count = reap(self._database, who, limit)
+        if count >= MANY and not self._reaped_many:
+            # What was reaped may be claimed again: the database planned for a table that was nearly empty.
+            self._reaped_many = True
+            self._database.dialect.learn_sizes(self._database)
+        return count
 
     def explain(self, job: str, dataid: str) -> Verdict:
         def work(tx: Transaction) -> Verdict:
