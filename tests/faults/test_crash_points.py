@@ -201,7 +201,9 @@ def cut_everywhere(cases: Sequence[Case], url: str, proxy: Proxy, stays_away: bo
         **({"had_happened": happened, "had_not": points - happened} if stays_away else {}),
     )  # fmt: skip
     assert points >= 2 * len(cases)
-    assert not stays_away or 0 < happened < points
+    # On ZooKeeper a grant whose outcome is unknown is given up, often before anybody looks.
+    given_up = url.startswith("zookeeper")
+    assert not stays_away or (happened < points and (happened > 0 or given_up))
 
 
 class Sweep:
