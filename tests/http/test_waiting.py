@@ -107,9 +107,15 @@ def test_who_hangs_up_while_it_is_granted_gives_it_back(bounded: Callable[..., B
     service = bounded()
     crew, loop = service.server.service.crew, service.server.service._loop
     assert loop
-    token, go_on = service.gate.tokens.new("hasty", ["lock:acquire"]).token, threading.Event()
-    blocked = asyncio.run_coroutine_threadsafe(crew.run(go_on.wait), loop)
-    until(lambda: blocked.running() or crew._waiting.empty(), "the crew to be busy")
+    token = service.gate.tokens.new("hasty", ["lock:acquire"]).token
+    busy, go_on = threading.Event(), threading.Event()
+
+    def keep_busy() -> bool:
+        busy.set()
+        return go_on.wait(PATIENCE)
+
+    blocked = asyncio.run_coroutine_threadsafe(crew.run(keep_busy), loop)
+    assert busy.wait(PATIENCE)
     with asking(service.server, token, "/v1/locks", {"client": "w", "resource": "free:1", "wait": 60}):
         until(lambda: not crew._waiting.empty(), "the request to stand in line")
     with service.client() as other:
