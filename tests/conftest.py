@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import kazoo.protocol.connection
+import kazoo.retry
 import pytest
 
 from tests.cli.commands import Headgate
@@ -33,6 +36,10 @@ MEMORY_NEEDED = 2 * 2**30
 # How long an example takes says more about the machine's other work than about the code.
 hypothesis.settings.register_profile("headgate", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("headgate")
+# hypothesis watches the generator that all share. Every living client of kazoo draws from it with each ping, from a
+# thread of its own, whatever test runs meanwhile: it gets one for itself, so that whoever else draws is noticed.
+for _module in (kazoo.protocol.connection, kazoo.retry):
+    _module.random = random.Random()
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
+from headgate import chance
 from headgate.core.errors import ServiceUnavailable
 
 Result = TypeVar("Result")
@@ -26,7 +26,7 @@ class Retries:
     def pause_after(self, tried: int, asked: float | None) -> float:
         """Seconds to wait; another side that says how long is believed, within reason."""
         most = min(self.pause * 2 ** (tried - 1), self.longest_pause)
-        chosen = random.uniform(most / 2, most)  # noqa: S311 - spreads retries; no secret
+        chosen = chance.between(most / 2, most)
         return chosen if asked is None else max(chosen, min(asked, self.longest_pause))
 
 

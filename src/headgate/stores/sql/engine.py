@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headgate import chance
 from headgate.core.errors import ForeignStore, HeadgateError, StoreMisconfigured, StoreUnavailable
 from headgate.stores import deadlines
 from headgate.stores.deadlines import Deadline
@@ -417,7 +418,4 @@ class Database:
 
 
 def _pause() -> None:
-    # Not the generator that programs share: a background thread must not disturb who seeded it.
-    from random import SystemRandom
-
-    time.sleep(SystemRandom().uniform(*PAUSE_SECONDS))
+    time.sleep(chance.between(*PAUSE_SECONDS))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from headgate import chance
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.queue import Batch, IngestJob
 from headgate.stores.deadlines import time_limit, within
@@ -160,7 +160,7 @@ class Commits:
         if act.tries > 3:
             if time.monotonic() >= act.until:
                 raise StoreUnavailable(self._name, f"others were always first, or it breaks off: {again}") from again
-            time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, protects nothing
+            time.sleep(chance.between(*PAUSE_SECONDS))
 
     # ------------------------------------------------------------------ arrivals
 

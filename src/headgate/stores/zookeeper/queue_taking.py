@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from headgate import chance
 from headgate.core.errors import HeadgateError, ItemLost, StoreUnavailable
 from headgate.core.queue import ALL, MESSAGE_LENGTH, Batch, IngestJob, Item, Place, Taken, is_batch
 from headgate.stores.base import Asker
@@ -184,7 +184,7 @@ class Taking:
         """
         left, tries = list(free), 0
         while left:
-            record = left.pop(random.randrange(len(left)) if tries else 0)  # noqa: S311 - spreads tries
+            record = left.pop(chance.below(len(left)) if tries else 0)
             tries += 1
             if kept := self._take(session, record, asker):
                 self._crowded = tries > 1

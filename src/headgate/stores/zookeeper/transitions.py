@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from kazoo.exceptions import NoNodeError
 
+from headgate import chance
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import Lock
 from headgate.stores.deadlines import time_limit
@@ -246,7 +247,7 @@ class Transitions:
         if act.tries > 3:
             if time.monotonic() >= act.until:
                 raise StoreUnavailable(self._name, "others were always first; it is too busy")
-            time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 - spreads tries, protects nothing
+            time.sleep(chance.between(*PAUSE_SECONDS))
 
     # ------------------------------------------------------------------ looking
 
@@ -335,8 +336,8 @@ def _known(result: object) -> object:
 
 
 def new_mark() -> str:
-    """Tells one thing done from all others. (The generator is seeded anew after a fork.)"""
-    return f"{random.getrandbits(40):010x}"
+    """Tells one thing done from all others."""
+    return os.urandom(5).hex()
 
 
 def as_helds(result: Any) -> tuple[Held, ...]:
