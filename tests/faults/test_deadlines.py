@@ -165,6 +165,8 @@ def test_a_store_that_fell_silent_ends_every_call_in_time(proxy: Proxy) -> None:
             (lambda: gate.locks.release(lock), 0),
             (lambda: gate.locks.check(lock), 0),
             (lambda: gate.ledger.find_next("make"), 0),
+            (lambda: gate.ledger.status("raw"), 0),
+            (lambda: gate.ledger.status("raw", dataid="1"), 0),
             (lambda: gate.ledger.success(claim), 0),
             (lambda: gate.queue.acquire_job("pending"), 0),
             (lambda: gate.queue.submit("profile", "me", "file:///payload"), 0),
@@ -211,6 +213,7 @@ def test_a_client_is_not_kept_by_a_service_that_fell_silent(tmp_path: Path) -> N
         with connect(way.url, token=gate.tokens.new("a test", ["admin"]).token) as remote:
             lock = remote.locks.acquire("a", R, "write")
             way.silence(new_ones=True)
+            assert unavailable(remote.locks.list).outcome == "none"
             assert unavailable(lambda: remote.locks.check(lock)).outcome == "unknown"
             assert unavailable(lambda: remote.locks.acquire("b", R, "write", wait=0.5), 0.5).request_id
             way.heal()

@@ -97,7 +97,9 @@ class Connection:
         given = {name: _text(value) for name, value in query.items() if value is not None}
 
         def ask() -> Any:
-            left = current(wait + self.options.answer_within).left + ALLOWANCE_SECONDS
+            deadline = current(wait + self.options.answer_within)
+            left = deadline.left + ALLOWANCE_SECONDS
+            self._look(client, slow=deadline.slow)
             timeout = httpx.Timeout(left, connect=min(left, ALLOWANCE_SECONDS))
             return client.request(method, url, params=given, **sent(), headers=headers, timeout=timeout)
 
@@ -118,6 +120,11 @@ class Connection:
         except ValueError:  # A proxy's page.
             why = f"it answers {answer.status_code} and no JSON; is it a Headgate service?"
             raise StoreUnavailable(self.name, why, key) from None
+
+    def _look(self, client: Any, *, slow: bool) -> None:
+        """Before a question whose answer may take long: whether anybody answers, which silence would not tell."""
+        if slow:
+            client.get(self._base.removesuffix("/v1") + "/healthz", timeout=self.options.answer_within)
 
     def _unavailable(self, error: Exception, key: str | None, outcome: str) -> StoreUnavailable:
         why = str(error) or type(error).__name__

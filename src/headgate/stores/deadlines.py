@@ -31,6 +31,8 @@ class Deadline(NamedTuple):
     until: float
     #: It waits until then for a transaction of another client to end.
     busy: float
+    #: Its answer may take long, so that no answer does not tell of a dead connection: that is looked for first.
+    slow: bool = False
 
     @property
     def left(self) -> float:
@@ -52,15 +54,16 @@ _asked: ContextVar[float] = ContextVar("headgate_asked", default=math.inf)
 class within:  # noqa: N801 - reads as a statement: with within(2.0)
     """Within this block, calls return after that many seconds at the latest, counted from when the caller asked.
 
-    `busy`: seconds to wait for other transactions (default: as long as for the call). An outer block that ends
-    earlier prevails.
+    `busy`: seconds to wait for other transactions (default: as long as for the call). `slow`: an answer may take long.
+    An outer block that ends earlier prevails.
     """
 
-    __slots__ = ("_busy", "_seconds", "_token")
+    __slots__ = ("_busy", "_seconds", "_slow", "_token")
 
-    def __init__(self, seconds: float, busy: float | None = None) -> None:
+    def __init__(self, seconds: float, busy: float | None = None, *, slow: bool = False) -> None:
         self._seconds = seconds
         self._busy = seconds if busy is None else busy
+        self._slow = slow
 
     def __enter__(self) -> Deadline:
         began = min(time.monotonic(), _asked.get())
@@ -68,7 +71,7 @@ class within:  # noqa: N801 - reads as a statement: with within(2.0)
         outer = _deadline.get()
         if outer is not None:
             until, busy = min(until, outer.until), min(busy, outer.busy)
-        deadline = Deadline(until, busy)
+        deadline = Deadline(until, busy, self._slow)
         self._token: Token[Deadline | None] = _deadline.set(deadline)
         return deadline
 
@@ -107,36 +110,54 @@ def time_limit(seconds: float) -> float:
     return until if deadline is None else min(until, deadline.until)
 
 
-# How long a call may take: (answer_within, *arguments) to seconds in all, and seconds for other transactions.
-Rule = Callable[..., tuple[float, float]]
+class Limit(NamedTuple):
+    """How long a call may take, how much of that for other transactions, and whether its answer may take long."""
+
+    seconds: float
+    busy: float
+    slow: bool = False
 
 
-def listing(answer_within: float, *_: object, **__: object) -> tuple[float, float]:
+#: From (answer_within, *arguments).
+Rule = Callable[..., Limit]
+
+
+def quick(answer_within: float, *_: object, **__: object) -> Limit:
+    """A call about one thing, or a few."""
+    return Limit(answer_within, answer_within)
+
+
+def listing(answer_within: float, *_: object, **__: object) -> Limit:
     """A question whose answer may be long: it takes its time, but does not wait longer than others to begin."""
-    return LISTING_SECONDS, answer_within
+    return Limit(LISTING_SECONDS, answer_within, slow=True)
 
 
-def bulk(answer_within: float, *_: object, **__: object) -> tuple[float, float]:
+def bulk(answer_within: float, *_: object, **__: object) -> Limit:
     """A change of many rows."""
     del answer_within
-    return BULK_SECONDS, BULK_SECONDS
+    return Limit(BULK_SECONDS, BULK_SECONDS, slow=True)
 
 
-def of_rows(answer_within: float, _name: str, rows: Any, *_: object, **more: object) -> tuple[float, float]:
+def of_rows(answer_within: float, _name: str, rows: Any, *_: object, **more: object) -> Limit:
     """A change of as many rows as are named, and of those behind them if `downstream` is set."""
     if len(rows) <= FEW_ROWS and not more.get("downstream"):
-        return answer_within, answer_within
+        return quick(answer_within)
     return bulk(answer_within)
 
 
-def of_item(answer_within: float, item_id: str, *_: object, **__: object) -> tuple[float, float]:
+def of_chunks(answer_within: float, which: Any) -> Limit:
+    """A question about one data id, or about many."""
+    return listing(answer_within) if which.dataid is None else quick(answer_within)
+
+
+def of_item(answer_within: float, item_id: str, *_: object, **__: object) -> Limit:
     """A change of one job, or of a batch with all its jobs."""
-    return bulk(answer_within) if item_id.startswith("bid") else (answer_within, answer_within)
+    return bulk(answer_within) if item_id.startswith("bid") else quick(answer_within)
 
 
-def waiting(answer_within: float, _what: object, seconds: float) -> tuple[float, float]:
+def waiting(answer_within: float, _what: object, seconds: float) -> Limit:
     """A call that waits for that many seconds."""
-    return seconds + answer_within, seconds + answer_within
+    return Limit(seconds + answer_within, seconds + answer_within)
 
 
 #: The calls of each port that are no quick ones.
@@ -146,7 +167,7 @@ LOCK_CALLS: Mapping[str, Rule] = {
 }  # fmt: skip
 LEDGER_CALLS: Mapping[str, Rule] = {
     "define_dataset": bulk, "define_job": bulk, "datasets": listing, "jobs": listing, "publish": of_rows,
-    "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": listing, "failures": listing,
+    "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": of_chunks, "failures": listing,
     "tallies": listing, "spans": listing, "running": listing, "history": listing, "master_wraps": listing,
     "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,
 }  # fmt: skip
@@ -189,7 +210,8 @@ def _quick(method: Callable[..., Any]) -> Callable[..., Any]:
 def _by_rule(method: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with within(*rule(self.options.answer_within, *args, **kwargs)):
+        seconds, busy, slow = rule(self.options.answer_within, *args, **kwargs)
+        with within(seconds, busy, slow=slow):
             return method(self, *args, **kwargs)
 
     return call

@@ -10,7 +10,8 @@ from contextlib import suppress
 from headgate.stores.deadlines import Deadline
 from headgate.stores.sql.dialects.base import Connection, Dialect
 
-#: A connection that was idle for longer is checked before it is used: it may be half-open.
+#: A connection that was idle for longer is checked before it is used: it may be half-open. Before a call whose answer
+#: may take long, every connection is.
 IDLE_SECONDS = 3.0
 #: Seconds for that check, as long as the call has twice as much left.
 CHECK_SECONDS = 0.5
@@ -39,7 +40,7 @@ class _Opening:
 
     def result(self, deadline: Deadline) -> Connection:
         """The connection. NoConnection when the deadline comes first: the thread keeps its place in the pool."""
-        self._done.wait(deadline.left)
+        self._done.wait(min(deadline.left, deadline.busy_left, self._dialect.options.answer_within))
         with self._guard:
             self._given_up = not self._done.is_set()
         if self._connection is not None:
@@ -79,7 +80,8 @@ class Pool:
         """An idle connection that works, or a new one. NoConnection when none can be had in time."""
         if self._pid != os.getpid():
             self._disown()
-        if not self._places.acquire(blocking=False) and not self._places.acquire(timeout=deadline.left):
+        patience = min(deadline.left, deadline.busy_left)
+        if not self._places.acquire(blocking=False) and not self._places.acquire(timeout=patience):
             raise NoConnection(f"all {self._dialect.connections} connections of this process are in use")
         try:
             return self._take_idle(deadline) or self._open(deadline)
@@ -126,7 +128,8 @@ class Pool:
                 connection, since = self._idle.pop()
             except IndexError:  # Another thread was first.
                 return None
-            if time.monotonic() - since < IDLE_SECONDS or self._works(connection, deadline):
+            is_fresh = time.monotonic() - since < IDLE_SECONDS and not deadline.slow
+            if is_fresh or self._works(connection, deadline):
                 return connection
             with suppress(Exception):
                 connection.close()
