@@ -187,6 +187,25 @@ def test_a_store_that_stays_away_ends_it_before_the_lease_does() -> None:
     hold.stop()
 
 
+def test_a_renewal_that_is_answered_after_the_loss_was_told_revives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    service, loss, answered = Service(), Loss(), threading.Event()
+
+    def renew(lock: Lock | str, token: int | None = None) -> Lock:
+        assert loss.happened.wait(PATIENCE)
+        answered.set()
+        return Service.renew(service, lock, token)
+
+    monkeypatch.setattr(service, "renew", renew)
+    hold = hold_of(service, 0.4, loss)
+    deadline = hold.deadline
+    assert answered.wait(PATIENCE)
+    with hold.busy:  # The renewal is over.
+        pass
+    assert hold.deadline == deadline
+    assert hold.gone is loss.errors[0]
+    hold.stop()
+
+
 def test_a_lost_lock_is_told_once_and_renewed_no_more() -> None:
     service, loss = Service(LockLost("id", 7, "it was broken")), Loss()
     hold = hold_of(service, 0.4, loss)

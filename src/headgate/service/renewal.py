@@ -118,7 +118,7 @@ class KeptAlive(ABC):
                 if self.gone:
                     return 0.0
                 sent = steady()
-                left = self._renewed()
+                self._prolong(sent, self._renewed())
         except Lost as error:
             if not self._done.is_set():
                 self._declare_lost(getattr(error, "why", str(error)))
@@ -130,10 +130,13 @@ class KeptAlive(ABC):
         except Exception as error:  # noqa: BLE001 - whatever it is, renewing goes on while the lease does
             self._tell("renewal_failed", repr(error))
             return min(RETRY_SECONDS, lease / 10)
-        else:
-            with self._changed:
-                self._until = deadline_after(sent, left)
         return _pause(lease)
+
+    def _prolong(self, sent: float, left: float | None) -> None:
+        """An answer that comes after the holder was told of the loss changes nothing."""
+        with self._changed:
+            if self._lost is None:
+                self._until = deadline_after(sent, left)
 
     def _watch_deadline(self) -> None:
         """Say that it is lost `margin` seconds before it can be, so that there is time to stop."""
