@@ -14,7 +14,7 @@ from typing import Protocol
 from tests.faults.history import Op, by_key
 
 #: More configurations than any sound history needs; beyond it the answer is unknown.
-MOST = 500_000
+MOST = 2_000_000
 
 
 class Model(Protocol):

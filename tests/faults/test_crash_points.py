@@ -70,7 +70,7 @@ def test_killed_at_a_system_call(name: str, file_gate: Gate, tmp_path: Path, pro
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(600 if FULL else 120)
+@pytest.mark.timeout(1800 if FULL else 120)
 @pytest.mark.parametrize("name", LEDGER_CASES if FULL else SHORT_ON_LEDGER)
 def test_a_worker_killed_between_claim_and_report(name: str, sql_url: str, processes: Zygote, report: Report) -> None:
     """Kill -9 before and after each statement, before and after the commit: all of it or none of it."""
@@ -170,7 +170,7 @@ AWAY = pytest.mark.parametrize("stays_away", [False, True], ids=["back at once",
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(600 if FULL else 120)
+@pytest.mark.timeout(1800 if FULL else 120)
 @AWAY
 def test_cut_at_a_message(server_url: str, proxy: Proxy, stays_away: bool, report: Report) -> None:
     """The connection is cut at each message, and the server is there again at once, or not for a while."""
@@ -180,7 +180,7 @@ def test_cut_at_a_message(server_url: str, proxy: Proxy, stays_away: bool, repor
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(600 if FULL else 120)
+@pytest.mark.timeout(1800 if FULL else 120)
 @AWAY
 @pytest.mark.parametrize("server_url", ["postgresql", "mariadb"], indirect=True)
 def test_the_ledger_cut_at_a_message(server_url: str, proxy: Proxy, stays_away: bool, report: Report) -> None:

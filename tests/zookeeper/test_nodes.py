@@ -11,6 +11,7 @@ from headgate import BadValue, ForeignStore, Mode
 from headgate.core.locks import Request, Want
 from headgate.stores.base import HistoryFilter, LockFilter
 from headgate.stores.zookeeper import history_folders, refusals
+from headgate.stores.zookeeper.asking import make
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.records import (
     Holder,
@@ -23,7 +24,7 @@ from headgate.stores.zookeeper.records import (
     sort_places,
     write_message,
 )
-from headgate.stores.zookeeper.tree import Tree, client_name, name_of
+from headgate.stores.zookeeper.tree import Tree, client_name, name_of, parent
 from tests.contract.steps import EXCLUSIVE, SHARED, request_for
 
 TEXT = st.text(min_size=1, max_size=40)
@@ -189,6 +190,16 @@ def test_refusals_of_one_minute_are_one_entry_and_the_next_minute_begins_another
     monkeypatch.undo()
     refuse(store)
     assert [entry.count for entry in store.history(HistoryFilter(event="refuse"))] == [2, 4]
+
+
+def test_a_client_that_was_cut_off_while_it_was_refused_is_refused_again(store: ZookeeperLocks) -> None:
+    """It made the node of its refusals, and did not come to write where it leads."""
+    node = store._refusals._tree.refusal("r", "b")
+    store._sessions.base.ask(make(parent(node)), make(node))
+    store.acquire(request_for("a", ("r", EXCLUSIVE)))
+    refuse(store)
+    refuse(store)
+    assert [entry.count for entry in store.history(HistoryFilter(event="refuse"))] == [2]
 
 
 def refuse(store: ZookeeperLocks) -> None:

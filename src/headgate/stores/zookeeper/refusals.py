@@ -84,7 +84,8 @@ class Refusals:
 
     def _newest(self, node: str) -> _Entry | None:
         pointer = self._sessions.base.ask(read(node))[0]
-        if isinstance(pointer, Exception):
+        # Whoever made the node may have died, or lost its connection, before it could write where it leads.
+        if isinstance(pointer, Exception) or not pointer[0]:
             return None
         path = pointer[0].decode()
         found = self._sessions.base.ask(read(path))[0]
