@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate import Gate
+from headgate import Gate, StoreUnavailable, connect
 from tests.cli.commands import Headgate, gone, read_number
 from tests.daemons.queues import STEPS, bring_to, counts, ended, everything, fill, moves, opened, states
 from tests.daemons.test_consumers import JOB, Script, start, stop, told
@@ -96,7 +96,7 @@ def test_a_lost_lease_ends_the_command_and_its_report_is_refused(on_sqlite: Head
         fill(gate)
         process = start(on_sqlite, "--exec", f"job-pending={script('slow', SLOW)}", "--lease", "1")
         child = read_number(on_sqlite.folder / "pid")
-        os.kill(process.pid, signal.SIGSTOP)
+        until(lambda: is_stopped_outside_a_transaction(process.pid, on_sqlite.url), "a moment between its writes")
         until(lambda: gone(child), "the guardian to end the command")
         until(lambda: accept_one(gate), "the job to be free")
         os.kill(process.pid, signal.SIGCONT)
@@ -135,6 +135,18 @@ def moved(command: Headgate) -> list[object]:
     with opened(command) as gate:
         found = [gate.history(item="bid0000000001", event=event, limit=1000) for event in ("accept", "finish")]
     return [*found[0], *found[1]]
+
+
+def is_stopped_outside_a_transaction(pid: int, url: str) -> bool:
+    """Stop it, and let it go on at once if it keeps the file locked: nobody else could take the job then."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with connect(url, answer_within="0.3") as probe:
+            probe.locks.release(probe.locks.acquire("probe", "probe", "exclusive"))
+    except StoreUnavailable:
+        os.kill(pid, signal.SIGCONT)
+        return False
+    return True
 
 
 def accept_one(gate: Gate) -> bool:
