@@ -11,7 +11,7 @@ from headgate import BadValue, ForeignStore, Mode
 from headgate.core.locks import Request, Want
 from headgate.stores.base import HistoryFilter, LockFilter
 from headgate.stores.zookeeper import history_folders, refusals
-from headgate.stores.zookeeper.asking import make
+from headgate.stores.zookeeper.asking import join, make
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.records import (
     Holder,
@@ -200,6 +200,15 @@ def test_a_client_that_was_cut_off_while_it_was_refused_is_refused_again(store: 
     refuse(store)
     refuse(store)
     assert [entry.count for entry in store.history(HistoryFilter(event="refuse"))] == [2]
+
+
+def test_a_waiter_is_listed_from_when_its_place_counts(store: ZookeeperLocks) -> None:
+    """Readers that know the resource are granted until it is marked: whoever is listed is not passed by them."""
+    store.acquire(request_for("a", ("r", SHARED)))
+    name = place_name(request_for("w", ("r", EXCLUSIVE)), EXCLUSIVE, "0123456789", store._sessions.base.id, None)
+    store._sessions.base.change(join(f"{store._refusals._tree.resource('r')}/{name}"))
+    store.acquire(request_for("b", ("r", SHARED)))
+    assert store.waiters() == []
 
 
 def refuse(store: ZookeeperLocks) -> None:

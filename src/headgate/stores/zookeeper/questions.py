@@ -47,10 +47,10 @@ class Questions:
         return sorted((uri, mode, count) for (uri, mode), count in counts.items())
 
     def waiters(self, resource: str | None) -> list[Waiter]:
-        """Live waiters, earliest first."""
+        """Live waiters, earliest first. A place counts from when its resource is marked, and is listed from then on."""
         found: list[Waiter] = []
         for portion in self._portions(resource):
-            views = [view for view in portion if read_queue(view.children, view.state.holders)]
+            views = [view for view in portion if view.state.waiting and read_queue(view.children, view.state.holders)]
             for view in self._transitions.with_times(views, self._sessions.base):
                 found += [
                     place.waiter(view.state.uri, stamp.number, moment(stamp.made))
