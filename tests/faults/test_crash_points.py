@@ -228,17 +228,16 @@ class Sweep:
             for number in self._numbers(last[direction]):
                 if not self._point(Cut(direction, number, self._stays_away), after):
                     break
-        self._cut_the_last_answer(after)
+        self._cut_the_last_answer(last[TO_CLIENT], after)
 
-    def _cut_the_last_answer(self, after: object) -> None:
+    def _cut_the_last_answer(self, last: int, after: object) -> None:
         """An answer may arrive in one message or in two, so the last one may have passed each time: try until it is
         cut, and the act has happened though nobody was told.
         """
         tries = 0
         while self._stays_away and not (self.happened or self.undone) and tries < LAST_TRIES:
-            last = self._proxy.seen[TO_CLIENT]
+            self._point(Cut(TO_CLIENT, last + tries % 2, self._stays_away), after)
             tries += 1
-            self._point(Cut(TO_CLIENT, last, self._stays_away), after)
 
     def _numbers(self, last: int) -> list[int]:
         """Which messages are cut. The last ones, which commit, always are: how many there are differs a little from one

@@ -142,7 +142,7 @@ def test_partitions_between_service_and_store(
         else:
             service = Service(tmp_path, proxy.url, settings=PROMPT)
         try:
-            bench.run(ProxyNetwork(proxy), [(service.url, service.token), (url, None)], url, strict=kind != "zookeeper")
+            bench.run(ProxyNetwork(proxy), [(service.url, service.token), (url, None)], url)
         finally:
             service.discard()
 
