@@ -1,26 +1,26 @@
-"""Chance, to spread tries and to tell things apart.
+"""Random numbers that spread retries.
 
-It does not come from the generator of the `random` module: a program that seeds that one, or checks that nobody else
-draws from it, must not be disturbed by a thread of ours; and two processes that were forked must not draw the same.
+They come from the operating system, not from the `random` module: a background thread of Headgate must not disturb a
+program that seeds that generator, and forked processes must not draw the same numbers.
 """
 
 from __future__ import annotations
 
 import os
 
-_BITS = 53  # As many as a float can tell apart.
+_BITS = 53  # The precision of a float.
 
 
-def some() -> float:
-    """A number from 0 up to 1, another one each time."""
+def fraction() -> float:
+    """Return a number from 0 up to, but not including, 1."""
     return (int.from_bytes(os.urandom(7), "big") >> 3) / (1 << _BITS)
 
 
 def between(low: float, high: float) -> float:
-    """A number from `low` to `high`."""
-    return low + (high - low) * some()
+    """Return a number from `low` to `high`."""
+    return low + (high - low) * fraction()
 
 
 def below(count: int) -> int:
-    """A whole number from 0 to `count` - 1."""
-    return int(some() * count)
+    """Return a whole number from 0 to `count` - 1."""
+    return int(fraction() * count)

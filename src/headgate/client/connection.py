@@ -99,7 +99,7 @@ class Connection:
         def ask() -> Any:
             deadline = current(wait + self.options.answer_within)
             left = deadline.left + ALLOWANCE_SECONDS
-            self._look(client, slow=deadline.slow)
+            self._check_alive(client, slow=deadline.slow)
             timeout = httpx.Timeout(left, connect=min(left, ALLOWANCE_SECONDS))
             return client.request(method, url, params=given, **sent(), headers=headers, timeout=timeout)
 
@@ -121,8 +121,8 @@ class Connection:
             why = f"it answers {answer.status_code} and no JSON; is it a Headgate service?"
             raise StoreUnavailable(self.name, why, key) from None
 
-    def _look(self, client: Any, *, slow: bool) -> None:
-        """Before a question whose answer may take long: whether anybody answers, which silence would not tell."""
+    def _check_alive(self, client: Any, *, slow: bool) -> None:
+        """Before a request whose answer may take long, ask one that is answered at once: silence proves nothing."""
         if slow:
             client.get(self._base.removesuffix("/v1") + "/healthz", timeout=self.options.answer_within)
 

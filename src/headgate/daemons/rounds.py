@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headgate.chance import some
+from headgate.chance import fraction
 from headgate.core.errors import HeadgateError
 from headgate.service.clock import steady
 from headgate.telemetry import event
@@ -37,7 +37,7 @@ class Rounds:
     #: Seconds from one round's end to the next one's beginning.
     interval: float
     #: A number from 0 to 1, another one each time.
-    chance: Callable[[], float] = some
+    chance: Callable[[], float] = fraction
     #: What became of what there was to do.
     done_word: str = "ended"
     #: Why there is nothing to do, and never will be; empty: there may be.

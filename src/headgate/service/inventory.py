@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from headgate.chance import some
+from headgate.chance import fraction
 from headgate.core.errors import UnknownName
 from headgate.core.faults import UNDELIVERED, Fault
 from headgate.core.inventory import (
@@ -225,7 +225,7 @@ class Inventory:
         return True
 
 
-def pause_after(tries: int, asked: float | None = None, chance: Callable[[], float] = some) -> float:
+def pause_after(tries: int, asked: float | None = None, chance: Callable[[], float] = fraction) -> float:
     """Seconds until a message that failed once more is tried again: uneven, so that many are not tried at once."""
     pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(tries, 30), LONGEST_PAUSE_SECONDS)
     pause *= 1 + JITTER * (2 * chance() - 1)

@@ -31,7 +31,7 @@ class Deadline(NamedTuple):
     until: float
     #: It waits until then for a transaction of another client to end.
     busy: float
-    #: Its answer may take long, so that no answer does not tell of a dead connection: that is looked for first.
+    #: The answer may take long, so silence does not mean that the connection is dead: it is checked before.
     slow: bool = False
 
     @property
@@ -111,7 +111,7 @@ def time_limit(seconds: float) -> float:
 
 
 class Limit(NamedTuple):
-    """How long a call may take, how much of that for other transactions, and whether its answer may take long."""
+    """How many seconds a call may take, for how many it waits for other transactions, and whether it is slow."""
 
     seconds: float
     busy: float
