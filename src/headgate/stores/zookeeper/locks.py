@@ -440,8 +440,8 @@ class ZookeeperLocks:
             return ()
 
         done = self._ask_for(ticket.request, or_wait, waited=True)
-        if lost and not done.result:
-            self._queue.rejoin(ticket)
+        if lost and not done.result and not self._queue.rejoin(ticket):
+            done = self._ask_for(ticket.request, or_wait, waited=True)
         return self._outcome(done)
 
     def _seems_busy(self, request: Request) -> bool:

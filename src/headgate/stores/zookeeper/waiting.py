@@ -102,11 +102,12 @@ class Queue:
         self._by_mark[mark] = self._waits[number] = wait
         return Ticket(number, request)
 
-    def rejoin(self, ticket: Ticket) -> None:
-        """Its place was lost with its session: take another, at the end."""
+    def rejoin(self, ticket: Ticket) -> bool:
+        """Its place was lost with its session: take another, at the end. True as for `join`: somebody is in the way."""
         self.forget(ticket)
-        new, _ = self.join(ticket.request)
+        new, blocked = self.join(ticket.request)
         self._waits[ticket.number] = self._waits.pop(new.number)
+        return blocked
 
     def forget(self, ticket: Ticket) -> None:
         """Nobody waits at it any more."""
