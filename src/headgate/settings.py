@@ -14,9 +14,10 @@ from typing import Literal, TypeVar
 from headgate.core.durations import LONGEST, parse_duration
 from headgate.core.errors import BadValue
 from headgate.core.sizes import parse_size
+from headgate.core.variables import NamePatterns, parse_patterns
 
-#: How a setting's text is read: as it is, as a length of time, as a size, or as a number from 0 on.
-Reading = Literal["text", "seconds", "bytes", "number"]
+#: How a setting's text is read: as it is, as a length of time, a size, a number from 0 on, or names of variables.
+Reading = Literal["text", "seconds", "bytes", "number", "variables"]
 
 T = TypeVar("T")
 
@@ -105,7 +106,22 @@ KNOWN = (
     Known("job_key", "", "The job's key, which opens the secrets of what it reads and makes.", secret=True),
     Known("job_key_file", "", "A file that holds the job's key; only its owner may read it."),
     Known("master_key_file", "", "The ring of master keys, by which admins seal secrets and make keys."),
+    Known(
+        "job_variables",
+        "",
+        "Variables that jobs may set for their commands beside `PARAM_*`: names, or prefixes such as `OMP_*`.",
+        kind="variables",
+    ),
+    Known(
+        "exec_variables",
+        "",
+        "Variables that commands of `daemon --exec` get beside the usual ones: names, or prefixes such as `AWS_*`.",
+        kind="variables",
+    ),
 )
+
+#: Settings whose variables are not passed on to commands: secrets, and where the files are that hold some.
+WITHHELD = tuple(known.variable for known in KNOWN if known.secret or known.name in ("job_key_file", "master_key_file"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +175,15 @@ class Settings:
         """A setting that is a size, in bytes."""
         return self._read(name, parse_size)
 
+    def variables(self, name: str) -> NamePatterns:
+        """A setting that lists names of variables."""
+        return self._read(name, parse_patterns)
+
     def check(self) -> None:
         """BadValue for the first setting whose text cannot be read as what it is."""
-        readers = {"seconds": self.seconds, "bytes": self.size, "number": self.number}
+        readers: Mapping[str, Callable[[str], object]] = {
+            "seconds": self.seconds, "bytes": self.size, "number": self.number, "variables": self.variables,
+        }  # fmt: skip
         for known in KNOWN:
             if known.kind != "text":
                 readers[known.kind](known.name)

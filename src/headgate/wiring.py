@@ -413,7 +413,9 @@ def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:
     from headgate.service.secrets import Secrets
 
     ledger: LedgerStore | None = getattr(store, "ledger", None)
-    return None if ledger is None else Ledger(ledger, Secrets(ledger, settings))
+    if ledger is None:
+        return None
+    return Ledger(ledger, Secrets(ledger, settings), settings.variables("job_variables"))
 
 
 def _lock_filter(resource: str | None, lock_id: str | None, page: dict[str, Any]) -> HistoryFilter:

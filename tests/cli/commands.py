@@ -54,10 +54,11 @@ class Headgate:
         code, out, err = forge_for(told).run([str(PROGRAM), *words], stdin.encode(), told, self.folder)
         return Result(code, out.decode(), err.decode())
 
-    def start(self, *words: str, **settings: Any) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, more: Mapping[str, str] | None = None, **settings: Any) -> subprocess.Popen[bytes]:
+        """`more`: variables beside those that every command gets."""
         process = subprocess.Popen(
             [PROGRAM, *words],
-            env=self.environment(),
+            env=self.environment(**(more or {})),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

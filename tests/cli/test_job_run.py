@@ -23,8 +23,7 @@ inputs = ["raw"]
 outputs = ["tidy-up"]
 max_attempts = 2
 [job.clean.environment]
-REGION = "eu"
-HEADGATE_DATAID = "cannot be overwritten"
+PARAM_REGION = "eu"
 """
 
 
@@ -71,7 +70,7 @@ def test_the_last_line_of_stderr_is_kept_where_that_is_asked_for(pipeline: Headg
 
 
 def test_what_is_kept_is_short_and_gives_no_secret_away(pipeline: Headgate) -> None:
-    script = 'printf "%s %s %s" "$HEADGATE_MAIL_PASSWORD" second-line "$(seq -s . 400)" >&2; exit 1'
+    script = 'printf "%s %s %s" "open sesame" second-line "$(seq -s . 400)" >&2; exit 1'
     secrets = {"HEADGATE_MAIL_PASSWORD": "open sesame", "HEADGATE_MINTER_KEY": "first-line\nsecond-line"}
     run(pipeline, "--keep-stderr", script=script, **secrets)
     kept = message(pipeline)
@@ -105,7 +104,7 @@ def test_a_command_that_there_is_not_claims_nothing(pipeline: Headgate) -> None:
 
 
 def test_the_command_is_told_all_that_it_needs(pipeline: Headgate) -> None:
-    script = 'env | grep -E "^(HEADGATE_|REGION)" | sort; stat -c %a "$HEADGATE_CLAIM_FILE"; cat "$HEADGATE_CLAIM_FILE"'
+    script = 'env | grep -E "^(HEADGATE_|PARAM_)" | sort; stat -c %a "$HEADGATE_CLAIM_FILE"; cat "$HEADGATE_CLAIM_FILE"'
     done = run(pipeline, "--dataid", "2", script=script)
     assert done.code == 0, done.err
     *variables, mode, document = done.out.splitlines()
@@ -115,7 +114,7 @@ def test_the_command_is_told_all_that_it_needs(pipeline: Headgate) -> None:
     assert told["HEADGATE_TOKEN"] == str(claim["token"])
     assert told["HEADGATE_INPUT_RAW_URI"] == "file:///raw"
     assert told["HEADGATE_OUTPUT_TIDY_UP_URI"] == "file:///tidy"
-    assert told["REGION"] == "eu"
+    assert told["PARAM_REGION"] == "eu"
     assert mode == "600"
     assert (claim["dataid"], claim["inputs"]["raw"]["uri"]) == ("2", "file:///raw")
     assert not Path(told["HEADGATE_CLAIM_FILE"]).exists()
@@ -197,7 +196,7 @@ def test_a_runner_that_is_killed_takes_its_command_along(pipeline: Headgate) -> 
 
 def test_a_full_disk_for_the_claim_file_fails_the_chunk(pipeline: Headgate) -> None:
     """Said at once, reported, and nothing is run. The disk is a real one, of one page, and the claim is longer."""
-    long = PIPELINE.replace('REGION = "eu"', f'REGION = "{"e" * 5000}"')
+    long = PIPELINE.replace('PARAM_REGION = "eu"', f'PARAM_REGION = "{"e" * 5000}"')
     (pipeline.folder / "pipeline.toml").write_text(long)
     assert pipeline("define", "pipeline.toml").code == 0
     disk = pipeline.folder / "disk"

@@ -17,7 +17,7 @@ inputs = ["orders_raw"]
 outputs = ["orders_clean"]
 max_attempts = 2
 [job.clean.environment]
-REGION = "eu"
+PARAM_REGION = "eu"
 [job.report]
 inputs = ["orders_clean"]
 outputs = ["report"]

@@ -15,6 +15,13 @@ from tests.contract.steps import SHORT
 from tests.waiting import until
 
 WHY = "the test wants it so"
+#: Variables by which a program or a shell runs other code, or finds other files; and names that are none.
+RUNS_CODE = (
+    "PATH", "BASH_FUNC_ls%%", "BASH_ENV", "ENV", "IFS", "PS4", "SHELLOPTS", "LD_PRELOAD", "LD_LIBRARY_PATH",
+    "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT", "RUBYOPT", "NODE_OPTIONS",
+    "JAVA_TOOL_OPTIONS", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "R_PROFILE", "EDITOR", "PAGER", "HOME", "TMPDIR",
+    "HEADGATE_URL", "HEADGATE_DATAID", "path", "param_x", "PARAM_x", "PARAM_A=B", "PARAM_A B", "1A", "A\u0130",
+)  # fmt: skip
 EXPIRE = Statement(
     "The lease of a claim has run out.",
     "update hg_chunk set lease_until = {now} - :ago where dataid = :dataid and lease_until is not null",

@@ -7,7 +7,7 @@ import pytest
 
 from headgate import BadValue, ClaimLost, ClaimRefused, Gate, Refused, UnknownName
 from headgate.service.ledger import Ledger
-from tests.contract.ledger_steps import WHY, claimed, everything, next_id, one_job, status_of
+from tests.contract.ledger_steps import RUNS_CODE, WHY, claimed, everything, next_id, one_job, status_of
 from tests.contract.over_http import LEDGER_STORES
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
@@ -156,6 +156,7 @@ def test_definitions_that_cannot_be(gate: Gate) -> None:
         lambda: ledger.define_job("bad", inputs=["raw"], retry_delay=-1),
         lambda: ledger.define_job("bad", inputs=["raw"], on_failure="shrug"),
         lambda: ledger.define_job("bad", inputs=["raw"], environment={"A": 1}),  # type: ignore[dict-item]
+        *(lambda name=name: ledger.define_job("bad", inputs=["raw"], environment={name: "x"}) for name in RUNS_CODE),
         lambda: ledger.define_dataset("a/b"),
         lambda: ledger.define_dataset("x", order="backwards"),
         lambda: ledger.define_dataset("x", uri="a\nb"),

@@ -33,9 +33,9 @@ def test_a_process_that_knows_a_job_sees_each_change_of_it_at_once(gates: Gates)
     ledger.define_dataset("tidy", uri="file:///elsewhere")
     second = claimed(worker, "clean")
     assert second.outputs["tidy"].uri == "file:///elsewhere"
-    ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], environment={"LEVEL": "2"})
+    ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], environment={"PARAM_LEVEL": "2"})
     third = claimed(worker, "clean")
-    assert third.environment == {"LEVEL": "2"}
+    assert third.environment == {"PARAM_LEVEL": "2"}
     ledger.define_job("late", inputs=["tidy"])
     worker.success(third)
     assert claimed(worker, "late").dataid == "1"

@@ -95,12 +95,12 @@ def test_find_next_answers_with_one_json(gate: Gate) -> None:
     ledger = gate.ledger
     ledger.define_dataset("raw", uri="postgresql://warehouse/raw", settings={"schema": "staging"})
     ledger.define_dataset("tidy", uri="s3://bucket/tidy")
-    ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], environment={"REGION": "eu"})
+    ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], environment={"PARAM_REGION": "eu"})
     ledger.publish("raw", "2026-11-01")
     claim = claimed(ledger, "clean")
     assert json.loads(claim.to_json()) == {
         "dataid": "2026-11-01", "job": "clean", "attempt": 1, "token": claim.token, "worker": claim.worker,
-        "lease": 60.0, "forced": False, "environment": {"REGION": "eu"},
+        "lease": 60.0, "forced": False, "environment": {"PARAM_REGION": "eu"},
         "inputs": {"raw": {
             "dataset": "raw", "dataid": "2026-11-01", "uri": "postgresql://warehouse/raw",
             "settings": {"schema": "staging"}, "secrets": {},

@@ -18,8 +18,8 @@ Script = Callable[[str, str], str]
 JOB = "jid0000000001"
 
 
-def start(command: Headgate, *words: str) -> "subprocess.Popen[bytes]":
-    return command.start("daemon", "--interval", "0.2", *words)
+def start(command: Headgate, *words: str, **more: str) -> "subprocess.Popen[bytes]":
+    return command.start("daemon", "--interval", "0.2", *words, more=more)
 
 
 def stop(process: "subprocess.Popen[bytes]", number: signal.Signals = signal.SIGTERM) -> list[dict[str, Any]]:
@@ -71,16 +71,20 @@ def test_what_the_command_is_told(on_sqlite: Headgate, script: Script) -> None:
     seen = script(
         "seen",
         'echo "$HEADGATE_ITEM $HEADGATE_STATE $HEADGATE_TOKEN" >>told; stat -c %a "$HEADGATE_ITEM_FILE" >>told;'
-        'cat "$HEADGATE_ITEM_FILE" >item.json; echo "$HEADGATE_ITEM_FILE" >path',
+        'cat "$HEADGATE_ITEM_FILE" >item.json; echo "$HEADGATE_ITEM_FILE" >path; env >env',
     )
     with opened(on_sqlite) as gate:
         fill(gate)
-        process = start(on_sqlite, "--exec", f"job-pending={seen}")
+        given = {"HEADGATE_API_TOKEN": "canary", "MY_MODE": "fast", "HEADGATE_EXEC_VARIABLES": "MY_*"}
+        process = start(on_sqlite, "--exec", f"job-pending={seen}", **given)
         until(lambda: state_of(gate) == "estimating", "the job to go on")
         stop(process)
         name, mode = (on_sqlite.folder / "told").read_text().splitlines()
         item = json.loads((on_sqlite.folder / "item.json").read_text())
     assert name == f"{JOB} pending {item['token']}"
+    got = dict(line.split("=", 1) for line in (on_sqlite.folder / "env").read_text().splitlines())
+    told_of = {"HEADGATE_ITEM", "HEADGATE_STATE", "HEADGATE_TOKEN", "HEADGATE_ITEM_FILE", "HEADGATE_URL"}
+    assert set(got) - {"PWD", "SHLVL", "_", "OLDPWD"} == {"PATH", "HOME", "LANG", "MY_MODE", *told_of}
     assert mode == "600"
     assert item["configuration"]["payload_url"] == "http://example.org/0"
     assert not Path((on_sqlite.folder / "path").read_text().strip()).exists()

@@ -73,7 +73,9 @@ def _pipeline(gate: Gate) -> str:
     gate.secrets.rotate()
     gate.ledger.define_dataset("raw", uri="db://raw", settings={"a": "ü"}, secrets={"password": SECRET})
     gate.ledger.define_dataset("tidy", order="text")
-    gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], environment={"REGION": "eu"}, max_attempts=0)
+    gate.ledger.define_job(
+        "clean", inputs=["raw"], outputs=["tidy"], environment={"PARAM_REGION": "eu"}, max_attempts=0
+    )
     gate.ledger.define_job("idle", inputs=["tidy"])
     return gate.secrets.new_key("clean").key
 

@@ -81,9 +81,11 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
     of one.
 
     CMD is split into words as a shell does, and run without one. It finds HEADGATE_ITEM, HEADGATE_STATE,
-    HEADGATE_TOKEN and HEADGATE_ITEM_FILE (the whole item as JSON) in its environment. Exit code 0 is done, 75 is
-    not now, any other is failed with the last line of its stderr. It may print a JSON object of changes: message,
-    priority, space_needed, identifiers; for batch-pending `jobs`, a list of objects with a payload_url.
+    HEADGATE_TOKEN and HEADGATE_ITEM_FILE (the whole item as JSON) in its environment. Of the daemon's environment it
+    gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR, XDG_RUNTIME_DIR, SSL_CERT_FILE,
+    SSL_CERT_DIR, the store's URL without its password, and what the setting `exec_variables` adds. Exit code 0 is
+    done, 75 is not now, any other is failed with the last line of its stderr. It may print a JSON object of changes:
+    message, priority, space_needed, identifiers; for batch-pending `jobs`, a list of objects with a payload_url.
 
     What happens is written to stderr, one JSON object a line; -q silences it. A store that is away is asked again
     after a growing pause. Several daemons at once do no harm. At SIGTERM nothing more is taken; what runs may end
@@ -122,6 +124,7 @@ def has_profiles(session: Session) -> bool:
 
 def run_daemons(session: Session, gate: Gate, wanted: Plan, interval: float, orders: Orders, **how: Any) -> None:
     """All that is wanted, until told to stop."""
+    from headgate.cli.passing import for_daemon_command
     from headgate.daemon_wiring import daemon_rounds, ingest_handlers
     from headgate.daemons.consumers import Consumer, Pace
     from headgate.daemons.rounds import run_together
@@ -130,7 +133,8 @@ def run_daemons(session: Session, gate: Gate, wanted: Plan, interval: float, ord
     pause = session.settings.seconds("round_pause")
     pace = Pace(check_positive_lease(how["lease"]), pause, check_span("grace", how["grace"]))
     steps = ingest_handlers(gate) if wanted.own else {}
-    posts = wanted.posts(gate.queue, how["workers"], session.store_variables(), steps)
+    variables = for_daemon_command(session.settings, session.store_variables())
+    posts = wanted.posts(gate.queue, how["workers"], variables, steps)
     rounds = daemon_rounds(gate, wanted.rounds, interval)
     consumer = Consumer(gate.queue, posts, pace, orders.stop)
     consumer.start()

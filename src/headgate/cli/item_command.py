@@ -34,6 +34,7 @@ class ItemCommand:
         self._queue = queue
         self._words = words
         self._guardian = guardian
+        #: Its environment, but for what it is told of the item.
         self._variables = variables
         #: What runs, by the item that it works on.
         self._running: dict[str, Spawned] = {}
@@ -46,7 +47,7 @@ class ItemCommand:
         self._running[item.id] = spawned
         try:
             with item_file(item) as path:
-                told = {**environment(item, path), **self._variables}
+                told = {**self._variables, **environment(item, path)}
                 code = following.until_end([hold], told, signals=False)
         finally:
             spawned.end()

@@ -14,9 +14,9 @@ import click
 
 from headgate.cli.claiming import claim_chunk
 from headgate.cli.failures import NOTHING_TO_DO
-from headgate.cli.lock_run import COMMAND, RunCommand, open_processes
+from headgate.cli.lock_run import COMMAND, PASS_API_TOKEN, RunCommand, open_processes
 from headgate.cli.session import DURATION, Session, common
-from headgate.core.errors import ClaimLost, HeadgateError, Unavailable
+from headgate.core.errors import BadValue, ClaimLost, HeadgateError, Unavailable
 from headgate.service.clock import steady
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ CANNOT_WRITE = 74
 LONGEST_LINE = 500
 #: Pause before a store that does not answer is told again.
 RETRY_SECONDS = 0.5
-#: What opens secrets, and is for us alone.
-KEY_VARIABLES = ("HEADGATE_JOB_KEY", "HEADGATE_JOB_KEY_FILE", "HEADGATE_MASTER_KEY_FILE")
 
 
 @click.command("run", cls=RunCommand, short_help="Run a command on the next chunk, or on all of them.")
@@ -47,6 +45,7 @@ KEY_VARIABLES = ("HEADGATE_JOB_KEY", "HEADGATE_JOB_KEY_FILE", "HEADGATE_MASTER_K
 @click.option("--grace", type=DURATION, help="From asking CMD to end to killing it.  [default: 10s, a quarter lease]")
 @click.option("--keep-stderr", is_flag=True, help="A failure is told with the last line of CMD's stderr; see above.")
 @click.option("--secrets-in-env", is_flag=True, help="Secrets as variables too, which others may see; see above.")
+@PASS_API_TOKEN
 @common
 @click.pass_context
 def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: bool, workers: int, **how: Any) -> int:
@@ -55,10 +54,12 @@ def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: b
     Exit code 0 of CMD is success, any other is failure. CMD is run as it stands, without a shell; signals are passed
     on to it. It finds HEADGATE_JOB, HEADGATE_DATAID, HEADGATE_ATTEMPT, HEADGATE_TOKEN, HEADGATE_INPUT_<NAME>_URI,
     HEADGATE_OUTPUT_<NAME>_URI and the job's variables in its environment, and the whole claim as JSON in the file
-    HEADGATE_CLAIM_FILE, which only its user can read and which is gone afterwards.
+    HEADGATE_CLAIM_FILE, which only its user can read and which is gone afterwards. A job's variables are called
+    PARAM_…; others the setting `job_variables` has to allow here, else the chunk fails. CMD gets the rest of this
+    environment too, without Headgate's own secrets: the API token, keys and their files, the mail password.
 
-    The job's key (HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE) opens the secrets in that file, and is not passed on to
-    CMD; with a wrong key, exit code 77, nothing is claimed. With --secrets-in-env they are also in
+    The job's key (HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE) opens the secrets in that file; with a wrong key, exit
+    code 77, nothing is claimed. With --secrets-in-env they are also in
     HEADGATE_INPUT_<NAME>_SECRET_<SECRET> and HEADGATE_OUTPUT_<NAME>_SECRET_<SECRET>.
 
     CMD's input and output are left as they are. With --keep-stderr its stderr is a pipe, passed on as it comes, and the
@@ -98,9 +99,11 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
     worker: str | None,
     secrets_in_env: bool = False,
     keep_stderr: bool = False,
+    pass_api_token: bool = False,
     tell_left: Callable[[int], None] | None = None,
 ) -> int:
     """One chunk from claim to report. Gives the exit code; `tell_left` is told how many chunks are left then."""
+    from headgate.cli.passing import withheld
     from headgate.cli.running import Following, Limits
     from headgate.service.checks import check_positive_lease
     from headgate.service.renewal import ClaimHold
@@ -117,9 +120,11 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
         if claim is None:
             return NOTHING_TO_DO
         session.claimed = True
+        _check_variables(session, gate.ledger, claim)
         following = Following(processes, limits)
         hold = ClaimHold(gate.ledger.heartbeat, claim, sent, on_lost=following.look)
         told = {
+            **withheld(pass_api_token=pass_api_token),
             **environment(claim),
             **(secret_variables(claim) if secrets_in_env else {}),
             **session.store_variables(),
@@ -205,14 +210,25 @@ def _report(ledger: Ledger, claim: Claim, code: int, hold: ClaimHold, why: str) 
             return
 
 
-def environment(claim: Claim) -> dict[str, str | None]:
-    """What the command is told. What is ours cannot be overwritten by the job's own variables; keys are not passed."""
+def _check_variables(session: Session, ledger: Ledger, claim: Claim) -> None:
+    """The job sets nothing here but what this worker's owner allows, whoever defined it; else the chunk fails."""
+    from headgate.core.variables import check_job_variables
+
+    try:
+        check_job_variables(claim.environment, session.settings.variables("job_variables"), "on this worker")
+    except BadValue as error:
+        ledger.fail(claim, str(error))
+        raise
+
+
+def environment(claim: Claim) -> dict[str, str]:
+    """What the command is told. What is ours cannot be overwritten by the job's own variables."""
     told = {
         "HEADGATE_JOB": claim.job, "HEADGATE_DATAID": claim.dataid, "HEADGATE_ATTEMPT": str(claim.attempt),
         "HEADGATE_TOKEN": str(claim.token),
     }  # fmt: skip
     ports = {f"{prefix}_URI": port.uri for prefix, port in _prefixes(claim)}
-    return {**claim.environment, **ports, **told, **dict.fromkeys(KEY_VARIABLES)}
+    return {**claim.environment, **ports, **told}
 
 
 def secret_variables(claim: Claim) -> dict[str, str]:

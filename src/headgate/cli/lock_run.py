@@ -23,6 +23,11 @@ COMMAND = "headgate.command"
 GOODBYE_SECONDS, LOST_GOODBYE_SECONDS = 5.0, 1.0
 
 
+PASS_API_TOKEN = click.option(
+    "--pass-api-token", is_flag=True, help="CMD gets HEADGATE_API_TOKEN too, to call the service itself."
+)
+
+
 class RunCommand(click.Command):
     """Everything after the first -- is the command to run, and none of our business."""
 
@@ -46,6 +51,7 @@ class RunCommand(click.Command):
 @click.option("--note", default="", help="Why, for people who look at the list.")
 @click.option("--grace", type=DURATION, help="From asking CMD to end to killing it.  [default: 10s, a quarter lease]")
 @click.option("--conflict-exit-code", type=click.IntRange(0, 255), metavar="N", help="Instead of 75 when refused.")
+@PASS_API_TOKEN
 @common
 @click.pass_context
 def run(context: click.Context, /, resources: Sequence[str], conflict_exit_code: int | None, **how: Any) -> int:
@@ -54,7 +60,8 @@ def run(context: click.Context, /, resources: Sequence[str], conflict_exit_code:
     All RESOURCEs are locked, or none. MODE is shared (read) or exclusive (write, the default). CMD is run as it
     stands, without a shell, in a session of its own; signals are passed on to it. It finds HEADGATE_CLIENT,
     HEADGATE_LOCKS (JSON: resource, mode, id, token) and, with one RESOURCE, HEADGATE_LOCK_ID and HEADGATE_TOKEN
-    in its environment: hand the token to whatever you write to.
+    in its environment: hand the token to whatever you write to. It gets the rest of this environment too, without
+    Headgate's own secrets: the API token, keys and their files, the mail password.
 
     The exit code is CMD's own (128 + n when signal n ended it); 75 when refused; 76 when a lock was lost, and
     CMD was ended; 126 or 127 when CMD cannot be run. What CMD leaves running in its process group is ended too;
@@ -97,8 +104,10 @@ def _run(
     client: str | None,
     lease: float,
     grace: float | None,
+    pass_api_token: bool,
     **how: Any,
 ) -> int:
+    from headgate.cli.passing import withheld
     from headgate.cli.running import Following, Limits
     from headgate.service.checks import check_lease
 
@@ -110,7 +119,8 @@ def _run(
         held = gate.locks.held_all(session.client(client), wants, lease=lease, on_lost=following.look, **how)
         try:
             with held as holds:
-                code = following.until_end(holds, {**environment(holds), **session.store_variables()})
+                kept_back = withheld(pass_api_token=pass_api_token)
+                code = following.until_end(holds, {**kept_back, **environment(holds), **session.store_variables()})
                 _leave_soon(session, following.lost, code)
                 if following.lost is not None:
                     raise following.lost

@@ -32,12 +32,11 @@ class Spawned:
         self.on_end: Callable[[], None] = lambda: None
 
     def start(self, environment: Mapping[str, str | None], kill_at: float) -> None:
-        """Run it, with these variables beside our own; without those that are None."""
-        variables = {**os.environ, **environment}
+        """Run it, with these variables alone; without those that are None."""
         # Popen, since a fork of a Python with threads is not safe.
         self._popen = subprocess.Popen(  # noqa: S603 - the operator's own command
             [*LAUNCHER, *self._command],
-            env={name: value for name, value in variables.items() if value is not None},
+            env={name: value for name, value in environment.items() if value is not None},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

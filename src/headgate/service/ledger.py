@@ -25,6 +25,7 @@ from headgate.core.ledger import (
 from headgate.core.names import check_name, check_note, check_reason
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure
+from headgate.core.variables import NO_MORE, NamePatterns, check_job_variables
 from headgate.service.checks import (
     check_limit,
     check_names,
@@ -61,8 +62,10 @@ DEAD_WORKER = "dead-worker"
 class Ledger:
     """Datasets, jobs, and which chunk may be worked on next."""
 
-    def __init__(self, store: LedgerStore, secrets: Secrets) -> None:
+    def __init__(self, store: LedgerStore, secrets: Secrets, variables: NamePatterns = NO_MORE) -> None:
+        """`variables`: what jobs may set for their commands, beside PARAM_…."""
         self._store = store
+        self._variables = variables
         #: Keys of jobs, and secrets of datasets.
         self.secrets = secrets
 
@@ -125,6 +128,7 @@ class Ledger:
             check_span("retry_delay", retry_delay),
             parse_on_failure(on_failure),
         )
+        check_job_variables(job.environment, self._variables, "here")
         defined = self._store.define_job(check_job(job))
         missing = self.secrets.share(job.name) if share else []
         return self._defined(Defined(defined.changes, (*defined.warnings, *missing)))
