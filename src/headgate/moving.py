@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue, HalfMoved
 from headgate.settings import Settings, mask
-from headgate.store_opening import SQL_KINDS, kind_of
+from headgate.store_opening import SQL_KINDS, kind_of, store_options
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 if TYPE_CHECKING:
     from headgate.service.moving import Moved
@@ -39,20 +40,22 @@ class Moving:
 
 
 @contextmanager
-def copying(from_url: str, to_url: str, *, force: bool = False) -> Iterator[Moving]:
-    """A copy from one store to another. Unless forced, StoreInUse when a lease runs in it."""
+def copying(
+    from_url: str, to_url: str, *, force: bool = False, options: StoreOptions = DEFAULT_OPTIONS
+) -> Iterator[Moving]:
+    """A copy from one store to another, opened with the options. Unless forced, StoreInUse when a lease runs in it."""
     if from_url == to_url:
         raise BadValue("target", mask(to_url), "is the source itself")
     if "zookeeper" in (kind_of(from_url), kind_of(to_url)):
         # The source is asked first: what is refused there leaves nothing in the new place.
         with _queue_place(from_url, source=True) as old:
             queue = _with_room(_queue_source(old, in_use=force))
-            with _queue_place(to_url) as new:
+            with _queue_place(to_url, options=options) as new:
                 yield Moving(queue, _queue_target(new))
         return
     with _source(from_url, in_use=force) as source:
         _with_room(source)
-        with _target(to_url) as target:
+        with _target(to_url, options) as target:
             yield Moving(source, target)
 
 
@@ -87,7 +90,7 @@ def restoring(settings: Settings, file: Path) -> Iterator[Moving]:
     with archive_errors(file):
         # Read to its end, and accepted, before the target is so much as opened: opening makes it.
         source = ArchiveSource(file, accept_backup)
-    with archive_errors(file), _target(url) as target:
+    with archive_errors(file), _target(url, store_options(settings)) as target:
         yield Moving(source, target, source.notes)
 
 
@@ -107,7 +110,9 @@ def _with_room(source: Source) -> Source:
     return source
 
 
-def _queue_place(url: str, *, source: bool = False) -> AbstractContextManager[QueuePlace]:
+def _queue_place(
+    url: str, *, source: bool = False, options: StoreOptions = DEFAULT_OPTIONS
+) -> AbstractContextManager[QueuePlace]:
     """The queue at that URL. A source must be there; a target is made."""
     if kind_of(url) == "zookeeper":
         from headgate.stores.zookeeper import moving_queue as zookeeper
@@ -115,7 +120,7 @@ def _queue_place(url: str, *, source: bool = False) -> AbstractContextManager[Qu
         return zookeeper.open_queue_place(url, source=source)
     from headgate.stores.sql import moving_queue as sql
 
-    return sql.open_queue_place(_sql_only(url), source=source)
+    return sql.open_queue_place(_sql_only(url), source=source, options=options)
 
 
 def _queue_source(old: QueuePlace, *, in_use: bool) -> QueueSource:
@@ -139,10 +144,10 @@ def _source(url: str, *, in_use: bool) -> AbstractContextManager[Source]:
     return open_source(_sql_only(url), in_use=in_use)
 
 
-def _target(url: str) -> AbstractContextManager[Target]:
+def _target(url: str, options: StoreOptions) -> AbstractContextManager[Target]:
     from headgate.stores.sql.moving import open_target
 
-    return open_target(_sql_only(url))
+    return open_target(_sql_only(url), options=options)
 
 
 def _sql_only(url: str) -> str:

@@ -76,6 +76,11 @@ KNOWN = (
         "Space that stays free on the file system of `work_folder`; bytes, or 10GB.",
         kind="bytes",
     ),
+    Known(
+        "store_group",
+        "",
+        "Group that a new store, work folder or storage root is shared with (2770/0660); empty: private (0700/0600).",
+    ),
     Known("minter_key", "", "Decides the order in which our minter's names are given.", secret=True),
     Known(
         "mail_server",

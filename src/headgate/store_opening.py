@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate import private
 from headgate.core.errors import BadValue
 from headgate.settings import Settings, load, mask
 from headgate.stores.base import LockStore
@@ -28,6 +29,7 @@ def store_options(settings: Settings) -> StoreOptions:
         answer_within=settings.seconds("answer_within"),
         listen_url=settings["listen_url"],
         replication=replication,
+        store_group=private.find_group(settings["store_group"]),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from headgate import private
 from headgate.core.errors import BadValue
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
@@ -18,6 +19,7 @@ from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load, mask
 from headgate.store_opening import SQL_KINDS, kind_of, named_service, open_lock_store, open_stores, store_options
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
@@ -135,6 +137,16 @@ class Gate:
         """Where ingest jobs keep their files while they are worked on."""
         return Path(self.settings["work_folder"]).absolute()
 
+    def make_work_folder(self) -> Path:
+        """Make the work folder if it is missing, shared with `store_group` or private; return it."""
+        private.make_root(self.work_folder, self.store_group)
+        return self.work_folder
+
+    @property
+    def store_group(self) -> int | None:
+        """The group that a new store, work folder or storage root is shared with; None: they are private."""
+        return private.find_group(self.settings["store_group"])
+
     @property
     def keeps_inventory(self) -> bool:
         """Whether there is a database that an inventory can be kept in."""
@@ -158,6 +170,7 @@ class Gate:
         from headgate.ingest.context import Context, Options, mail_server
 
         settings = self.settings
+        self.make_work_folder()
         options = Options(
             profiles_folder=Path(settings["profiles_folder"]),
             storage_root=Path(settings["storage_root"]).absolute(),
@@ -167,6 +180,7 @@ class Gate:
             mail_server=mail_server(settings["mail_server"], settings["mail_password"]),
             mail_from=settings["mail_from"],
             mail_reply_to=settings["mail_reply_to"],
+            store_group=self.store_group,
         )
         return Context(self.queue, self.locks, self.inventory, options)
 
@@ -182,7 +196,7 @@ class Gate:
 
         if not file.is_file():
             raise BadValue("payload", str(file), "is no file that is here, and no URL")
-        return self._remote.upload(file) if self._remote else stage_upload(self.work_folder, file)
+        return self._remote.upload(file) if self._remote else stage_upload(self.make_work_folder(), file)
 
     def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
         """Read every stored byte of an object, where it is stored. Gives what is not as it was stored."""
@@ -217,9 +231,24 @@ class Gate:
 
     def faults(self) -> list[Fault]:
         """Damage in the store, each with what a repair does."""
+        from headgate.service import file_rights
+
         claims = () if self._ledger is None else self._ledger.faults()
         deliveries = self.inventory.faults() if self.keeps_inventory else ()
-        return [*self.queue.faults(), *self.locks.faults(), *claims, *deliveries, *self.locks.tending.faults()]
+        return [
+            *self.queue.faults(), *self.locks.faults(), *claims, *deliveries, *self.locks.tending.faults(),
+            *file_rights.faults(self._files(), self.store_group),
+        ]  # fmt: skip
+
+    def _files(self) -> list[Path]:
+        """The files and folders of this store that are on this machine; those of a service are its own affair."""
+        if self._remote:
+            return []
+        stores = getattr(self._store, "joined", (self._store,))
+        ours = [path for each in stores if hasattr(each, "files") for path in each.files()]
+        storage = Path(self.settings["storage_root"]).absolute()
+        folders = (self.work_folder, storage, storage.with_name(f"{storage.name}.staging"))
+        return [*ours, *(path for path in folders if path.is_dir())]
 
     def notices(self) -> list[str]:
         """What is no fault, but worth knowing: how the store is reached, and what that costs."""
@@ -228,8 +257,11 @@ class Gate:
 
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
-        from headgate.core.faults import UNDELIVERED
+        from headgate.core.faults import OPEN_FILES, UNDELIVERED
+        from headgate.service import file_rights
 
+        if fault.kind == OPEN_FILES:
+            return file_rights.repair(fault, self._files(), self.store_group)
         if fault.kind == DEAD_WORKER:
             return self.ledger.repair(fault)
         if fault.kind == UNDELIVERED:
@@ -393,7 +425,9 @@ class Migration:
     changed: bool = False
 
 
-def migrate(url: str, *, beside: bool = False, dry_run: bool = False) -> Migration:
+def migrate(
+    url: str, *, beside: bool = False, dry_run: bool = False, options: StoreOptions = DEFAULT_OPTIONS
+) -> Migration:
     """Bring a store to this version's form, and take over the locks of an original of seed 002.
 
     `beside`: go into a database that has other tables too. `dry_run`: say what would be done, and write nothing.
@@ -401,10 +435,10 @@ def migrate(url: str, *, beside: bool = False, dry_run: bool = False) -> Migrati
     if kind_of(url) in SQL_KINDS:
         from headgate.stores.sql.migrations.command import migrate_database
 
-        changed, lines = migrate_database(url, beside=beside, dry_run=dry_run)
+        changed, lines = migrate_database(url, beside=beside, dry_run=dry_run, options=options)
         return Migration(lines, changed)
     if not dry_run:  # Opening makes the root, if it is not there.
-        open_lock_store(url).close()
+        open_lock_store(url, options=options).close()
     return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it makes what it needs"])
 
 

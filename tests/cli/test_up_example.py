@@ -19,6 +19,7 @@ import pytest
 
 from headgate.stores.sql.opening import versions
 from tests.cli.commands import Headgate, Result
+from tests.users import rights
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +72,7 @@ def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -
         text=True,
         timeout=100,
         check=False,
+        umask=0,
     )
     first = run_installed(words(*ONCE))
     assert (first.returncode, first.stdout.splitlines()[-1]) == (0, "all well"), first.stdout + first.stderr
@@ -95,6 +97,12 @@ def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -
     listed = in_example(tmp_path, "ingest", "objects")["objects"]
     assert [each["version"] for each in listed] == [1, 1, 1, 1]
     assert len(in_example(tmp_path, "ingest", "batches")["batches"]) == 4
+    made = list((tmp_path / "headgate-example").rglob("*"))
+    assert len(made) > 50
+    assert {
+        str(path): oct(mode) for path in made if (mode := rights(path)) != (0o700 if path.is_dir() else 0o600)
+    } == {}
+    assert rights(tmp_path / "headgate-example") == 0o700
 
 
 def test_a_start_that_is_killed_is_taken_up_by_the_next_one(tmp_path: Path) -> None:

@@ -141,9 +141,11 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
       headgate migrate --url mysql://me@db1/production --beside
     """
     from headgate import wiring
+    from headgate.store_opening import store_options
 
     with working(session, "bringing the tables to this version"):
-        done = wiring.migrate(session.settings["url"], beside=beside, dry_run=dry_run)
+        options = store_options(session.settings)
+        done = wiring.migrate(session.settings["url"], beside=beside, dry_run=dry_run, options=options)
     session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
 
 

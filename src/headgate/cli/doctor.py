@@ -32,7 +32,7 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
     what find_next sees, running without a lease, without an output row, of jobs that are not defined), locks (without
     their resource, counted wrongly, with leases that never end, without the storage guard that they should have),
     counters that would give an id or a token twice, mails and callbacks that did not arrive (--repair sends them
-    again), history that was deleted, missing nodes in ZooKeeper, and the store's clock.
+    again), history that was deleted, missing nodes in ZooKeeper, files that other users can use, and the store's clock.
     Nothing is changed without --repair. It is safe while others work. A note is no fault: it says, for example, that
     waiters poll because the database is reached through a pooler without `listen_url`.
 

@@ -41,8 +41,13 @@ def copy(session: Session, from_url: str, to_url: str, force: bool) -> None:  # 
       headgate copy sqlite:///headgate.db zookeeper://zk1,zk2,zk3/headgate
     """
     from headgate import moving
+    from headgate.store_opening import store_options
 
-    with moving.copying(from_url, to_url, force=force) as work, progress(session, work.total, FEW) as tell:
+    options = store_options(session.settings)
+    with (
+        moving.copying(from_url, to_url, force=force, options=options) as work,
+        progress(session, work.total, FEW) as tell,
+    ):
         moved = work.run(_at_times(tell))
     queue_alone = "zookeeper" in (_kind(from_url), _kind(to_url))
     setting = "COORDINATION_URL" if _kind(to_url) == "zookeeper" else "URL"

@@ -11,6 +11,8 @@ from headgate.core.durations import in_words
 CLOCK_TOLERANCE = timedelta(days=1)
 #: The kind of fault that a mail or callback is which did not arrive.
 UNDELIVERED = "undelivered"
+#: The kind of fault that a file or folder of the store is which other users can read or write.
+OPEN_FILES = "open-files"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from headgate import private
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
@@ -17,7 +19,7 @@ def open_beneath(root: Path, parts: Sequence[str], flags: int = os.O_RDONLY) -> 
     folder = open_folder_of(root, parts, make=bool(flags & os.O_CREAT))
     try:
         # Not to hang on a pipe that somebody put there.
-        return os.open(parts[-1], flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=folder)
+        return private.open_file(parts[-1], flags | os.O_NOFOLLOW | os.O_NONBLOCK, parent=folder)
     finally:
         os.close(folder)
 
@@ -37,7 +39,7 @@ def open_folder_of(root: Path, parts: Sequence[str], *, make: bool) -> int:
 def _step(folder: int, part: str, *, make: bool) -> int:
     if make:
         with suppress(FileExistsError):
-            os.mkdir(part, 0o755, dir_fd=folder)
+            private.make_folder_in(folder, part)
     return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
 
 
@@ -52,7 +54,7 @@ def sync_folder(path: Path) -> None:
 
 def write_synced(path: Path, content: bytes) -> None:
     """A new file whose content lasts; its name does once its folder is synced."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+    descriptor = private.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
     try:
         write_all(descriptor, content)
         os.fsync(descriptor)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from headgate import private
 from headgate.core.errors import BadPayload, BadValue
 from headgate.ingest.beneath import open_beneath, write_all
 from headgate.ingest.digests import DEFAULT
@@ -104,7 +105,7 @@ def unpack(
         raise BadValue("container", kind, f"is no kind that can be unpacked; known are {', '.join(KINDS)}")
     staging = staging_of(folder)
     shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
+    private.make_folder(staging, new=True)
     try:
         members = _unpack(archive, kind, staging, _Budget(limits, archive, stop), algorithms)
         staging.rename(folder)

@@ -51,6 +51,8 @@ class Options:
     mail_server: MailServer | None = None
     mail_from: str = "headgate@localhost"
     mail_reply_to: str = ""
+    #: The group that new storage roots are shared with; None: they are private.
+    store_group: int | None = None
 
     def __post_init__(self) -> None:
         """A report that cannot be written would keep its batch from its end: better to hear of it at the start."""
@@ -144,7 +146,7 @@ class Context:
     def storage(self, profile: Profile) -> Storage:
         """Where the profile's objects are kept, in a folder or a bucket."""
         kind, url = profile.storage.kind, profile.storage.url
-        return self._once(("storage", kind, url), lambda: open_storage(kind, url, self.options.storage_root))
+        return self._once(("storage", kind, url), lambda: open_storage(kind, url, self.options))
 
     def secret(self, reference: str) -> str:
         """A secret that a profile refers to."""
@@ -201,12 +203,13 @@ def rules_of(profile: Profile, uploads: Path | None) -> Rules:
     )
 
 
-def open_storage(kind: str, url: str, root: Path) -> Storage:
+def open_storage(kind: str, url: str, options: Options) -> Storage:
     """The storage that a profile names; of kind `http` it cannot be read back."""
     if kind == "ocfl":
         from headgate.ingest.ocfl import OcflStorage
 
-        return OcflStorage(Path(unquote(urlsplit(url).path)) if url else root)
+        root = Path(unquote(urlsplit(url).path)) if url else options.storage_root
+        return OcflStorage(root, group=options.store_group)
     if kind == "s3":
         from headgate.ingest.s3 import open_bucket
 

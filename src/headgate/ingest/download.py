@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from headgate import private
 from headgate.core.errors import BadPayload, HeadgateError, ServiceUnavailable, WorkStopped
 from headgate.ingest.beneath import open_folder_of, write_all
 from headgate.ingest.digests import DEFAULT, check_algorithm
@@ -115,8 +116,8 @@ def download(
     A file has its name only when it is whole and its size and digests are right. A repeat takes what is there, and
     continues what is half there. WorkStopped when `stop` says so; the parts stay.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    parts.mkdir(parents=True, exist_ok=True)
+    private.make_folder(folder)
+    private.make_folder(parts)
     if len(wanted) > 1:
         halt = threading.Event()
         run = _Run(fetcher, folder, parts, options, progress, halt.is_set)
@@ -208,7 +209,7 @@ class _Transfer:
 
     def attempt(self) -> Fetched:
         self.tries += 1
-        descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        descriptor = private.open_file(self._part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         try:
             return self._attempt(descriptor)
         finally:
@@ -311,7 +312,7 @@ class _Transfer:
 
     def _write_note(self, note: _Note) -> None:
         fresh = self._note_file.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(note)))
+        private.write(fresh, json.dumps(asdict(note)))
         fresh.replace(self._note_file)
 
 

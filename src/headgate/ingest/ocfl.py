@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from headgate import private
 from headgate.core.errors import BadPayload, BadValue, ForeignStore, ServiceUnavailable, UnknownName, VersionLost
 from headgate.ingest.beneath import replace_synced, sync_folder, sync_tree, write_synced
 from headgate.ingest.digests import DEFAULT
@@ -53,8 +54,10 @@ _MOVES = 100
 class OcflStorage:
     """See Storage, whose sentences hold here."""
 
-    def __init__(self, root: Path, staging: Path | None = None) -> None:
+    def __init__(self, root: Path, staging: Path | None = None, group: int | None = None) -> None:
         self._root = root
+        #: The group that a new root is shared with; None: it is private.
+        self._group = group
         #: Outside the root, which may hold nothing but objects; on the same file system, so that a rename moves.
         self._staging = staging or root.with_name(f"{root.name}.staging")
         with storage_errors(root):
@@ -145,8 +148,8 @@ class OcflStorage:
     # ---------------------------------------------------------------- the root
 
     def _open_root(self) -> None:
-        self._root.mkdir(parents=True, exist_ok=True)
-        self._staging.mkdir(parents=True, exist_ok=True)
+        private.make_root(self._root, self._group)
+        private.make_root(self._staging, self._group)
         if self._root.stat().st_dev != self._staging.stat().st_dev:
             raise BadValue("staging folder", str(self._staging), "is not on the file system of the storage root")
         if not (self._root / ROOT_DECLARATION).exists():
@@ -162,7 +165,7 @@ class OcflStorage:
         strangers = {each.name for each in self._root.iterdir()} - {"extensions", LAYOUT_FILE}
         if strangers:
             raise ForeignStore(f"{self._root} is no OCFL 1.1 storage root, and not empty: {', '.join(strangers)}")
-        (self._root / CONFIG_FILE).parent.mkdir(parents=True, exist_ok=True)
+        private.make_folder((self._root / CONFIG_FILE).parent)
         with self._stage("") as stage:
             for name, content in root_files().items():
                 replace_synced(self._root / name, content, stage)
@@ -186,7 +189,7 @@ class OcflStorage:
 
     def _make(self, folder: Path, made: Plan, stop: Stop | None, progress: Progress | None) -> None:
         version = folder / f"v{made.number}"
-        version.mkdir(parents=True)
+        private.make_folder(version, new=True)
         write_content(folder, made.content, stop, progress)
         raw, sidecar = render(made.document)
         for place in (version, folder) if made.number == 1 else (version,):
@@ -218,7 +221,7 @@ class OcflStorage:
 
     def _move_object(self, staged: Path, home: Path) -> None:
         for left in reversed(range(_MOVES)):
-            home.parent.mkdir(parents=True, exist_ok=True)
+            private.make_folder(home.parent)
             try:
                 staged.rename(home)
                 break
@@ -259,7 +262,7 @@ class OcflStorage:
     def _stage(self, object_id: str) -> Iterator[Path]:
         while True:
             stage = self._staging / uuid.uuid4().hex
-            stage.mkdir()
+            private.make_folder(stage, new=True)
             with _try_lock(stage) as mine:
                 # Somebody who cleans may have been between the making and the locking.
                 if not mine:

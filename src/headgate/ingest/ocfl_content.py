@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
+from headgate import private
 from headgate.core.errors import BadPayload
 from headgate.ingest.beneath import write_all
 from headgate.ingest.digests import DEFAULT
@@ -23,7 +24,7 @@ _LARGE = 1 << 20
 def write_content(folder: Path, content: Mapping[str, NewFile], stop: Stop | None, progress: Progress | None) -> None:
     """Copy every file to its place, synced. BadPayload when one is not what its digest says."""
     for parent in sorted({(folder / path).parent for path in content}):
-        parent.mkdir(parents=True, exist_ok=True)
+        private.make_folder(parent)
     large = {path: file for path, file in content.items() if file.size >= _LARGE}
     for path in content.keys() - large:
         _copy(folder, path, content[path], stop, progress)
@@ -44,7 +45,7 @@ def _copy(folder: Path, path: str, file: NewFile, stop: Stop | None, progress: P
         raise BadPayload(str(file.path), "it is missing, or no file")
     running = RunningDigests([DEFAULT])
     # The folder is a stage of ours that nobody else knows: there is no link on the way.
-    target = os.open(folder / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    target = private.open_file(folder / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         with file.path.open("rb", buffering=0) as source:
             for block in blocks(source):

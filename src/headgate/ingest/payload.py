@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from headgate import private
 from headgate.core.errors import BadManifest, BadPayload, StoreUnavailable
 from headgate.core.queue import IngestJob
 from headgate.ingest import container, manifest
@@ -101,7 +102,7 @@ def write_anew(folder: Path, files: Mapping[str, bytes]) -> None:
     make_folder(folder)
     with _writing(folder):
         for name, content in files.items():
-            (folder / name).write_bytes(content)
+            private.write(folder / name, content)
 
 
 def save(path: Path, data: bytes) -> None:
@@ -117,7 +118,7 @@ def save(path: Path, data: bytes) -> None:
 def make_folder(path: Path) -> None:
     """A folder, if it is not there."""
     with _writing(path):
-        path.mkdir(parents=True, exist_ok=True)
+        private.make_folder(path)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from headgate import private
 from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable, UnknownName
 from headgate.ingest.beneath import open_beneath, write_all
 from headgate.ingest.digests import DEFAULT
@@ -143,7 +144,7 @@ def export(
     chosen = find_version(storage, object_id, version)
     staging = folder.with_name(f"{folder.name}.exporting")
     shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
+    private.make_folder(staging, new=True)
     try:
         for file in chosen.files:
             with storage.read(object_id, file.name, chosen.number) as source:

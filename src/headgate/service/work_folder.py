@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from headgate import private
 from headgate.core.errors import BadValue, ServiceUnavailable, UnknownName
 from headgate.core.names import check_name
 from headgate.core.queue import IngestJob, check_item_id, is_batch
@@ -32,7 +33,7 @@ def stage_upload(folder: Path, source: Path) -> str:
     """Copy a file that is handed in to where every daemon finds it. Gives its URL, which nobody can guess."""
     place = place_upload(folder, source.name)
     try:
-        shutil.copyfile(source, place)
+        private.copy(source, place)
         with place.open("rb") as file:
             keep_upload(file)
     except BaseException:
@@ -61,7 +62,7 @@ def place_upload(folder: Path, name: str) -> Path:
     if len(os.fsencode(name)) > NAME_BYTES:
         raise BadValue("file name", name, f"has more than {NAME_BYTES} bytes")
     place = folder / UPLOADS / secrets.token_hex(16)
-    place.mkdir(parents=True)
+    private.make_folder(place, new=True)
     return place / name
 
 
@@ -120,7 +121,7 @@ def _is_ours(folder: Path, tag: str) -> bool:
     mark = folder / MARK
     # An empty one was not written to its end.
     if not mark.exists() or not mark.read_bytes():
-        mark.write_text(tag, encoding="utf-8")
+        private.write(mark, tag)
     if mark.read_text(encoding="utf-8") == tag:
         return True
     event("work_folder.of_another_store", logging.WARNING, folder=str(folder))

@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
+from headgate import private
 from headgate.core.errors import BadPayload, BadValue, StoreUnavailable
 from headgate.core.jumps import Jump, check_room
 from headgate.stores.archive_header import read_header
@@ -55,7 +56,7 @@ class ArchiveTarget:
         # What it holds opens doors: sealed secrets, digests of API tokens. So nothing is written into a file, or
         # behind a link, that somebody else has put there.
         self._unfinished.unlink(missing_ok=True)
-        os.close(os.open(self._unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        private.make_file(self._unfinished, None)
         self._out = gzip.open(self._unfinished, "wb", compresslevel=6)  # noqa: SIM115 - _close
         self._table, self._sum = "", Checksum()
         self._write({"headgate": KIND, "format": FORMAT, **asdict(contents)})

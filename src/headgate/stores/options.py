@@ -18,6 +18,8 @@ class StoreOptions:
     listen_url: str = ""
     #: `asynchronous`: a failover may lose the newest commits. `synchronous`: it loses none, so leases stay.
     replication: str = ASYNCHRONOUS
+    #: The group that a store made of files is shared with, when it is made; None: it is private.
+    store_group: int | None = None
 
 
 DEFAULT_OPTIONS = StoreOptions()

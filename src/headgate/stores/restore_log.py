@@ -13,6 +13,7 @@ import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
+from headgate import private
 from headgate.core.errors import BadPayload
 from headgate.core.jumps import LAST_NUMBER, LAST_TOKEN, Jump, next_jump
 
@@ -50,8 +51,8 @@ class RestoreLog:
 
     def _write(self, least: Jump) -> Jump:
         # Not behind a link that somebody else has put there.
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        descriptor = private.open_file(self._path, flags)
         with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
             # Two restores at once would each read a log without the other.
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -15,6 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from headgate import private
 from headgate.core.errors import BadValue, Refused
 
 NAME = "headgate-example"
@@ -60,7 +61,7 @@ class ExampleFolder:
     def ready(self) -> Iterator[ThreadingHTTPServer]:
         """Everything is there. Gives the web server, which does not answer before it is told to."""
         try:
-            self.path.mkdir(exist_ok=True)
+            private.make_root(self.path, None)
             server = self._server()
             self._write(server.server_port)
         except OSError as error:
@@ -84,7 +85,7 @@ class ExampleFolder:
     def remember(self, **more: Any) -> None:
         """Note it for the next start."""
         noted = self.path / "example.json.new"
-        noted.write_text(json.dumps({**self.remembered(), **more}, indent=1) + "\n", encoding="utf-8")
+        private.write(noted, json.dumps({**self.remembered(), **more}, indent=1) + "\n")
         noted.replace(self.path / "example.json")
 
     # ---------------------------------------------------------------- files
@@ -108,23 +109,30 @@ class ExampleFolder:
         if not self.origin.is_dir():
             making = self.path / "origin.new"
             shutil.rmtree(making, ignore_errors=True)
-            shutil.copytree(FILES / "collection", making)
+            _copy_tree(FILES / "collection", making)
             _write_payloads(making, f"http://{HOST}:{port}")
             making.rename(self.origin)
         for each in ("pipeline.toml", "count.sh", "longest.sh"):
-            shutil.copyfile(FILES / each, self.path / each)
+            private.copy(FILES / each, self.path / each)
         profiles = Path(self.settings["profiles_folder"])
-        profiles.mkdir(exist_ok=True)
+        private.make_folder(profiles)
         for source in (FILES / "profiles").iterdir():
-            (profiles / source.name).write_text(Template(source.read_text()).substitute(port=port))
+            private.write(profiles / source.name, Template(source.read_text()).substitute(port=port))
         lines = [f"{name} = {json.dumps(value)}" for name, value in self.settings.items()]
-        (self.path / "headgate.toml").write_text("\n".join(lines) + "\n")
+        private.write(self.path / "headgate.toml", "\n".join(lines) + "\n")
         self.remember(port=port)
 
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
         """Who runs the example is not told of each request."""
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    """Copy what is in a folder; the modes of where Headgate is installed stay behind."""
+    private.make_folder(target)
+    for each in source.iterdir():
+        (_copy_tree if each.is_dir() else private.copy)(each, target / each.name)
 
 
 def _write_payloads(origin: Path, address: str) -> None:
@@ -143,7 +151,7 @@ def _write_payloads(origin: Path, address: str) -> None:
     _save(origin / "harbour.checkm", "mrt-batch-manifest", rows)
     _object_manifest(origin, address, "tide-table", {"tides.csv": WRONG}, "torn")
     _object_manifest(origin, address, "tide-table", target="attic")
-    with zipfile.ZipFile(origin / "letters.zip", "w") as archive:
+    with private.opened(origin / "letters.zip", "wb") as file, zipfile.ZipFile(file, "w") as archive:
         for letter in sorted((FILES / "letters").iterdir()):
             archive.write(letter, letter.name)
 
@@ -159,4 +167,4 @@ def _object_manifest(
 
 
 def _save(path: Path, kind: str, rows: Sequence[str]) -> None:
-    path.write_text(MANIFEST.format(kind=kind, rows="\n".join(rows)), encoding="utf-8")
+    private.write(path, MANIFEST.format(kind=kind, rows="\n".join(rows)))

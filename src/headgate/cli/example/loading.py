@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headgate import private
 from headgate.cli.definitions import define_all, read_pipeline
 from headgate.cli.example.folder import ExampleFolder
 from headgate.core.errors import Refused, UnknownName
@@ -125,10 +126,10 @@ class Example:
     def _run(self, *words: str) -> None:
         """Another headgate, in the example's folder and with its settings; told to end when we are."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
-        with (self._folder.path / "pipeline.log").open("ab") as log:
+        with private.opened(self._folder.path / "pipeline.log", "ab") as log:
             process = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-m", "headgate", *words], cwd=self._folder.path, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, env={**environment, "PYTHON": sys.executable},
+                stdout=log, stderr=log, env={**environment, "PYTHON": sys.executable}, umask=0o077,
             )  # fmt: skip
             while process.poll() is None:
                 if self._stop.wait(LOOK_SECONDS):

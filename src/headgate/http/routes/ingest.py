@@ -12,6 +12,7 @@ from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from headgate import private
 from headgate.core.errors import ServiceUnavailable
 from headgate.core.names import NAME_LENGTH
 from headgate.http import direct
@@ -60,7 +61,7 @@ async def upload(
         raise TooMany(f"{service.limits.uploads} files are being handed in already", 5)
     service.uploads += 1
     try:
-        place = await run_in_threadpool(place_upload, service.gate.work_folder, name)
+        place = await run_in_threadpool(place_upload, service.gate.make_work_folder(), name)
         try:
             size = await _receive(request, place, service.gate.settings.size("upload_limit"))
         except BaseException:
@@ -90,7 +91,7 @@ async def _receive(request: Request, place: Path, most: int) -> int:
     from headgate.service.work_folder import keep_upload
 
     size = 0
-    file = await run_in_threadpool(place.open, "xb")
+    file = await run_in_threadpool(private.opened, place, "xb")
     try:
         async for block in request.stream():
             size += len(block)

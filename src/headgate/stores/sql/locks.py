@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
@@ -296,6 +297,10 @@ class SqlLocks:
     def notices(self) -> Sequence[str]:
         """What an operator should know of how this store is reached."""
         return self._database.notices()
+
+    def files(self) -> Sequence[Path]:
+        """The files and folders on this machine that the store is made of."""
+        return self._database.dialect.files()
 
     def close(self) -> None:
         for kind in tuple(self._made):

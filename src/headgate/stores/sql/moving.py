@@ -14,6 +14,7 @@ from sqlalchemy import Boolean, LargeBinary, Table
 from headgate.core.errors import BadPayload, BadValue, ForeignStore, HalfMoved, StoreInUse
 from headgate.core.jumps import NUMBERED, Jump, next_jump
 from headgate.stores.moving_port import PORTION, Contents, Digest, Row
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql import moving_facts as facts
 from headgate.stores.sql import moving_statements as sql
 from headgate.stores.sql import opening
@@ -155,9 +156,11 @@ def accept_backup(contents: Contents) -> Mapping[str, Callable[[Row], str]]:
 
 
 @contextmanager
-def open_target(url: str, tables: Sequence[Table] = TABLES) -> Iterator[SqlTarget]:
+def open_target(
+    url: str, tables: Sequence[Table] = TABLES, options: StoreOptions = DEFAULT_OPTIONS
+) -> Iterator[SqlTarget]:
     """The database of that URL, to be written into."""
-    database = opening.open_database(url, half_moved=True)
+    database = opening.open_database(url, options, half_moved=True)
     try:
         yield SqlTarget(database, tables)
     finally:

@@ -8,6 +8,7 @@ from typing import Any
 
 from headgate.core.history import Entry
 from headgate.core.queue import Batch, Hold, IngestJob, is_batch
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
 from headgate.stores.sql import moving_statements as sql
 from headgate.stores.sql import opening
@@ -25,11 +26,13 @@ FREE: Mapping[str, Any] = {"worker": "", "request_id": "", "token": 0, "lease": 
 
 
 @contextmanager
-def open_queue_place(url: str, *, source: bool = False) -> Iterator[SqlQueuePlace]:
+def open_queue_place(
+    url: str, *, source: bool = False, options: StoreOptions = DEFAULT_OPTIONS
+) -> Iterator[SqlQueuePlace]:
     """The queue in the database of that URL. A `source` must be there; anything else is made if it is empty."""
     if source:
         require_store(url)
-    database = opening.open_database(url, half_moved=True)
+    database = opening.open_database(url, options, half_moved=True)
     try:
         yield SqlQueuePlace(database)
     finally:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -336,6 +337,10 @@ class Dialect(ABC):
 
     def notices(self) -> Sequence[str]:
         """What an operator should know of how this database is reached; each with what to do."""
+        return ()
+
+    def files(self) -> Sequence[Path]:
+        """The files and folders on this machine that the database is made of."""
         return ()
 
     def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:

@@ -12,7 +12,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from headgate.core.errors import BadValue, StoreMisconfigured, StoreUnavailable
+from headgate.core.errors import BadValue, StoreUnavailable
 from headgate.core.ledger import chunk_resource
 from headgate.core.locks import resource_digest
 from headgate.stores.sql.dialects import sqlite_ledger, sqlite_locks
@@ -29,10 +29,13 @@ from headgate.stores.sql.dialects.base import (
 )
 from headgate.stores.sql.dialects.sqlite_gate import Gate
 from headgate.stores.sql.dialects.sqlite_place import (
+    RIGHTS,
     Identity,
+    check_place,
+    companions,
     describe_writer,
     identify,
-    may,
+    make_database,
     missing_right,
     warn_of_network_filesystem,
 )
@@ -60,7 +63,6 @@ TROUBLES = {
     sqlite3.SQLITE_ERROR: Trouble.BUG,
     sqlite3.SQLITE_CONSTRAINT: Trouble.BUG,
 }
-RIGHTS = "Give this user the right to read and write the file and its folder, or use another file"
 
 READ_CLOCK = Statement("What the lease clock counts from.", "select value from hg_meta where name = 'clock'")
 WRITE_CLOCK = Statement(
@@ -185,6 +187,16 @@ class Sqlite(Dialect):
             connection.close()
             raise
         return connection
+
+    def _look_at_place(self, path: Path) -> Identity | None:
+        """The file that is there. A new store's file is made here, with the rights that it shall have."""
+        found = identify(path)
+        if found is None and self._known is not None:
+            raise FileMoved(f"{path} was deleted, or moved elsewhere")
+        check_place(self.name, path)
+        if found is None and not self.read_only:
+            make_database(self.name, path, self.options.store_group)
+        return found
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.create_function("hg_wall", 0, _wall_microseconds)
@@ -318,6 +330,9 @@ class Sqlite(Dialect):
         tag, version = runner.write(learn)
         self._known = _Known(None if self.path is None else identify(self.path), tag, version)
 
+    def files(self) -> list[Path]:
+        return [] if self.path is None else companions(self.path)
+
     def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:
         del runner
         if self._wake is not None:
@@ -358,23 +373,6 @@ class Sqlite(Dialect):
 
     def errors(self) -> tuple[type[BaseException], ...]:
         return (sqlite3.Error,)
-
-    def _look_at_place(self, path: Path) -> Identity | None:
-        """The file that is there; says what SQLite only calls "unable to open database file"."""
-        found = identify(path)
-        folder = path.parent
-        if found is None and self._known is not None:
-            raise FileMoved(f"{path} was deleted, or moved elsewhere")
-        if not os.path.isdir(folder):  # noqa: PTH112 - a Path raises where it may not look
-            why = f"the folder {folder} does not exist, or this user may not enter it"
-            raise StoreMisconfigured(self.name, why, "Create the folder, or correct the URL")
-        if os.path.isdir(path):  # noqa: PTH112 - the same
-            raise StoreMisconfigured(self.name, f"{path} is a folder", "Name a file in it, or correct the URL")
-        if found is None and not may(folder, os.W_OK | os.X_OK):
-            raise StoreMisconfigured(self.name, f"this user may not create files in {folder}", RIGHTS)
-        if found is not None and not may(path, os.R_OK):
-            raise StoreMisconfigured(self.name, f"this user may not read {path}", RIGHTS)
-        return found
 
     def classify(self, error: BaseException) -> Trouble:
         code = getattr(error, "sqlite_errorcode", 0)

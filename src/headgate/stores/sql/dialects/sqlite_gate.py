@@ -15,6 +15,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from headgate import private
 from headgate.stores.sql.dialects.sqlite_place import give_rights_of
 
 #: What the gate's file is called: the database's name, and this.
@@ -118,7 +119,7 @@ class Gate:
             os.close(self._file)
             self._file = None
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self._file = private.open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             with suppress(OSError):
                 self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)

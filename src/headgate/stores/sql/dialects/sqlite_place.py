@@ -9,6 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from headgate import private
+from headgate.core.errors import StoreMisconfigured
+
 NETWORK_FILESYSTEMS = (
     "nfs",
     "nfs4",
@@ -22,6 +25,12 @@ NETWORK_FILESYSTEMS = (
     "9p",
     "afs",
 )
+
+
+#: What the files beside a database are called: its name, and these.
+COMPANIONS = ("-journal", "-wal", "-shm", "-gate", "-wake")
+#: What to do about a right that is missing.
+RIGHTS = "Give this user the right to read and write the file and its folder, or use another file"
 
 
 class Identity(NamedTuple):
@@ -48,10 +57,57 @@ def may(path: Path, rights: int) -> bool:
 def missing_right(path: Path) -> str:
     """The right on the database file or its folder that this user lacks, for an error message; empty: none."""
     if not may(path, os.R_OK | os.W_OK):
-        return f"this user may not write {path}"
+        return f"this user may not write {path}{_whose(path)}"
     if not may(path.parent, os.W_OK | os.X_OK):
-        return f"this user may not create files in {path.parent}, where SQLite keeps its journal"
+        return f"this user may not create files in {path.parent}{_whose(path.parent)}, where SQLite keeps its journal"
     return ""
+
+
+def check_place(name: str, path: Path) -> None:
+    """Raise StoreMisconfigured with what SQLite only calls "unable to open database file"."""
+    folder = path.parent
+    if not os.path.isdir(folder):  # noqa: PTH112 - a Path raises where it may not look
+        why = f"the folder {folder} does not exist, or this user may not enter it"
+        raise StoreMisconfigured(name, why, "Create the folder, or correct the URL")
+    if os.path.isdir(path):  # noqa: PTH112 - the same
+        raise StoreMisconfigured(name, f"{path} is a folder", "Name a file in it, or correct the URL")
+    found = identify(path)
+    if found is None and not may(folder, os.W_OK | os.X_OK):
+        raise StoreMisconfigured(name, f"this user may not create files in {folder}{_whose(folder)}", RIGHTS)
+    if found is not None and not may(path, os.R_OK):
+        raise StoreMisconfigured(name, f"this user may not read {path}{_whose(path)}", RIGHTS)
+
+
+def make_database(name: str, path: Path, group: int | None) -> None:
+    """Make the empty file of a new store: private, or shared with a group. SQLite gives its journals the same rights.
+
+    Their group comes from the folder, so that must hand its own on.
+    """
+    if group is not None:
+        around = path.parent.stat()
+        if not private.is_shared(around) or around.st_gid != group:
+            who = private.group_name(group)
+            why = f"store_group is {who}, but the folder {path.parent} is not shared with that group"
+            raise StoreMisconfigured(name, why, f"Do first: chgrp {who} {path.parent} && chmod 2770 {path.parent}")
+    with suppress(FileExistsError):
+        private.make_file(path, group)
+
+
+def companions(path: Path) -> list[Path]:
+    """The database's file, and those that SQLite and Headgate keep beside it, as far as they are there."""
+    found = [path, *(path.with_name(path.name + suffix) for suffix in COMPANIONS)]
+    return [each for each in found if each.exists()]
+
+
+def _whose(path: Path) -> str:
+    """Whose a file or folder is that is shared with a group, for an error message."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ""
+    return (
+        f", which is shared with the group {private.group_name(found.st_gid)}" if found.st_mode & 0o060 == 0o060 else ""
+    )
 
 
 def give_rights_of(database: Path, target: int | str) -> None:
@@ -61,6 +117,7 @@ def give_rights_of(database: Path, target: int | str) -> None:
         rights = stat.S_IMODE(like.st_mode) & 0o666
         if stat.S_ISDIR(os.stat(target).st_mode):  # noqa: PTH116 - it may be an open file
             rights |= (rights & 0o444) >> 2  # Whoever may read a folder may enter it.
+            rights |= stat.S_ISGID if rights & stat.S_IWGRP else 0
         with suppress(OSError):
             os.chown(target, like.st_uid if os.geteuid() == 0 else -1, like.st_gid)
         os.chmod(target, rights)  # noqa: PTH101 - the same

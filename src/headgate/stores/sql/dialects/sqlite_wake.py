@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
+from headgate import private
 from headgate.stores.sql.dialects.sqlite_place import give_rights_of
 
 #: What the folder of sockets is called: the database's name, and this.
@@ -76,7 +77,7 @@ class WakeFolder:
         """Bind; again when whoever left last removed the folder meanwhile."""
         for last in (False, False, True):
             with suppress(FileExistsError):
-                self.path.mkdir(0o700)
+                private.make_folder(self.path, new=True)
                 give_rights_of(self._database, str(self.path))
             try:
                 with _opened(self.path) as folder:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from headgate.core.ensembl import Plan
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql import opening
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database, Transaction
@@ -44,11 +45,13 @@ class Found:
         return self.has_ensembl and self.mark is None
 
 
-def migrate_database(url: str, *, beside: bool, dry_run: bool) -> tuple[bool, list[str]]:
+def migrate_database(
+    url: str, *, beside: bool, dry_run: bool, options: StoreOptions = DEFAULT_OPTIONS
+) -> tuple[bool, list[str]]:
     """Bring a database to this version's schema, and Ensembl's locks into it: whether anything changed, and what."""
     dialect = dialect_for(url)
     dialect.read_only = dry_run
-    with closing(Database(dialect)) as database:
+    with closing(Database(dialect, options)) as database:
         found = look(database)
         refuse(database, found, beside=beside)
         schema = schema_line(found, "would " if dry_run else "")
