@@ -9,15 +9,16 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from headgate.core.durations import LONGEST, parse_duration
 from headgate.core.errors import BadValue
 from headgate.core.sizes import parse_size
 from headgate.core.variables import NamePatterns, parse_patterns
 
-#: How a setting's text is read: as it is, as a length of time, a size, a number from 0 on, or names of variables.
-Reading = Literal["text", "seconds", "bytes", "number", "variables"]
+#: How a setting's text is read: as it is, as a length of time, a size, a number from 0 on, a whole number from 1 on, or
+#: names of variables.
+Reading = Literal["text", "seconds", "bytes", "number", "count", "variables"]
 
 T = TypeVar("T")
 
@@ -102,6 +103,27 @@ KNOWN = (
         "The same for callers on this machine, or behind a proxy here; 0: no limit.",
         kind="number",
     ),
+    Known("body_limit", "1000000", "Largest request body that the service accepts; bytes, or 1MB.", kind="bytes"),
+    Known(
+        "large_body_limit",
+        "50000000",
+        "The same for requests that list many things, such as jobs of a batch or files of an object.",
+        kind="bytes",
+    ),
+    Known("body_time", "300", "Longest time that a request body may take to arrive; seconds, or 5m.", kind="seconds"),
+    Known(
+        "body_memory",
+        "200000000",
+        "Memory for all request bodies over 16 KiB; shorter ones are always read. Bytes, or 200MB.",
+        kind="bytes",
+    ),
+    Known("body_memory_per_token", "100000000", "The part of it that one API token may use.", kind="bytes"),
+    Known("bodies_per_token", "16", "Request bodies over 16 KiB that one API token may send at once.", kind="count"),
+    Known("upload_time", "21600", "Longest time that an upload may take; seconds, or 6h.", kind="seconds"),
+    Known("uploads_at_once", "16", "Uploads that the service receives at once.", kind="count"),
+    Known("uploads_per_token", "4", "Uploads that one API token may send at once.", kind="count"),
+    Known("streams_at_once", "2000", "Event streams that the service keeps open at once.", kind="count"),
+    Known("streams_per_token", "50", "Event streams that one API token may keep open.", kind="count"),
     Known("retention", "604800", "Time that completed batches are kept; seconds, or 7d.", kind="seconds"),
     Known("history_age", "3600", "Least age of history that is moved from ZooKeeper to `url`.", kind="seconds"),
     Known("round_pause", "10", "Pause between two looks at ingest jobs that wait for space.", kind="seconds"),
@@ -180,18 +202,31 @@ class Settings:
         """A setting that is a size, in bytes."""
         return self._read(name, parse_size)
 
+    def count(self, name: str) -> int:
+        """A setting that is a whole number from 1 on."""
+        return self._read(name, _parse_count)
+
     def variables(self, name: str) -> NamePatterns:
         """A setting that lists names of variables."""
         return self._read(name, parse_patterns)
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a setting."""
+        return name in self._found
+
+    def value(self, name: str) -> Any:
+        """A setting, read as what it is."""
+        readers: Mapping[str, Callable[[str], object]] = {
+            "seconds": self.seconds, "bytes": self.size, "number": self.number, "count": self.count,
+            "variables": self.variables,
+        }  # fmt: skip
+        kind = self._found[name].known.kind
+        return self[name] if kind == "text" else readers[kind](name)
+
     def check(self) -> None:
         """BadValue for the first setting whose text cannot be read as what it is."""
-        readers: Mapping[str, Callable[[str], object]] = {
-            "seconds": self.seconds, "bytes": self.size, "number": self.number, "variables": self.variables,
-        }  # fmt: skip
         for known in KNOWN:
-            if known.kind != "text":
-                readers[known.kind](known.name)
+            self.value(known.name)
 
     def _read(self, name: str, parse: Callable[[str], T]) -> T:
         try:
@@ -208,6 +243,12 @@ def _parse_number(text: str) -> float:
     if not 0 <= number < math.inf:
         raise ValueError("is not a number from 0 on")
     return number
+
+
+def _parse_count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise ValueError("is not a whole number from 1 on")
+    return int(text)
 
 
 def _parse_span(text: str) -> float:

@@ -87,7 +87,7 @@ def test_callers_on_this_machine_are_not_counted_unless_asked_for(bounded: Start
 
 @pytest.mark.parametrize("length_is_told", [True, False])
 def test_a_body_that_is_too_large_is_refused(bounded: Start, length_is_told: bool) -> None:
-    service = bounded(Limits(body=10_000))
+    service = bounded(Limits(body_limit=10_000))
 
     def parts() -> object:
         yield from (b" " * 1000 for _ in range(20))
@@ -99,9 +99,9 @@ def test_a_body_that_is_too_large_is_refused(bounded: Start, length_is_told: boo
 
 
 def test_all_bodies_together_are_bounded(bounded: Start) -> None:
-    service = bounded(Limits(bodies=60_000, body_seconds=30))
+    service = bounded(Limits(body_memory=60_000, body_seconds=30))
     with service.socket() as waiting, service.client() as client:
-        waiting.sendall(head("/v1/batches", known(service), "Content-Length: 90000") + b" " * 50_000)
+        waiting.sendall(head("/v1/batches", known(service), "Content-Length: 55000") + b" " * 50_000)
         until(lambda: client.post("/v1/locks", content=b" " * 20_000).status_code == 429, "no room to be left")
     until(lambda: client_is_heard(service), "the room to be free again")
 
@@ -232,7 +232,7 @@ def test_one_who_waits_too_many_is_told_so(bounded: Start) -> None:
 
 
 def test_one_stream_too_many_is_told_so(bounded: Start) -> None:
-    service = bounded(Limits(streams=1))
+    service = bounded(Limits(streams_at_once=1))
     with service.client("read") as client, client.stream("GET", "/v1/events") as stream:
         lines = stream.iter_lines()  # Kept: with it, the stream would end.
         next(lines)
@@ -240,7 +240,7 @@ def test_one_stream_too_many_is_told_so(bounded: Start) -> None:
 
 
 def test_of_many_streams_at_once_only_so_many_are_begun(bounded: Start) -> None:
-    service = bounded(Limits(streams=3))
+    service = bounded(Limits(streams_at_once=3))
     with ExitStack() as crowd:
         opened = [crowd.enter_context(service.socket()) for _ in range(20)]
         for each in opened:
@@ -301,7 +301,7 @@ def test_a_files_name_leads_nowhere_else(bounded: Start, tmp_path: Path, name: s
 
 
 def test_files_are_handed_in_by_those_who_may_submit(bounded: Start, gate: Gate) -> None:
-    service = bounded(Limits(uploads=0))
+    service = bounded(Limits(uploads_at_once=0))
     with service.client("read") as reader, service.client("queue:submit") as submitter:
         assert reader.post("/v1/uploads", params={"name": "x"}, content=b"x").status_code == 403
         assert submitter.post("/v1/uploads", params={"name": "x"}, content=b"x").status_code == 429

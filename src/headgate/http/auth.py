@@ -24,6 +24,8 @@ from headgate.wiring import Gate
 
 #: Who asks, in the words of the asking process.
 CLIENT_HEADER = "Headgate-Client"
+#: Methods that change nothing.
+SAFE = ("GET", "HEAD")
 _BEARER = HTTPBearer(auto_error=False, description="An API token, `hg_…`, made by `headgate token new`.")
 
 
@@ -87,20 +89,12 @@ async def authenticate(
     return await admit(request, scopes.scopes)
 
 
-async def must_be_known(request: Request) -> None:
-    """NotAllowed without a good token or session: asked before a body is read, so that strangers fill no memory."""
-    if text := _bearer(request):
-        request.scope["headgate.caller"] = await _by_token(request, text)
-    else:
-        await _session(request)
-
-
 async def admit(request: Request, words: Sequence[str]) -> Caller:
-    """The caller, if its token has one of the route's scopes."""
-    who: Caller | None = request.scope.get("headgate.caller")
-    if who is None:
-        text = _bearer(request)
-        who = await _by_token(request, text) if text else await _by_session(request)
+    """The caller, if its token has one of the route's scopes. Asked before a body is read: who may not ask fills no
+    memory. What a form proves is asked for behind it: `prove_form`.
+    """
+    text = _bearer(request)
+    who = await _by_token(request, text) if text else await _by_session(request)
     service_of(request).pace.take(who.token.id, _address(request))
     request.scope["headgate.token"] = who.token.id
     request.scope["headgate.caller"] = who
@@ -108,6 +102,12 @@ async def admit(request: Request, words: Sequence[str]) -> Caller:
         wanted = " or ".join(words)
         raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", words[0])
     return who
+
+
+async def prove_form(request: Request, who: Caller) -> None:
+    """NotAllowed unless what a signed-in browser sends is one of its own forms."""
+    if who.form_key and request.method not in SAFE:
+        await sessions.check_own_form(request, who.form_key)
 
 
 def _bearer(request: Request) -> str:
@@ -142,8 +142,8 @@ async def _session(request: Request) -> Session:
 
 async def _by_session(request: Request) -> Caller:
     session = await _session(request)
-    if request.method not in ("GET", "HEAD"):
-        await sessions.check_own_form(request, session)
+    if request.method not in SAFE:
+        sessions.check_own_origin(request)
     return Caller(session.token, "", session.form_key)
 
 

@@ -25,8 +25,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
-from headgate.http.auth import admit, is_caller, provided, service_of
-from headgate.http.bodies import by_length
+from headgate.http.auth import Caller, admit, is_caller, prove_form, provided, service_of
+from headgate.http.bodies import with_body
 from headgate.http.repeats import KEY_HEADER, FileDigest, Repeat
 from headgate.stores.deadlines import asked_at
 
@@ -62,17 +62,27 @@ class Direct(Route):
         """Answer, if it is a method of this route."""
         if scope["method"] not in (self.methods or ()):
             raise HTTPException(405)
-        if self.repeat is not None and self.repeat.file:
-            scope[FileDigest.PLACE] = receive = FileDigest(receive)
         answer = await self.answer(Request(scope, receive, send))
         await answer(scope, receive, send)
 
     async def answer(self, request: Request) -> Response:
-        """What the function answers: it is awaited, or called in a thread."""
-        arguments = await self._plan.arguments(request)
+        """What the function answers: it is awaited, or called in a thread. The body is read when the caller may ask."""
+        who = await self._plan.admit(request)
+        request = await self._received(request, "" if who is None else who.token.id)
+        if who is not None:
+            await prove_form(request, who)
+        arguments = await self._plan.arguments(request, who)
         if self.repeat is None or not self.repeat.recorded or KEY_HEADER not in request.headers:
             return await self._call(arguments)
         return await service_of(request).repeats.answer(request, self.repeat, lambda: self._call(arguments))
+
+    async def _received(self, request: Request, whose: str) -> Request:
+        """The request with its body; a file goes to disk as it comes."""
+        bodies, scope = service_of(request).bodies, request.scope
+        if self.repeat is not None and self.repeat.file:
+            file = scope[FileDigest.PLACE] = FileDigest(bodies.paced(scope, request.receive, "upload_time"))
+            return Request(scope, file)
+        return Request(scope, with_body(await bodies.read(scope, request.receive, whose), request.receive))
 
     async def _call(self, arguments: dict[str, Any]) -> Response:
         if self._awaited:
@@ -205,14 +215,17 @@ class Plan:
             named = _named(asked, mark, in_path)
             self._named[named.place].append(named)
 
-    async def arguments(self, request: Request) -> dict[str, Any]:
-        """By name. Who may not ask is told so, and nothing else."""
+    async def admit(self, request: Request) -> Caller | None:
+        """The caller; None where anybody may ask. Who may not ask is told so, and nothing else."""
+        return await admit(request, self._who[1]) if self._who else None
+
+    async def arguments(self, request: Request, who: Caller | None) -> dict[str, Any]:
+        """By name."""
         values: dict[str, Any] = dict.fromkeys(self._requests, request)
         for name, provide in self._provided:
             values[name] = provide(request)
         if self._who:
-            name, words = self._who
-            values[name] = await admit(request, words)
+            values[self._who[0]] = who
         problems: Problems = []
         self._read_named("path", request.path_params, values, problems)
         if self._named["query"]:
@@ -222,7 +235,7 @@ class Plan:
         if self._body:
             name, kind = self._body
             text = await request.body()
-            values[name] = await by_length(text, _read_body, request, text, kind, problems)
+            values[name] = await service_of(request).bodies.parse(text, _read_body, request, text, kind, problems)
         if problems:
             raise RequestValidationError(problems)
         return values

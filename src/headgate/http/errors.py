@@ -58,6 +58,7 @@ MOST_TOLD = 20
 WORDS: Mapping[int, str] = {
     400: "bad-request", 401: "not-allowed", 403: "not-allowed", 404: "not-found", 405: "wrong-method",
     408: "too-slow", 413: "too-large", 422: "bad-value", 429: "too-many", 500: "internal-error", 503: "unavailable",
+    507: "no-space",
 }  # fmt: skip
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -79,28 +80,46 @@ class Problem(JSONResponse):
     media_type = "application/problem+json"
 
 
-class TooMany(Exception):
-    """More at once than the service takes on. Not Headgate's own error: the store was not asked."""
+class OverLimit(Exception):
+    """More than the service takes on. Not Headgate's own error: the store was not asked."""
 
-    def __init__(self, why: str, seconds: int = REFUSED_SECONDS) -> None:
-        self.why = why
-        self.seconds = seconds
+    status = 429
+
+    def __init__(self, why: str, limit: str = "", value: float | None = None, seconds: int | None = None) -> None:
+        #: The setting, or else the words, that name the limit; its value; and when to try again.
+        self.limit, self.value, self.seconds = limit, value, seconds
         super().__init__(why)
 
 
-class TooSlow(Exception):
-    """A body that does not come."""
+class TooMany(OverLimit):
+    """More at once than the service takes on, or too often."""
 
-    def __init__(self) -> None:
-        super().__init__("the body did not come in time")
+    def __init__(self, why: str, seconds: int = REFUSED_SECONDS, limit: str = "", value: float | None = None) -> None:
+        super().__init__(why, limit, value, seconds)
 
 
-class TooLarge(Exception):
+class TooSlow(OverLimit):
+    """A body that does not come, or too slowly."""
+
+    status = 408
+
+    def __init__(self, limit: str, value: float) -> None:
+        super().__init__(f"the body did not come in time ({limit}: {value:g})", limit, value)
+
+
+class TooLarge(OverLimit):
     """A body of more bytes than are taken."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        super().__init__(f"the body is larger than {most:,} bytes")
+    status = 413
+
+    def __init__(self, most: int, limit: str) -> None:
+        super().__init__(f"the body is larger than {most:,} bytes ({limit})", limit, most)
+
+
+class NoSpace(OverLimit):
+    """A file for which the file system has no room."""
+
+    status = 507
 
 
 def add_handlers(app: Starlette, page: Callable[[Request, Exception], Response]) -> None:
@@ -115,7 +134,7 @@ def add_handlers(app: Starlette, page: Callable[[Request, Exception], Response])
         return problem_of(error if caller is None else _in_own_words(error, caller.principal),
                           request.scope["headgate.request"])  # fmt: skip
 
-    for kind in (HeadgateError, RequestValidationError, HTTPException, TooMany, TooLarge, TooSlow):
+    for kind in (HeadgateError, RequestValidationError, HTTPException, OverLimit):
         app.add_exception_handler(kind, told)
 
 
@@ -151,10 +170,8 @@ def problem_of(error: Exception, request_id: str = "") -> Response:
         return _of_ours(error)
     if isinstance(error, RequestValidationError):
         return _of_validation(error)
-    if isinstance(error, TooMany):
-        return problem(429, error.why, headers={"Retry-After": str(error.seconds)})
-    if isinstance(error, TooLarge | TooSlow):
-        return problem(413 if isinstance(error, TooLarge) else 408, str(error))
+    if isinstance(error, OverLimit):
+        return _of_limit(error)
     if isinstance(error, HTTPException):
         return problem(error.status_code, str(error.detail), headers=error.headers)
     trace = "".join(traceback.format_exception(error))
@@ -195,6 +212,14 @@ def _headers(error: HeadgateError, status: int) -> dict[str, str]:
     ends = [each.expires_in for each in error.blockers if each.expires_in] if isinstance(error, LockRefused) else []
     seconds = math.ceil(min(ends, default=REFUSED_SECONDS))
     return {"Retry-After": str(max(REFUSED_SECONDS, min(seconds, LONGEST_SECONDS)))}
+
+
+def _of_limit(error: OverLimit) -> Problem:
+    """Which limit, its value, and when to try again."""
+    given = {"limit": error.limit or None, "value": error.value, "retry_after": error.seconds}
+    headers = {} if error.seconds is None else {"Retry-After": str(error.seconds)}
+    known = {name: value for name, value in given.items() if value is not None}
+    return problem(error.status, str(error), headers=headers, **known)
 
 
 def _of_validation(error: RequestValidationError) -> Problem:

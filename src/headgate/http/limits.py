@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, fields
 
 from headgate.http.errors import TooMany
 from headgate.service.clock import steady
@@ -24,25 +24,35 @@ class Limits:
     connections: int = 5000
     #: Callers that wait for a lock, a chunk or an item.
     waiting: int = 4000
-    #: Streams of events.
-    streams: int = 2000
-    #: Files that come in side by side.
-    uploads: int = 16
-    #: Bytes of a form, of a body, of one that lists many things, and of all bodies that are held in memory.
+    #: Bytes of a form, and of a request's line and headers.
     form: int = 50_000
-    body: int = 1_000_000
-    large_body: int = 50_000_000
-    bodies: int = 200_000_000
-    #: Bytes of a request's line and headers.
     head: int = 32_768
-    #: Seconds in which a request's headers have to be sent, its body, and in which an answer has to be taken.
+    #: Seconds in which a request's headers have to be sent, in which something of its body has to come, and in which
+    #: an answer has to be taken.
     head_seconds: float = 10.0
     body_seconds: float = 30.0
     answer_seconds: float = 30.0
-    #: A body that takes longer than that has to come at least so fast, in bytes a second.
+    #: In each such time a body has to come at least so fast, in bytes a second.
     body_rate: int = 1000
     #: Seconds that a connection is kept on which nothing is asked.
     idle_seconds: int = 75
+    # What follows are settings, by the same names; `headgate.settings` says what they mean.
+    body_limit: int = 1_000_000
+    large_body_limit: int = 50_000_000
+    body_time: float = 300.0
+    body_memory: int = 200_000_000
+    body_memory_per_token: int = 100_000_000
+    bodies_per_token: int = 16
+    upload_time: float = 21_600.0
+    uploads_at_once: int = 16
+    uploads_per_token: int = 4
+    streams_at_once: int = 2000
+    streams_per_token: int = 50
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """The bounds that the settings name."""
+        return cls(**{field.name: settings.value(field.name) for field in fields(cls) if settings.has(field.name)})
 
 
 class Pace:
@@ -67,7 +77,16 @@ class Pace:
         while len(self._left) > MOST_REMEMBERED:
             self._left.popitem(last=False)
         if left < 1:
-            raise TooMany(f"more than {rate:g} requests a second", math.ceil((1 - left) / rate))
+            limit = "rate_limit_local" if is_here(address) else "rate_limit"
+            seconds = math.ceil((1 - left) / rate)
+            raise TooMany(f"more than {rate:g} requests a second", seconds, limit, rate)
+
+
+def subtract(counts: Counter[str], whose: str, count: int = 1) -> None:
+    """So many fewer; who has none is forgotten."""
+    counts[whose] -= count
+    if not counts[whose]:
+        del counts[whose]
 
 
 def is_here(address: str) -> bool:

@@ -1,31 +1,21 @@
-"""Around every request: its id, its line in the log, and its size."""
+"""Around every request: its id, its line in the log, and the end of a connection whose body nobody read."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import secrets
-from contextlib import suppress
 from typing import Any
 
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headgate.core.errors import BadValue, NotAllowed
-from headgate.http.auth import must_be_known
-from headgate.http.bodies import Bodies, by_length, has_body
-from headgate.http.errors import TooLarge, TooMany, TooSlow, problem_of
+from headgate.http.bodies import has_body, is_short
+from headgate.http.errors import problem_of
 from headgate.http.service import Service
-from headgate.http.waiting import Gone
 from headgate.service.clock import steady
 from headgate.telemetry import event
 
-#: Where files come in.
-UPLOADS = "/v1/uploads"
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,100}")
-#: Routes where it must be plain what was asked, also to who checked the body before it came here.
-STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|master-keys|.*/(break|force|forget|status|delete|removals))")
 
 
 class Around:
@@ -34,7 +24,6 @@ class Around:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        self._bodies = Bodies(service.limits)
         #: Requests without an id are numbered, behind a mark that tells one life of the service from another.
         self._mark, self._numbers = f"{secrets.token_urlsafe(6)}-", itertools.count(1)
 
@@ -47,46 +36,28 @@ class Around:
         request_id = given if given and REQUEST_ID.fullmatch(given) else f"{self._mark}{next(self._numbers):x}"
         scope["headgate.request"] = request_id
         began, status = steady(), 0
+        incoming = Incoming(receive) if has_body(scope) and not is_short(scope) else None
 
         async def send_on(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], *_added(request_id, message["headers"])]}
+                added = _added(request_id, message["headers"])
+                if incoming is not None and not incoming.is_complete:  # What is left of it is not waited for.
+                    added.append((b"connection", b"close"))
+                message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
         try:
-            await self._bounded(scope, receive, send_on)
+            await self._app(scope, incoming or receive, send_on)
         except Exception as error:  # Here, not by the framework: its answer would have no id, and no line in the log.
             broken = problem_of(error, request_id)
             if status:
                 raise
             await broken(scope, receive, send_on)
         finally:
+            self._service.bodies.free(scope)
             self._tell(scope, request_id, status, steady() - began)
-
-    async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body first: no thread waits for a slow caller, and none sends without end."""
-        paced = self._bodies.paced(receive)
-        if scope["path"] == UPLOADS:  # It goes to disk as it comes.
-            await self._app(scope, paced, send)
-            return
-        try:
-            if has_body(scope) and scope["path"].startswith("/v1/"):
-                await must_be_known(Request(scope))
-            async with self._bodies.read(scope, paced) as body:
-                if STRICT.fullmatch(scope["path"]) and body:
-                    await by_length(body, refuse_doubles, body)
-                await self._app(scope, _with_body(body, receive), send)
-        except (BadValue, Gone, NotAllowed, TooLarge, TooMany, TooSlow) as error:
-            await self._refuse(error, scope, receive, send)
-
-    async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is left of the body is not waited for: the connection ends."""
-        if not isinstance(error, Gone):
-            answer = problem_of(error)
-            answer.headers["Connection"] = "close"
-            await answer(scope, receive, send)
 
     def _tell(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         route, waits = getattr(scope.get("route"), "path", "none"), scope.get("headgate.waits")
@@ -99,32 +70,18 @@ class Around:
         )  # fmt: skip
 
 
-def refuse_doubles(body: bytes) -> None:
-    """BadValue for JSON with a key twice: who reads it elsewhere may have seen the other one."""
+class Incoming:
+    """Receives a request, and knows whether all of its body came."""
 
-    def pairs(found: list[tuple[str, Any]]) -> None:
-        seen: set[str] = set()
-        for name, _ in found:
-            if name in seen:
-                raise BadValue("body", name, "is in it twice")
-            seen.add(name)
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.is_complete = False
 
-    with suppress(ValueError, RecursionError):  # What is no JSON is refused by who reads it.
-        json.loads(body, object_pairs_hook=pairs)
-
-
-def _with_body(body: bytes, receive: Receive) -> Receive:
-    """The body in one piece, then whatever comes after it."""
-    given = False
-
-    async def receive_on() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_on
+    async def __call__(self) -> Message:
+        """The next part."""
+        message = await self._receive()
+        self.is_complete = not message.get("more_body", False)
+        return message
 
 
 def _added(request_id: str, there: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -238,7 +238,7 @@ class FileDigest:
     def must_fit(self, most: float) -> None:
         """TooLarge when more has come than is accepted."""
         if self._size > most:
-            raise TooLarge(int(most))
+            raise TooLarge(int(most), "upload_limit")
 
 
 def digest_of(request: Request, body: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -10,6 +11,7 @@ from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
+from headgate.http.bodies import Bodies
 from headgate.http.crew import Crew
 from headgate.http.feed import Feed
 from headgate.http.limits import Limits, Pace
@@ -47,7 +49,8 @@ class Service:
         #: Everything that may be asked.
         self.gate = gate
         #: What is taken on at most, and how fast.
-        self.limits = limits or Limits()
+        self.limits = limits or Limits.of(gate.settings)
+        self.bodies = Bodies(self.limits)
         self.pace = Pace(gate.settings)
         #: Where quick calls to the store are made.
         self.crew = Crew(gate.store.side_by_side)
@@ -62,8 +65,10 @@ class Service:
         #: Why it could not start.
         self.failed: HeadgateError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: Streams of events that are open, and files that are being handed in.
+        #: Streams of events that are open, and files that are being handed in; and of each token.
         self.streams = self.uploads = 0
+        self.streams_by: Counter[str] = Counter()
+        self.uploads_by: Counter[str] = Counter()
         #: Whether the store answers is asked beside all other calls.
         self._pings = CapacityLimiter(MOST_PINGS)
         #: Whoever reads a whole object has a thread besides those of the others.

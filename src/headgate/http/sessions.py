@@ -11,7 +11,7 @@ from fastapi import Request, Response
 
 from headgate.core.errors import NotAllowed
 from headgate.http.service import Service
-from headgate.service.tokens import SESSION_SECONDS, Session
+from headgate.service.tokens import SESSION_SECONDS
 
 #: The field of a form, and the header of a script, that carry what proves that they are ours.
 FORM_KEY = "form_key"
@@ -46,11 +46,10 @@ async def form_of(request: Request) -> Mapping[str, str]:
     return dict(parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True))
 
 
-async def check_own_form(request: Request, session: Session) -> None:
-    """NotAllowed unless the request comes from a page of ours that was made for this session."""
-    check_own_origin(request)
+async def check_own_form(request: Request, form_key: str) -> None:
+    """NotAllowed unless the request comes from a page of ours that was made for the session of that key."""
     given = request.headers.get(FORM_KEY_HEADER) or (await form_of(request)).get(FORM_KEY, "")
-    if not hmac.compare_digest(given.encode(), session.form_key.encode()):
+    if not hmac.compare_digest(given.encode(), form_key.encode()):
         raise NotAllowed("the form is of another session; load the page again and repeat it", OWN_FORM)
 
 

@@ -23,6 +23,7 @@ from headgate.http.auth import Caller, service_of
 from headgate.http.dashboard import words
 from headgate.http.dashboard.tables import link
 from headgate.http.direct import Direct, Routes
+from headgate.http.waiting import Gone
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -67,6 +68,8 @@ class PageRoute(Direct):
         """With problems as pages, and with the headers that keep other sites out."""
         try:
             found = await super().answer(request)
+        except Gone:
+            raise
         except Exception as error:  # noqa: BLE001 - becomes a page, and a line in the log
             return await run_in_threadpool(problem_page, request, error)
         found.headers.update(HEADERS)
@@ -122,7 +125,9 @@ def problem_page(request: Request, error: Exception) -> Response:
 TITLES: Mapping[int, str] = {
     403: "You are not allowed to do this",
     404: "There is no such page or thing",
+    408: "What was sent did not come in time",
     409: "That is not possible now",
+    413: "That is too large",
     422: "Something in it is wrong",
     429: "That is too often",
     500: "The service broke on this",

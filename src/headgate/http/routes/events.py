@@ -13,9 +13,12 @@ from headgate.http import direct
 from headgate.http.auth import Reader, TheService
 from headgate.http.errors import TooMany
 from headgate.http.following import Mark, parse_mark
+from headgate.http.limits import subtract
 from headgate.http.service import Service
 
 router = direct.router("whole")
+#: Who finds no room for a stream asks again after so many seconds.
+LATER_SECONDS = 10
 
 
 @router.get(
@@ -31,9 +34,20 @@ async def events(
     The stream ends when its API token is revoked or expires.
     """
     mark = await service.feed.start() if last is None else parse_mark(service.gate, last)
-    if service.streams >= service.limits.streams:
-        raise TooMany(f"{service.limits.streams} streams are open already", 10)
+    _must_have_room(service, who.token.id)
     return Counted(service, mark, who.token.id)
+
+
+def _must_have_room(service: Service, token_id: str) -> None:
+    """TooMany when as many streams are open as may be, or as many of this token."""
+    limits = service.limits
+    if service.streams >= limits.streams_at_once:
+        most = limits.streams_at_once
+        raise TooMany(f"{most:,} event streams are open already", LATER_SECONDS, "streams_at_once", most)
+    if service.streams_by[token_id] >= limits.streams_per_token:
+        most = limits.streams_per_token
+        why = f"this API token has {most:,} event streams open already"
+        raise TooMany(why, LATER_SECONDS, "streams_per_token", most)
 
 
 class Counted(StreamingResponse):
@@ -41,14 +55,16 @@ class Counted(StreamingResponse):
 
     def __init__(self, service: Service, mark: Mark, token_id: str) -> None:
         super().__init__(_stream(service, mark, token_id), media_type="text/event-stream")
-        self._service = service
+        self._service, self._token_id = service, token_id
         service.streams += 1
+        service.streams_by[token_id] += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._service.streams -= 1
+            subtract(self._service.streams_by, self._token_id)
 
 
 async def _stream(service: Service, mark: Mark, token_id: str) -> AsyncIterator[str]:

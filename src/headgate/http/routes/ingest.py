@@ -57,8 +57,8 @@ async def upload(
     """
     from headgate.service.work_folder import place_upload
 
-    if service.uploads >= service.limits.uploads:
-        raise TooMany(f"{service.limits.uploads} files are being handed in already", 5)
+    if service.uploads >= service.limits.uploads_at_once:
+        raise TooMany(f"{service.limits.uploads_at_once} files are being handed in already", 5)
     service.uploads += 1
     try:
         place = await run_in_threadpool(place_upload, service.gate.make_work_folder(), name)
@@ -96,7 +96,7 @@ async def _receive(request: Request, place: Path, most: int) -> int:
         async for block in request.stream():
             size += len(block)
             if size > most:
-                raise TooLarge(most)
+                raise TooLarge(most, "upload_limit")
             await run_in_threadpool(file.write, block)
         await run_in_threadpool(keep_upload, file)
     except ClientDisconnect:
