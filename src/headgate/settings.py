@@ -23,6 +23,10 @@ Reading = Literal["text", "seconds", "bytes", "number", "count", "variables"]
 T = TypeVar("T")
 
 FILE_NAME = "headgate.toml"
+#: The file that only root writes.
+SYSTEM_FILE = Path("/etc/headgate") / FILE_NAME
+#: Names of sources that are no files.
+FLAGS, ENVIRONMENT = "arguments", "environment"
 #: An option of a URL that is a secret too, up to its value.
 _SECRET_OPTION = re.compile(r"([?&][^=&]*(?:password|secret)[^=&]*=)[^&]*", re.IGNORECASE)
 #: The password of a URL.
@@ -66,7 +70,17 @@ KNOWN = (
         "Replication of the database in `url`: asynchronous, or synchronous (leases survive a failover).",
     ),
     Known("server", "", "A service to talk to instead of a store: http://host:port. It wins over `url`."),
-    Known("api_token", "", "The token that opens the service.", secret=True),
+    Known(
+        "api_token",
+        "",
+        "The token that opens the service. It is sent only to the server that is named beside it, or by the system.",
+        secret=True,
+    ),
+    Known(
+        "insecure_http",
+        "no",
+        "yes: send the API token over plain http to other machines, readable on the way. Named beside the token.",
+    ),
     Known("work_folder", "headgate-work", "Where ingest jobs keep their files while they are worked on."),
     Known("profiles_folder", "headgate-profiles", "Where the ingest profiles are, a TOML file each."),
     Known("storage_root", "headgate-storage", "The OCFL storage root of profiles that name no other."),
@@ -168,8 +182,10 @@ class Setting:
 class Settings:
     """All settings of this run."""
 
-    def __init__(self, found: Mapping[str, Setting]) -> None:
+    def __init__(self, found: Mapping[str, Setting], sources: Mapping[str, Mapping[str, str]]) -> None:
+        """`sources`: all that each source says, by its name, whether another one is stronger or not."""
         self._found = dict(found)
+        self._sources = sources
 
     def __getitem__(self, name: str) -> str:
         return self._found[name].value
@@ -189,6 +205,19 @@ class Settings:
     def is_flag(self, name: str) -> bool:
         """Whether it was given for this run alone."""
         return self._found[name].origin.startswith("--")
+
+    def origin(self, name: str) -> str:
+        """Where a setting's value came from, for people."""
+        return self._found[name].origin
+
+    def source(self, name: str) -> str:
+        """The source that a setting's value came from: a file's path, FLAGS, ENVIRONMENT, or `default`."""
+        origin = self._found[name].origin
+        return FLAGS if self.is_flag(name) else ENVIRONMENT if origin == self._found[name].known.variable else origin
+
+    def said_by(self, source: str) -> Mapping[str, str]:
+        """All settings that one source gives, also those that a stronger one overrides."""
+        return self._sources.get(source, {})
 
     def number(self, name: str) -> float:
         """A setting that is a number from 0 on."""
@@ -266,22 +295,26 @@ def load(
     """Defaults, then system, user and working folder's file, then environment, then flags."""
     environment = os.environ if environment is None else environment
     found = {known.name: Setting(known, known.default, "default") for known in KNOWN}
+    sources: dict[str, Mapping[str, str]] = {}
     for path in reversed(config_files(environment, folder or Path.cwd())):
-        for name, value in _read_file(path).items():
+        sources[str(path)] = _read_file(path)
+        for name, value in sources[str(path)].items():
             found[name] = Setting(found[name].known, value, str(path))
-    for known in KNOWN:
-        if environment.get(known.variable):
-            found[known.name] = Setting(known, environment[known.variable], known.variable)
-    for name, given in (flags or {}).items():
-        if given is not None:
-            found[name] = Setting(found[name].known, given, "--" + name.replace("_", "-"))
-    return Settings(found)
+    sources[ENVIRONMENT] = {
+        known.name: environment[known.variable] for known in KNOWN if environment.get(known.variable)
+    }
+    for name, value in sources[ENVIRONMENT].items():
+        found[name] = Setting(found[name].known, value, found[name].known.variable)
+    sources[FLAGS] = {name: given for name, given in (flags or {}).items() if given is not None}
+    for name, value in sources[FLAGS].items():
+        found[name] = Setting(found[name].known, value, "--" + name.replace("_", "-"))
+    return Settings(found, sources)
 
 
 def config_files(environment: Mapping[str, str], folder: Path) -> list[Path]:
     """The files that are looked at, the strongest first."""
     user = Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "/")) / ".config")
-    return [folder / FILE_NAME, user / "headgate" / FILE_NAME, Path("/etc/headgate") / FILE_NAME]
+    return [folder / FILE_NAME, user / "headgate" / FILE_NAME, SYSTEM_FILE]
 
 
 def mask(url: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+
 from headgate import private
 from headgate.core.errors import BadValue
-from headgate.settings import Settings, load, mask
+from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, load, mask
 from headgate.stores.base import LockStore
 from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, StoreOptions
 
@@ -12,11 +15,22 @@ SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 #: A service that speaks for its store.
 SERVICE_KINDS = ("http", "https")
 
+#: Settings that can name a service.
+SERVER_SETTINGS = ("server", "url")
+#: How to say on purpose that a token is for a server, by where the token comes from.
+SAME_SOURCE: Mapping[str, str] = defaultdict(
+    lambda: "Name the server in that file, beside the token",
+    {
+        ENVIRONMENT: "To send it there on purpose, set HEADGATE_SERVER beside HEADGATE_API_TOKEN",
+        FLAGS: "To send it there on purpose, give both: connect(url, token=…)",
+    },
+)
+
 
 def open_stores(settings: Settings) -> LockStore:
     """The service that is named, or the store."""
     if service := named_service(settings):
-        return open_lock_store(service, settings["api_token"], store_options(settings))
+        return open_lock_store(service, token_for(settings, service), store_options(settings))
     return open_lock_stores(settings["url"], settings["coordination_url"], store_options(settings))
 
 
@@ -38,6 +52,61 @@ def named_service(settings: Settings) -> str:
     if settings["server"] and not settings.is_flag("url"):
         return settings["server"]
     return settings["url"] if kind_of(settings["url"]) in SERVICE_KINDS else ""
+
+
+def token_for(settings: Settings, service: str) -> str:
+    """The API token, if it was configured for that service; empty when there is none.
+
+    Raises BadValue when it was configured for another one, or for none: a settings file in some folder could name a
+    server that collects tokens. The server counts when it is named where the token is, or by the system's file. Plain
+    http to another machine is refused too.
+    """
+    token = settings["api_token"]
+    if not token:
+        return ""
+    source = settings.source("api_token")
+    beside = settings.said_by(source)
+    trusted = [each.get(name, "") for each in (beside, settings.said_by(str(SYSTEM_FILE))) for name in SERVER_SETTINGS]
+    if origin_of(service) not in [origin_of(each) for each in trusted if each.startswith(("http://", "https://"))]:
+        raise BadValue(
+            "server", mask(service),
+            f"comes from {_server_origin(settings)}, and the API token from {settings.origin('api_token')}, which does "
+            f"not name that server: the token is not sent there. {SAME_SOURCE[source]}",
+        )  # fmt: skip
+    if is_open(service) and beside.get("insecure_http", "no").lower() != "yes":
+        raise BadValue(
+            "server", mask(service),
+            "is another machine, and plain http shows the API token to everybody on the way: use https://. In a "
+            "network that you trust, say insecure_http = yes where the token is",
+        )  # fmt: skip
+    return token
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of a service."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise BadValue("server", mask(url), "is no URL of a service; write https://host:port") from None
+    return parts.scheme, (parts.hostname or "").rstrip("."), port or (443 if parts.scheme == "https" else 80)
+
+
+def is_open(service: str) -> bool:
+    """Whether what is sent there can be read on the way: plain http that leaves this machine."""
+    from ipaddress import ip_address
+
+    scheme, host, _ = origin_of(service)
+    try:
+        return scheme == "http" and not ip_address(host).is_loopback
+    except ValueError:
+        return scheme == "http" and host != "localhost"
+
+
+def _server_origin(settings: Settings) -> str:
+    return settings.origin("server" if settings["server"] and not settings.is_flag("url") else "url")
 
 
 def open_lock_stores(url: str, coordination_url: str, options: StoreOptions = DEFAULT_OPTIONS) -> LockStore:
@@ -64,7 +133,7 @@ def open_lock_store(url: str, api_token: str | None = None, options: StoreOption
     if kind_of(url) in SERVICE_KINDS:
         from headgate.client import open_service
 
-        return open_service(url, load()["api_token"] if api_token is None else api_token, options)
+        return open_service(url, token_for(load(), url) if api_token is None else api_token, options)
     from headgate.stores.zookeeper.locks import open_zookeeper_locks
 
     return open_zookeeper_locks(url, options)

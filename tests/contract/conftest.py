@@ -142,7 +142,9 @@ def store_url(
     """An empty store that nobody else uses meanwhile."""
     if kind == HTTP:
         spokesman: Spokesman = request.getfixturevalue("spokesman")
-        request.getfixturevalue("monkeypatch").setenv("HEADGATE_API_TOKEN", spokesman.begin())
+        environment: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+        environment.setenv("HEADGATE_API_TOKEN", spokesman.begin())
+        environment.setenv("HEADGATE_SERVER", spokesman.url)
         yield spokesman.url
         return
     servers: Servers = request.getfixturevalue("servers")
