@@ -48,8 +48,8 @@ def test_a_label_may_stand_twice_unless_it_must_not() -> None:
     [
         ("a: b\nno colon", "ANVL line 2 'no colon' has no colon"),
         (": b", "has no label"),
-        ("  b", "goes on from a line that is not there"),
-        ("a: b\n\n  c", "ANVL line 3 .* goes on"),
+        ("  b", "continues a line that is not there"),
+        ("a: b\n\n  c", "ANVL line 3 .* continues"),
         ("a: 5%", "has a % without"),
         ("a%4: 5", "has a % without"),
     ],

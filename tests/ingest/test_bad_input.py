@@ -14,6 +14,7 @@ from headgate.core.queue import Batch
 from headgate.wiring import Gate
 from tests.ingest import origin as acts
 from tests.ingest.site import Site, checkm, ended, running
+from tests.ingest.test_unpacking import lying_zip, patched_zip, pax_sparse
 from tests.waiting import until
 
 GOOD = hashlib.sha256(b"good").hexdigest()
@@ -120,6 +121,9 @@ def in_payloads(url: Callable[[str], str], row: str) -> dict[str, Case]:
         "zip slip": Case(packed(**{"..__..__evil": b"x"}), "provisioning", "payload.zip: ", **container),
         "zip link": Case(link(), "provisioning", "is a link or a device", **container),
         "zip bomb": Case(packed(zeros=bytes(9_000_000)), "provisioning", "unpacks to more than", **container),
+        "bzip2 bomb": Case(lying_zip(zipfile.ZIP_BZIP2), "provisioning", "more than the 1,000 bytes", **container),
+        "unknown method": Case(patched_zip(9), "provisioning", "compressed with Deflate64", **container),
+        "sparse tar": Case(pax_sparse("0.1"), "provisioning", "sparse", type="container", name="payload.tgz"),
         "zip cut off": Case(packed(a_txt=b"x")[:-9], "provisioning", "damaged or no zip", **container),
         "no container": Case(b"x", None, "no container that can be unpacked", type="container", name="payload.rar"),
         "erc of another encoding": Case(rows(row, erc), "downloading", "is no UTF-8"),

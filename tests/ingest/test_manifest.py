@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headgate import BadManifest, BadValue
 from headgate.ingest import manifest
+from headgate.ingest.checkm import LONGEST_LINE
 from headgate.ingest.manifest import (
     BATCH,
     CONTAINERS,
@@ -276,24 +277,26 @@ def test_a_password_in_a_wrong_url_is_not_told() -> None:
 def test_what_is_too_large_is_not_read() -> None:
     assert problems_of(b"x" * 101, limit=100) == [(0, "it has 101 bytes; 100 are allowed")]
     text = with_rows(*(f"http://h/{number}" for number in range(11)))
-    assert problems_of(text, most=10) == [(0, "it has 11 entries; 10 are allowed")]
+    assert problems_of(text, most=10) == [
+        (0, "it has more than the 10 entries that are allowed; the rest was not read")
+    ]
     assert len(manifest.parse(text.encode(), (OBJECT,), most=11).entries) == 11
 
 
 def test_a_manifest_made_to_be_slow_is_not() -> None:
-    """Each would take hours if the time grew with the square of its length."""
-    length = 300_000
-    for row in (
-        "http://h/a" + " " * length + "b",
-        "http://h/a|||||" + "x" * length,
-        "http://h/a|||||a" + " " * length + "b",
-        "http://h/?" + "&password" * length,
-        "http://h/a||||||" + "/ark:" * length + "\x7f",
-        "http://h/a|||||||" + "l;" * length,
-        "http://h/a||||||||c" + " " * length + "c",
-        "|" * length,
-        "#%profile " + "| " * length,
+    """Each would take minutes if the time grew with the square of its length."""
+    for start, unit, end in (
+        ("http://h/a", " ", "b"),
+        ("http://h/a|||||", "x", ""),
+        ("http://h/a|||||a", " ", "b"),
+        ("http://h/?", "&password", ""),
+        ("http://h/a||||||", "/ark:", "\x7f"),
+        ("http://h/a|||||||", "l;", ""),
+        ("http://h/a||||||||c", " ", "c"),
+        ("", "|", ""),
+        ("#%profile ", "| ", ""),
     ):
+        row = start + unit * ((LONGEST_LINE - 100) // len(unit)) + end
         with contextlib.suppress(BadManifest):
             manifest.parse(with_rows(row).encode(), (CONTAINERS,))
 
@@ -334,7 +337,7 @@ def test_whatever_the_bytes_it_is_a_manifest_or_a_list_of_mistakes(data: bytes) 
 @given(st.sampled_from([OBJECT, BATCH, CONTAINERS, SINGLE_FILES, STORAGE]), st.lists(rows(), min_size=1, max_size=5))
 def test_what_is_written_is_read_again(layout: manifest.Layout, entries: list[Entry]) -> None:
     entries = [only(layout, entry) for entry in entries]
-    if not layout.payload and collisions(entry.name for entry in entries):
+    if not layout.payload and any(collisions(entry.name for entry in entries)):
         return
     read = manifest.parse(manifest.write(layout, entries), (layout,))
     assert read.layout is layout

@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterable
 
 from headgate.core.errors import BadValue
+from headgate.ingest.lines import lines_of
 
 Pairs = list[tuple[str, str]]
+#: Characters and pairs of a text that is read.
+LONGEST_TEXT = 5_000_000
+MOST_PAIRS = 10_000
 
 _IN_LABEL = re.compile("[%:\r\n]|^#")
 _IN_VALUE = re.compile("[%\r\n]")
 _ENCODED = re.compile("%([0-9A-Fa-f]{2})?")
-#: Not str.splitlines: it also splits at characters that are part of a text here.
-_LINE_END = re.compile("\r\n?|\n")
 
 
 def write(pairs: Iterable[tuple[str, str]], gap: str = " ") -> str:
@@ -22,31 +24,39 @@ def write(pairs: Iterable[tuple[str, str]], gap: str = " ") -> str:
 
 
 def read(text: str) -> Pairs:
-    """Every pair in its order. A line that starts with a blank goes on from the one before; # is a comment."""
-    pairs: Pairs = []
-    goes_on = False
-    for number, line in enumerate(_LINE_END.split(text), 1):
+    """Every pair in its order. A line that starts with a blank continues the one before; # is a comment."""
+    if len(text) > LONGEST_TEXT:
+        raise BadValue("ANVL", f"{len(text):,} characters", f"is too long; {LONGEST_TEXT:,} are allowed")
+    return [(label, " ".join(filter(None, parts))) for label, parts in _lists(text)]
+
+
+def _lists(text: str) -> list[tuple[str, list[str]]]:
+    """Each label with the parts of its value. They are joined once, so that the time grows with the length alone."""
+    found: list[tuple[str, list[str]]] = []
+    continues = False
+    for number, line in enumerate(lines_of(text), 1):
         if not line:
-            goes_on = False
+            continues = False
         elif line[0].isspace():
-            if not goes_on:
-                raise _wrong(number, line, "goes on from a line that is not there")
-            label, value = pairs[-1]
-            pairs[-1] = (label, f"{value} {_decode(number, line)}".strip())
+            if not continues:
+                raise _wrong(number, line, "continues a line that is not there")
+            found[-1][1].append(_decode(number, line))
         elif not line.startswith("#"):
-            pairs.append(_pair(number, line))
-            goes_on = True
-    return pairs
+            if len(found) == MOST_PAIRS:
+                raise _wrong(number, line, f"is one too many; {MOST_PAIRS:,} pairs are allowed")
+            label, value = _pair(number, line)
+            found.append((label, [value]))
+            continues = True
+    return found
 
 
 def read_unique(text: str) -> dict[str, str]:
     """The pairs of a text in which no label may stand twice."""
-    pairs = read(text)
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        labels = [label for label, _ in pairs]
-        twice = next(label for label in labels if labels.count(label) > 1)
-        raise BadValue("ANVL label", twice, "is there twice")
+    found: dict[str, str] = {}
+    for label, value in read(text):
+        if label in found:
+            raise BadValue("ANVL label", label, "is there twice")
+        found[label] = value
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,11 +12,13 @@ from headgate import private
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
-def open_beneath(root: Path, parts: Sequence[str], flags: int = os.O_RDONLY) -> int:
-    """Open a file below a folder. Whoever writes also makes the folders on the way."""
+def open_beneath(
+    root: Path, parts: Sequence[str], flags: int = os.O_RDONLY, made: Callable[[], None] | None = None
+) -> int:
+    """Open a file below a folder. Opening for writing makes the folders on the way, and calls `made` for each."""
     if not parts or ".." in parts:
         raise IsADirectoryError(None, "it is no file below the folder")
-    folder = open_folder_of(root, parts, make=bool(flags & os.O_CREAT))
+    folder = open_folder_of(root, parts, make=bool(flags & os.O_CREAT), made=made)
     try:
         # Not to hang on a pipe that somebody put there.
         return private.open_file(parts[-1], flags | os.O_NOFOLLOW | os.O_NONBLOCK, parent=folder)
@@ -24,22 +26,24 @@ def open_beneath(root: Path, parts: Sequence[str], flags: int = os.O_RDONLY) -> 
         os.close(folder)
 
 
-def open_folder_of(root: Path, parts: Sequence[str], *, make: bool) -> int:
+def open_folder_of(root: Path, parts: Sequence[str], *, make: bool, made: Callable[[], None] | None = None) -> int:
     """Open the folder in which the file of these parts stands or is to stand."""
     folder = os.open(root, _FOLDER)
     for part in parts[:-1]:
         try:
-            inner = _step(folder, part, make=make)
+            inner = _step(folder, part, make=make, made=made)
         finally:
             os.close(folder)
         folder = inner
     return folder
 
 
-def _step(folder: int, part: str, *, make: bool) -> int:
+def _step(folder: int, part: str, *, make: bool, made: Callable[[], None] | None) -> int:
     if make:
         with suppress(FileExistsError):
             private.make_folder_in(folder, part)
+            if made:
+                made()
     return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from headgate.core.errors import BadManifest, BadValue
+from headgate.ingest.lines import lines_of
 
 #: Mistakes after which the rest is not read.
 MOST_PROBLEMS = 1000
+#: Bytes of a line; those of honest manifests are far shorter.
+LONGEST_LINE = 100_000
+#: Lines that are no entries: headers, comments, empty ones.
+MOST_OTHER_LINES = 100_000
 
-_LINE_END = re.compile(b"\r\n?|\n")
 _BLANKS = " \t"
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f]")
 _PROFILE = "#%profile "
@@ -53,27 +56,6 @@ class Row(NamedTuple):
 
     line: int
     cells: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A manifest before anybody looked at what its cells mean."""
-
-    #: What `#%profile` says; None: there is no header at all.
-    profile: str | None
-    rows: tuple[Row, ...]
-
-
-def read(data: bytes, problems: Problems, limit: int) -> Sheet:
-    """The rows of a manifest. Mistakes go to `problems`; what cannot be read at all is told at once."""
-    _check_whole(data, problems, limit)
-    lines = _LINE_END.split(data.removeprefix(_BOM))
-    if not lines[-1]:
-        lines.pop()
-    reader = _Reader(problems)
-    for number, line in enumerate(lines, 1):
-        reader.take(number, line)
-    return reader.sheet()
 
 
 def write(profile: str, prefixes: Sequence[tuple[str, str]], columns: Sequence[str], rows: Iterable[str]) -> bytes:
@@ -118,39 +100,62 @@ def _check_whole(data: bytes, problems: Problems, limit: int) -> None:
     problems.check()
 
 
-class _Reader:
-    """Takes one line after the other."""
+class Sheet:
+    """A manifest before its cells are interpreted. It is read line by line, and keeps none of them."""
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, data: bytes, problems: Problems, limit: int, most: int) -> None:
+        """BadManifest for what cannot be read at all. `limit` is for bytes, `most` for rows."""
+        _check_whole(data, problems, limit)
+        self._most = most
+        self._data = data.removeprefix(_BOM)
         self._problems = problems
-        self._rows: list[Row] = []
+        #: What `#%profile` says, once the first row was read; None: there is no header at all.
+        self.profile: str | None = None
+        #: Rows that were read so far.
+        self.count = 0
         self._headers = False
-        self._profile: str | None = None
         self._ended = False
         self._told_of_more = False
 
-    def take(self, number: int, data: bytes) -> None:
+    def rows(self) -> Iterator[Row]:
+        """Each row in its order. Mistakes go to the problems; those of the whole are found at the end."""
+        for number, line in enumerate(lines_of(self._data), 1):
+            row = self._take(number, line)
+            if row is not None:
+                self.count += 1
+                self._check_more(self.count, self._most, "entries")
+                yield row
+            self._check_more(number, self._most + MOST_OTHER_LINES, "lines")
+        self._finish()
+
+    def _check_more(self, count: int, most: int, what: str) -> None:
+        """Read no further than anybody may go: every line takes time, every row takes memory."""
+        if count > most:
+            self._problems.add(0, f"it has more than the {most:,} {what} that are allowed; the rest was not read")
+            raise self._problems.error()
+
+    def _take(self, number: int, data: bytes) -> Row | None:
         if self._ended:
             self._after_the_end(number)
-            return
+            return None
         line = self._text(number, data)
         if line.lower().startswith(_END):
             self._ended = True
         elif line.startswith("#%"):
             self._header(number, line)
         elif line.strip() and not line.startswith("#"):
-            self._rows.append(Row(number, _cells(line)))
+            return Row(number, _cells(line))
+        return None
 
-    def sheet(self) -> Sheet:
+    def _finish(self) -> None:
         if not self._ended:
             self._problems.add(0, f"the end marker ({_END}) is missing; a part of it may be lost")
-        if self._headers and self._profile is None:
+        if self._headers and self.profile is None:
             self._problems.add(
                 0, "there are header lines, but no '#%profile | URL' (small letters, a blank) is among them"
             )
-        if not self._rows and not self._problems:
+        if not self.count and not self._problems:
             self._problems.add(0, "it has no entries")
-        return Sheet(self._profile, tuple(self._rows))
 
     def _after_the_end(self, number: int) -> None:
         if not self._told_of_more:
@@ -158,13 +163,16 @@ class _Reader:
         self._told_of_more = True
 
     def _header(self, number: int, line: str) -> None:
-        if self._rows:
+        if self.count:
             self._problems.add(number, "a header line (#%) stands after the first entry")
         self._headers = True
-        if line.startswith(_PROFILE) and self._profile is None:
-            self._profile = "".join(line.removeprefix(_PROFILE).split()).strip("|")
+        if line.startswith(_PROFILE) and self.profile is None:
+            self.profile = "".join(line.removeprefix(_PROFILE).split()).strip("|")
 
     def _text(self, number: int, data: bytes) -> str:
+        if len(data) > LONGEST_LINE:
+            self._problems.add(number, f"it has {len(data):,} bytes; {LONGEST_LINE:,} are allowed")
+            return ""
         try:
             line = data.decode()
         except UnicodeDecodeError as error:

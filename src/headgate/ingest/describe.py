@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -11,11 +11,13 @@ from typing import Any
 from headgate.core.errors import BadValue, MissingExtra
 from headgate.core.queue import Identifiers
 from headgate.ingest import anvl, ark
-from headgate.ingest.manifest import LONGEST_VALUE, UNASSIGNED, local_ids
+from headgate.ingest.manifest import LONGEST_VALUE, MOST_LOCAL_IDS, UNASSIGNED, local_ids
 from headgate.service.queue_checks import DUBLIN_CORE
 
 #: Bytes of an XML file that is read.
 LARGEST_XML = 5_000_000
+#: Elements of an XML file that is read.
+MOST_ELEMENTS = 100_000
 
 _DC = "http://purl.org/dc/elements/1.1/"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
@@ -43,7 +45,9 @@ class Description:
         """With what the other says, and this where it says nothing."""
         fields = {**self.dublin_core}
         for name, values in other.dublin_core.items():
-            fields[name] = (*fields.get(name, ()), *(each for each in values if each not in fields.get(name, ())))
+            there = fields.get(name, ())
+            known = set(there)
+            fields[name] = (*there, *(each for each in values if each not in known))
         return Description(other.who or self.who, other.what or self.what, other.when or self.when, fields)
 
 
@@ -98,9 +102,15 @@ def read_erc(text: str) -> Erc:
 def _places(wheres: Sequence[str]) -> Identifiers:
     """The first ARK is the object's; all else is what the depositor calls it."""
     ids = [each for where in wheres for each in local_ids(where)]
+    _check_count(ids)
     arks = [each for each in ids if each.lower().startswith("ark:")]
     primary = str(ark.parse_object(arks[0])) if arks else ""
     return Identifiers(primary, tuple(dict.fromkeys(each for each in ids if not arks or each != arks[0])))
+
+
+def _check_count(ids: Sequence[str]) -> None:
+    if len(ids) > MOST_LOCAL_IDS:
+        raise BadValue("local ids", f"{len(ids):,}", f"are too many; {MOST_LOCAL_IDS} are allowed")
 
 
 def _assigned(value: str) -> str:
@@ -123,11 +133,9 @@ def write_dublin_core(fields: Mapping[str, Sequence[str]]) -> bytes:
 
 def read_dublin_core(data: bytes) -> Description:
     """Every element of Dublin Core in a depositor's XML, at whatever depth; title, creator and date describe it."""
-    fields: dict[str, tuple[str, ...]] = {}
-    for element in _parsed("mrt-dc.xml", data).iter(f"{{{_DC}}}*"):
-        name = _local_name(element)
-        if name in DUBLIN_CORE and _content(element):
-            fields[name] = (*fields.get(name, ()), _content(element))
+    prefix = f"{{{_DC}}}"
+    wanted = {f"{prefix}{name}": name for name in DUBLIN_CORE}
+    fields = {name: tuple(values) for name, values in _values_in("mrt-dc.xml", data, wanted.get).items()}
     who, what, when = ("; ".join(fields.get(name, ())) for name in ("creator", "title", "date"))
     return _short(Description(who, what, when, fields))
 
@@ -135,34 +143,72 @@ def read_dublin_core(data: bytes) -> Description:
 def names_in(description: Description) -> tuple[str, ...]:
     """What Dublin Core calls the object, but for names that we or others like us have given."""
     told = (part.strip() for each in description.dublin_core.get("identifier", ()) for part in each.split(";"))
-    return tuple(each for each in told if each and not each.lower().startswith("ark:"))
+    ids = tuple(each for each in told if each and not each.lower().startswith("ark:"))
+    _check_count(ids)
+    return ids
 
 
 def read_datacite(data: bytes) -> Description:
     """Creators, titles and year of a depositor's DataCite XML, of whatever version."""
-    found: dict[str, list[str]] = {"creatorName": [], "title": [], "publicationYear": []}
-    for element in _parsed("mrt-datacite.xml", data).iter("{*}*"):
-        if _local_name(element) in found and _content(element):
-            found[_local_name(element)].append(_content(element))
-    who, what, when = ("; ".join(values) for values in found.values())
+    wanted = {name: name for name in ("creatorName", "title", "publicationYear")}
+    found = _values_in("mrt-datacite.xml", data, lambda tag: wanted.get(tag.rpartition("}")[2]))
+    who, what, when = ("; ".join(found.get(name, ())) for name in wanted)
     return _short(Description(who, what, when))
 
 
-def _parsed(what: str, data: bytes) -> Any:
+def _values_in(what: str, data: bytes, wanted: Callable[[str], str | None]) -> dict[str, list[str]]:
+    """The texts of the elements that are wanted, by the names that `wanted` gives them. No tree is built."""
     etree = _etree()
     if len(data) > LARGEST_XML:
         raise BadValue(what, f"{len(data):,} bytes", f"is too large; {LARGEST_XML:,} are allowed")
     # Looked for before anything is parsed; zero bytes aside, so that UTF-16 does not hide it.
     if b"<!DOCTYPE" in data.replace(b"\0", b""):
-        raise BadValue(what, "<!DOCTYPE", "is not allowed: it could make us read other files")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+        raise _no_document_type(what)
+    collector = _Collector(what, wanted)
+    parser = etree.XMLParser(target=collector, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
-        root = etree.fromstring(data, parser)
+        etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         raise BadValue(what, data[:40], f"is no XML that can be read: {error}") from None
-    if root.getroottree().docinfo.internalDTD is not None:
-        raise BadValue(what, "a document type", "is not allowed: it could make us read other files")
-    return root
+    return collector.values
+
+
+class _Collector:
+    """What the parser calls. A text belongs to the innermost element that is wanted, and so is kept once."""
+
+    def __init__(self, what: str, wanted: Callable[[str], str | None]) -> None:
+        self.values: dict[str, list[str]] = {}
+        self._what = what
+        self._wanted = wanted
+        self._elements = 0
+        #: The open elements: each one's name if it is wanted, and where the text within it goes.
+        self._open: list[tuple[str | None, list[str] | None]] = []
+
+    def start(self, tag: str, _attributes: Mapping[str, str]) -> None:
+        self._elements += 1
+        if self._elements > MOST_ELEMENTS:
+            raise BadValue(self._what, "its XML", f"has more than {MOST_ELEMENTS:,} elements")
+        name = self._wanted(tag)
+        self._open.append((name, [] if name else self._open[-1][1] if self._open else None))
+
+    def data(self, text: str) -> None:
+        if self._open and (parts := self._open[-1][1]) is not None:
+            parts.append(text)
+
+    def end(self, _tag: str) -> None:
+        name, parts = self._open.pop()
+        if name and (text := "".join(parts or ()).strip()):
+            self.values.setdefault(name, []).append(text)
+
+    def doctype(self, *_: object) -> None:
+        raise _no_document_type(self._what)
+
+    def close(self) -> None:
+        """Required by the parser."""
+
+
+def _no_document_type(what: str) -> BadValue:
+    return BadValue(what, "<!DOCTYPE", "is not allowed: it could make us read other files")
 
 
 def _etree() -> Any:
@@ -171,14 +217,6 @@ def _etree() -> Any:
     except ImportError as error:
         raise MissingExtra("ingest", "Reading and writing Dublin Core needs lxml") from error
     return etree
-
-
-def _local_name(element: Any) -> str:
-    return str(element.tag).rpartition("}")[2]
-
-
-def _content(element: Any) -> str:
-    return "".join(element.itertext()).strip()
 
 
 # ---------------------------------------------------------------- values

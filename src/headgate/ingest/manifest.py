@@ -18,6 +18,10 @@ from headgate.settings import mask
 
 #: Bytes of a manifest, where a profile does not say otherwise.
 LARGEST = 50_000_000
+#: Entries of a manifest, where a profile does not say otherwise.
+MOST_ENTRIES = 100_000
+#: Local ids of one object.
+MOST_LOCAL_IDS = 100
 #: Characters that are kept of what describes an object.
 LONGEST_VALUE = 3500
 #: URLs of other kinds are nothing that anybody here could fetch.
@@ -113,14 +117,26 @@ class Found:
     digests: Mapping[str, str]
 
 
-def parse(data: bytes, expected: Sequence[Layout], *, limit: int = LARGEST, most: int | None = None) -> Manifest:
-    """A manifest of one of the expected kinds (without a head: of the first). BadManifest with every mistake."""
+def parse(data: bytes, expected: Sequence[Layout], *, limit: int = LARGEST, most: int = MOST_ENTRIES) -> Manifest:
+    """A manifest of one of the expected kinds (without a head: of the first). BadManifest with every mistake.
+
+    At most `most` entries are kept in memory, whatever the manifest has.
+    """
     problems = checkm.Problems()
-    sheet = checkm.read(data, problems, limit)
-    layout = _layout(sheet.profile, expected, problems)
-    if most is not None and len(sheet.rows) > most:
-        problems.add(0, f"it has {len(sheet.rows):,} entries; {most:,} are allowed")
-    entries = [_entry(row, layout, problems) for row in sheet.rows]
+    sheet = checkm.Sheet(data, problems, limit, most)
+    entries: list[Entry] = []
+    layout: Layout | None = None
+    for row in sheet.rows():
+        if sheet.count == 1:
+            layout = _layout(sheet.profile, expected)
+        if layout is not None:
+            entries.append(_entry(row, layout, problems))
+    layout = layout or _layout(sheet.profile, expected)
+    if layout is None:
+        wanted = " or ".join(each.profile for each in expected)
+        problems.add(0, f"its profile is {(sheet.profile or '')[:200] or 'empty'}; here it must be {wanted}")
+        # What the columns mean is not known, so that nothing true could be said of them.
+        raise problems.error()
     if not layout.payload:
         _check_collisions(entries, problems)
     problems.check()
@@ -157,16 +173,11 @@ def check_url(value: str) -> str:
 _Reader = Callable[[Mapping[str, str], Layout, str], dict[str, Any]]
 
 
-def _layout(profile: str | None, expected: Sequence[Layout], problems: checkm.Problems) -> Layout:
+def _layout(profile: str | None, expected: Sequence[Layout]) -> Layout | None:
+    """The kind of manifest that its head names; None: one that is not expected here."""
     if profile is None:
         return expected[0]
-    for layout in expected:
-        if layout.is_named(profile):
-            return layout
-    wanted = " or ".join(layout.profile for layout in expected)
-    problems.add(0, f"its profile is {profile[:200] or 'empty'}; here it must be {wanted}")
-    # What the columns mean is not known, so that nothing true could be said of them.
-    raise problems.error()
+    return next((layout for layout in expected if layout.is_named(profile)), None)
 
 
 def _entry(row: checkm.Row, layout: Layout, problems: checkm.Problems) -> Entry:
@@ -235,6 +246,8 @@ def _primary(text: str) -> str:
 def local_ids(text: str) -> tuple[str, ...]:
     """Local ids as they are written: several with ; between them, each counted once."""
     ids = dict.fromkeys(each.strip() for each in text.split(";"))
+    if len(ids) > MOST_LOCAL_IDS:
+        raise BadValue("local ids", text, f"are {len(ids):,}; {MOST_LOCAL_IDS} are allowed")
     return tuple(_check_local(each) for each in ids if each not in ("", UNASSIGNED))
 
 

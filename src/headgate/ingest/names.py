@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -56,27 +56,36 @@ class Collision:
     why: str
 
 
-def collisions(names: Iterable[str]) -> list[Collision]:
-    """Each name that is another's again: the same, alike but for case or spelling, or a folder of another."""
-    files: dict[str, tuple[int, str]] = {}
-    folders: dict[str, tuple[int, str]] = {}
-    found = []
-    for index, name in enumerate(names):
-        key = same_place(name)
-        above = [key[:end] for end, letter in enumerate(key) if letter == "/"]
-        clash = files.get(key) or folders.get(key) or next((files[each] for each in above if each in files), None)
-        if clash:
-            found.append(Collision(index, clash[0], _clash_text(name, clash[1], key)))
-        files.setdefault(key, (index, name))
-        for each in above:
-            folders.setdefault(each, (index, name))
-    return found
+def collisions(names: Iterable[str]) -> Iterator[Collision]:
+    """Each name that is another's again: the same, alike but for case or spelling, or a folder of another.
+
+    Takes memory for the names alone, however many folders they have, and finds collisions in no particular order.
+    """
+    given = list(names)
+    #: Keys in an order in which what is in a folder directly follows the file of the folder's name.
+    keyed = sorted((same_place(name).replace("/", "\0"), index) for index, name in enumerate(given))
+    above: list[tuple[str, int]] = []
+    told: set[int] = set()
+    for key, index in keyed:
+        while above and not _is_within(key, above[-1][0]):
+            above.pop()
+        if above:
+            earlier, later = sorted((above[0][1], index))
+            if later not in told:
+                yield Collision(later, earlier, _clash_text(given[later], given[earlier]))
+            told.add(later)
+        if not above or above[-1][0] != key:
+            above.append((key, index))
 
 
-def _clash_text(name: str, earlier: str, key: str) -> str:
+def _is_within(key: str, folder: str) -> bool:
+    return key.startswith(folder) and key[len(folder) : len(folder) + 1] in ("", "\0")
+
+
+def _clash_text(name: str, earlier: str) -> str:
     if name == earlier:
         return f"file name {name!r} is there already"
-    if same_place(earlier) == key:
+    if same_place(earlier) == same_place(name):
         return f"file name {name!r} differs from {earlier!r} only in case or in how letters are spelt"
     return f"file name {name!r} would be a file and a folder at once, because of {earlier!r}"
 
@@ -103,6 +112,7 @@ def _why_not_whole(path: str) -> str:
     return next((why for wrong, why in faults if wrong), "")
 
 
+@lru_cache(maxsize=4096)
 def _why_not_part(part: str) -> str:
     alike = unicodedata.normalize("NFKC", part)
     size = len(part.encode())

@@ -174,8 +174,8 @@ def _check(change: Change, note: Note) -> None:
 def _check_names(names: Sequence[str]) -> None:
     for name in names:
         check_file_name(name)
-    if clashes := collisions(names):
-        raise BadValue("files", names[clashes[0].index], clashes[0].why)
+    if clash := next(collisions(names), None):
+        raise BadValue("files", names[clash.index], clash.why)
 
 
 def _add_content(document: Document, folder: str, change: Change) -> dict[str, NewFile]:

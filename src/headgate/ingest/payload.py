@@ -16,6 +16,7 @@ from headgate.core.errors import BadManifest, BadPayload, StoreUnavailable
 from headgate.core.queue import IngestJob
 from headgate.ingest import container, manifest
 from headgate.ingest.beneath import sync_folder, write_synced
+from headgate.ingest.budget import Limits
 from headgate.ingest.context import Context
 from headgate.ingest.digests import DEFAULT, check_algorithm
 from headgate.ingest.download import Failed, Options, Progress, Wanted, download
@@ -236,7 +237,7 @@ class _Gathering:
 
     def _unpack(self, name: str) -> dict[str, Found]:
         limits = self.profile.limits
-        most = container.Limits(limits.files, limits.object_size, limits.expansion)
+        most = Limits(limits.files, limits.object_size, limits.expansion)
         # A loss of power may have left it with names and without bytes: it is made anew.
         shutil.rmtree(self.folder.producer, ignore_errors=True)
         packed = self.folder.packed / name
@@ -257,8 +258,11 @@ def _as_it_says(folder: Folder, found: dict[str, Found], profile: Profile) -> di
     """What a container says of itself must be so, in both directions; the list itself is not stored."""
     if STORAGE_MANIFEST not in found:
         return found
-    data = (folder.producer / STORAGE_MANIFEST).read_bytes()
-    listed = manifest.parse(data, [manifest.CONTENTS], limit=profile.limits.manifest_size)
+    limits = profile.limits
+    with (folder.producer / STORAGE_MANIFEST).open("rb") as file:
+        # One byte beyond the limit shows that it is exceeded.
+        data = file.read(limits.manifest_size + 1)
+    listed = manifest.parse(data, [manifest.CONTENTS], limit=limits.manifest_size, most=limits.files)
     rest = {name: each for name, each in found.items() if name != STORAGE_MANIFEST}
     algorithms = {entry.name: entry.algorithm for entry in listed.entries if entry.algorithm not in ("", DEFAULT)}
     full = {

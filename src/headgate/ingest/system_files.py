@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
-from headgate.core.errors import BadManifest, BadValue
+from headgate.core.errors import BadValue
 from headgate.ingest import anvl
+from headgate.ingest.checkm import Problems
 from headgate.ingest.describe import Description, write_dublin_core, write_erc
-from headgate.ingest.manifest import UNASSIGNED
+from headgate.ingest.lines import lines_of
+from headgate.ingest.manifest import MOST_ENTRIES, UNASSIGNED
 from headgate.ingest.names import check_file_name
 
 PRODUCER = "producer"
@@ -112,16 +113,19 @@ def read_embargo(text: str) -> datetime | None:
 
 def read_deletions(text: str) -> tuple[str, ...]:
     """The files that an update takes away, by a depositor's `mrt-delete.txt`: names below the object's folder."""
-    names, problems = [], []
-    for number, line in enumerate(re.split("\r\n?|\n", text), 1):
+    names: dict[str, None] = {}
+    problems = Problems()
+    for number, line in enumerate(lines_of(text), 1):
         if line.strip():
             try:
-                names.append(f"{PRODUCER}/{check_file_name(line.strip())}")
+                names[f"{PRODUCER}/{check_file_name(line.strip())}"] = None
             except BadValue as error:
-                problems.append((number, str(error)))
-    if problems:
-        raise BadManifest(problems)
-    return tuple(dict.fromkeys(names))
+                problems.add(number, str(error))
+        if len(names) > MOST_ENTRIES:
+            problems.add(number, f"it has more than {MOST_ENTRIES:,} names; the rest was not read")
+            break
+    problems.check()
+    return tuple(names)
 
 
 def _key(name: str) -> str:

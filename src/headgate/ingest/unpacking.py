@@ -1,7 +1,7 @@
 """Unpack a container in a process of its own, with limits on memory, processor time and file size.
 
-What a stranger's container expands to while it is read is decided by the libraries that read it, and not all of them
-keep to a bound. The operating system does. `python -m headgate.ingest.unpacking` is the child.
+`container` spends a budget for every byte that it produces. The limits of the operating system hold also where a
+library of which it makes use does not keep to a bound. `python -m headgate.ingest.unpacking` is the child.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from headgate.core.errors import BadPayload, BadValue
-from headgate.ingest.container import Limits, Member, staging_of, unpack
+from headgate.ingest.budget import Limits
+from headgate.ingest.container import Member, staging_of, unpack
 from headgate.ingest.stopping import Stop, check_stop
 
 #: How often the parent looks whether it should stop.
 POLL_SECONDS = 0.2
 #: Compressed bytes that are read in a second of processor time by the slowest method, on a slow machine.
 SLOWEST_RATE = 1_000_000
+#: Exit code of a child that got no more memory.
+NO_MEMORY = 77
 _DIE_WITH_PARENT = 1
 
 
@@ -89,11 +92,16 @@ def _answer(child: subprocess.Popen[bytes], task: bytes, stop: Stop | None) -> b
 
 
 def _why_it_died(code: int, confinement: Confinement, archive: Path) -> str:
+    memory = f"{confinement.memory >> 20:,} MiB"
+    if code == NO_MEMORY:
+        return f"unpacking it takes more memory than is allowed ({memory})"
     if code == -signal.SIGXCPU:
         allowed = confinement.processor_seconds(archive.stat().st_size)
-        return f"unpacking it takes more than {allowed} s of processor time"
+        return f"unpacking it takes more than {allowed:,} s of processor time"
+    if code == -signal.SIGKILL:
+        return f"unpacking it was ended by SIGKILL: the machine has no memory left, or somebody stopped it ({memory})"
     cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return f"unpacking it ended with {cause}; it may use {confinement.memory >> 20} MiB of memory"
+    return f"unpacking it ended with {cause}; it may use {memory} of memory"
 
 
 def _members(archive: str, said: Mapping[str, Any]) -> list[Member]:
@@ -110,8 +118,15 @@ def _members(archive: str, said: Mapping[str, Any]) -> list[Member]:
 
 
 def main() -> None:
-    """Read a task from standard input, and write what became of it to standard output."""
-    task = json.load(sys.stdin)
+    """Read a task from standard input, and write its outcome to standard output."""
+    try:
+        _work(json.load(sys.stdin))
+        sys.stdout.flush()
+    except MemoryError:
+        os._exit(NO_MEMORY)
+
+
+def _work(task: Mapping[str, Any]) -> None:
     archive, confinement = Path(task["archive"]), Confinement(**task["confinement"])
     limits = Limits(**task["limits"])
     _confine(confinement, limits, archive.stat().st_size, task["parent"])

@@ -1,0 +1,22 @@
+"""Lines of texts that may be large: one after the other, without a list of all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, AnyStr
+
+_ENDS: Mapping[type, re.Pattern[Any]] = {str: re.compile("\r\n?|\n"), bytes: re.compile(b"\r\n?|\n")}
+
+
+def lines_of(text: AnyStr) -> Iterator[AnyStr]:
+    """Lines without their ends, which are LF, CR LF or CR alone; what follows the last end is a line if there is any.
+
+    Not `splitlines`: it also splits at characters that are part of a text here.
+    """
+    start = 0
+    for end in _ENDS[type(text)].finditer(text):
+        yield text[start : end.start()]
+        start = end.end()
+    if start < len(text):
+        yield text[start:]
