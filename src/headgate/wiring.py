@@ -182,7 +182,7 @@ class Gate:
             mail_reply_to=settings["mail_reply_to"],
             store_group=self.store_group,
         )
-        return Context(self.queue, self.locks, self.inventory, options)
+        return Context(self.queue, self.locks, self.inventory, options, self._remote)
 
     @property
     def _remote(self) -> ServiceIngest | None:

@@ -10,7 +10,8 @@ import pytest
 import headgate
 from headgate.core.errors import ClaimRefused, ObjectRefused, UnknownName
 from headgate.core.inventory import Delivery, Intake, InventoryFile, Kind, Message, Recipient, Recording, Sender
-from tests.contract.over_http import LEDGER_STORES
+from headgate.service.inventory import Inventory
+from tests.contract.over_http import LEDGER_STORES, behind
 from tests.contract.steps import Gates
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
@@ -34,8 +35,13 @@ def gate(store_url: str) -> Iterator[headgate.Gate]:
         yield found
 
 
+def writing(gate: headgate.Gate) -> Inventory:
+    """Where versions, intakes and messages are written: a service takes none from its callers."""
+    return behind(gate).inventory
+
+
 def test_a_recorded_version_is_found_with_all_that_belongs_to_it(gate: headgate.Gate) -> None:
-    assert gate.inventory.record(VERSION, [CALLBACK])
+    assert writing(gate).record(VERSION, [CALLBACK])
     (found,) = gate.inventory.objects()
     assert (found.ark, found.owner, found.version, found.what) == (ARK, "library", 1, "A map")
     assert (found.collections, found.local) == (("ark:/99999/fk4col", "maps"), ("map-1",))
@@ -49,9 +55,9 @@ def test_a_recorded_version_is_found_with_all_that_belongs_to_it(gate: headgate.
 
 
 def test_recording_the_same_again_changes_nothing(gate: headgate.Gate) -> None:
-    gate.inventory.record(VERSION, [CALLBACK])
+    writing(gate).record(VERSION, [CALLBACK])
     gate.inventory.delivered(CALLBACK)
-    assert not gate.inventory.record(VERSION, [CALLBACK])
+    assert not writing(gate).record(VERSION, [CALLBACK])
     assert len(gate.inventory.versions(ARK)) == 1
     told = gate.inventory.message(CALLBACK.id)
     assert told is not None
@@ -60,8 +66,8 @@ def test_recording_the_same_again_changes_nothing(gate: headgate.Gate) -> None:
 
 def test_the_newest_version_describes_the_object_also_when_an_older_one_is_recorded_late(gate: headgate.Gate) -> None:
     newer = replace(VERSION, version=2, what="A better map", job="jid0000000002", dataid="ark_99999_fk4abc.v2")
-    gate.inventory.record(newer)
-    gate.inventory.record(VERSION)
+    writing(gate).record(newer)
+    writing(gate).record(VERSION)
     assert [(each.version, each.what) for each in gate.inventory.objects()] == [(2, "A better map")]
     assert [each.number for each in gate.inventory.versions(ARK)] == [1, 2]
 
@@ -77,9 +83,9 @@ def test_the_newest_version_describes_the_object_also_when_an_older_one_is_recor
 def test_what_contradicts_is_refused_and_nothing_is_written(
     gate: headgate.Gate, change: dict[str, object], why: str
 ) -> None:
-    gate.inventory.record(VERSION)
+    writing(gate).record(VERSION)
     with pytest.raises(ObjectRefused, match=why):
-        gate.inventory.record(replace(VERSION, **change), [replace(CALLBACK, id="other")])  # type: ignore[arg-type]
+        writing(gate).record(replace(VERSION, **change), [replace(CALLBACK, id="other")])  # type: ignore[arg-type]
     assert gate.inventory.message("other") is None
     assert len(gate.inventory.versions(ARK)) == 1
 
@@ -89,7 +95,7 @@ def test_a_collection_that_a_job_makes_takes_no_objects_and_nothing_is_recorded(
     gate.ledger.define_job("draw", outputs=["maps"])
     gate.ledger.claim("draw", VERSION.dataid)
     with pytest.raises(ClaimRefused):
-        gate.inventory.record(VERSION)
+        writing(gate).record(VERSION)
     assert gate.inventory.objects() == []
     with pytest.raises(UnknownName):
         gate.inventory.versions(ARK)
@@ -124,7 +130,7 @@ def test_an_object_that_is_removed_leaves_nothing_but_the_reason(gate: headgate.
     second = replace(VERSION, version=2, job="jid0000000002", dataid="ark_99999_fk4abc.v2")
     other = replace(VERSION, ark="ark:/99999/fk4other", local=(), job="jid0000000003", dataid="ark_99999_fk4other.v1")
     for each in (VERSION, second, other):
-        gate.inventory.record(each)
+        writing(gate).record(each)
     assert gate.inventory.remove(ARK, [VERSION.dataid, second.dataid], reason="withdrawn", by="ann")
     assert not gate.inventory.remove(ARK, [VERSION.dataid, second.dataid], reason="withdrawn", by="ann")
     assert [each.ark for each in gate.inventory.objects()] == [other.ark]
@@ -133,24 +139,28 @@ def test_an_object_that_is_removed_leaves_nothing_but_the_reason(gate: headgate.
     assert gate.inventory.recorded(VERSION.job) is None
     told = gate.history(dataid=second.dataid)[0]
     assert (told.event, told.reason, told.client) == ("forget", "withdrawn", "ann")
-    assert gate.inventory.record(VERSION), "it may come again"
+    assert writing(gate).record(VERSION), "it may come again"
 
 
 def test_the_first_intake_of_a_batch_counts(gate: headgate.Gate) -> None:
     first = Intake("bid0000000001", {"name": "demo", "limits": {"tries": 4}})
-    assert gate.inventory.keep_intake(first) == first
-    assert gate.inventory.keep_intake(Intake("bid0000000001", {"name": "other"})) == first
-    gate.inventory.set_problem("bid0000000001", "no end marker")
+    assert writing(gate).keep_intake(first) == first
+    assert writing(gate).keep_intake(Intake("bid0000000001", {"name": "other"})) == first
+    writing(gate).set_problem("bid0000000001", "no end marker")
     assert gate.inventory.intake("bid0000000001") == replace(first, problem="no end marker")
+    anew = Intake("bid0000000001", {"name": "other"})
+    assert writing(gate).keep_intake(anew, anew=True) == anew == gate.inventory.intake("bid0000000001")
     gate.inventory.forget("bid0000000001")
     assert gate.inventory.intake("bid0000000001") is None
+    writing(gate).set_problem("bid0000000001", "there is no profile")
+    assert gate.inventory.intake("bid0000000001") == Intake("bid0000000001", {}, "there is no profile")
 
 
 def test_a_message_waits_is_put_off_and_ends(gate: headgate.Gate) -> None:
     mail = Message("bid0000000001.report-1", Kind.MAIL, "bid0000000001", "From: …")
-    assert gate.inventory.post(mail)
-    assert not gate.inventory.post(replace(mail, body="another"))
-    gate.inventory.post(CALLBACK)
+    assert writing(gate).post(mail)
+    assert not writing(gate).post(replace(mail, body="another"))
+    writing(gate).post(CALLBACK)
     assert list(gate.inventory.due()) == [mail], "the other one is sent by its job"
     gate.inventory.undelivered(mail, "no answer")
     assert list(gate.inventory.due()) == []
@@ -171,7 +181,7 @@ def failed(gate: headgate.Gate) -> list[str]:
 
 def test_a_message_that_failed_is_listed_and_its_next_try_is_kept_in_the_store(gates: Gates) -> None:
     gate = gates.open()
-    gate.inventory.post(REPORT)
+    writing(gate).post(REPORT)
     assert failed(gate) == []
     gate.inventory.undelivered(REPORT, "no answer")
     (found,) = gates.open().inventory.messages(failed=True)
@@ -183,7 +193,7 @@ def test_a_message_that_failed_is_listed_and_its_next_try_is_kept_in_the_store(g
 
 
 def test_a_message_that_is_given_up_stays_listed_until_it_is_sent_again(gate: headgate.Gate) -> None:
-    gate.inventory.post(REPORT)
+    writing(gate).post(REPORT)
     gate.inventory.undelivered(REPORT, "550", for_good=True, recipients=(HAS_IT, REFUSED))
     gate.inventory.forget("bid0000000001")
     assert failed(gate) == [REPORT.id]
@@ -200,7 +210,7 @@ def test_a_message_that_is_given_up_stays_listed_until_it_is_sent_again(gate: he
 
 
 def test_a_message_that_is_discarded_is_gone(gate: headgate.Gate) -> None:
-    gate.inventory.post(REPORT)
+    writing(gate).post(REPORT)
     assert gate.inventory.discard(REPORT.id, reason="the depositor has left").id == REPORT.id
     for act in (gate.inventory.resend, lambda name: gate.inventory.discard(name, reason="again")):
         with pytest.raises(UnknownName):
@@ -210,7 +220,7 @@ def test_a_message_that_is_discarded_is_gone(gate: headgate.Gate) -> None:
 def test_messages_are_listed_page_by_page(gate: headgate.Gate) -> None:
     names = [f"bid{number:010}.report-1" for number in range(5)]
     for name in names:
-        gate.inventory.post(replace(REPORT, id=name, item=name[:13]))
+        writing(gate).post(replace(REPORT, id=name, item=name[:13]))
     first = gate.inventory.messages(limit=2)
     assert [each.id for each in first] == names[:2]
     assert [each.id for each in gate.inventory.messages(after=names[1])] == names[2:]
@@ -218,15 +228,15 @@ def test_messages_are_listed_page_by_page(gate: headgate.Gate) -> None:
 
 
 def test_what_was_delivered_about_the_jobs_of_a_batch_goes_with_the_batch(gate: headgate.Gate) -> None:
-    gate.inventory.post(replace(CALLBACK, batch="bid0000000001"))
-    gate.inventory.post(REPORT)
+    writing(gate).post(replace(CALLBACK, batch="bid0000000001"))
+    writing(gate).post(REPORT)
     gate.inventory.delivered(CALLBACK)
     gate.inventory.forget("bid0000000001")
     assert [each.id for each in gate.inventory.messages()] == [REPORT.id]
 
 
 def test_a_callback_that_its_job_could_not_deliver_is_handed_to_the_messenger(gate: headgate.Gate) -> None:
-    gate.inventory.post(CALLBACK)
+    writing(gate).post(CALLBACK)
     gate.inventory.undelivered(CALLBACK, "no answer")
     assert [each.sender for each in gate.inventory.messages()] == ["messenger"]
     gate.inventory.resend(CALLBACK.id)

@@ -22,6 +22,7 @@ ROUTES = {
     if each.method == "POST" and each.repeat is not None
 }
 ACT = {"reason": "a test"}
+PROFILE = 'collection = "raw"\nowner = "o"\nnotification = ["ann@example.org"]\nconfirmation_mail = true\n'
 
 
 def test_every_post_of_the_api_says_what_a_repeat_answers() -> None:
@@ -90,7 +91,9 @@ def _named(answer: httpx2.Response) -> Any:
 @pytest.fixture
 def walk(tmp_path: Path) -> Iterator[Walk]:
     url = f"sqlite:///{tmp_path}/headgate.sqlite"
-    with two_replicas(url, work_folder=str(tmp_path / "work"), storage_root=str(tmp_path / "store")) as both:
+    (tmp_path / "p.toml").write_text(PROFILE)
+    folders = {"work_folder": "work", "storage_root": "store", "profiles_folder": ""}
+    with two_replicas(url, **{name: str(tmp_path / each) for name, each in folders.items()}) as both:
         walk = Walk(*both)
         yield walk
         walk.close()
@@ -189,16 +192,28 @@ def _queue(walk: Walk) -> None:
 def _inventory(walk: Walk) -> None:
     ark = "ark:/99999/fk4x"
     walk.post("/v1/inventory/local-ids", {"owner": "o", "ids": ["x"], "ark": ark})
-    made = {"ark": ark, "owner": "o", "collection": "raw", "version": 1, "dataid": "9", "files": []}
-    recording = plain(parse(Recording, {**made, "created": "2026-11-15T04:50:00Z", "job": "jid0000000001"}))
+    made = {"ark": ark, "owner": "o", "collection": "raw", "version": 1, "dataid": "ark_99999_fk4x.v1", "files": []}
+    item = {"job": _stored(walk, ark), "batch": "bid0000000001", "profile": "p", "submitter": "s"}
+    recording = plain(parse(Recording, {**made, **item, "created": "2026-11-15T04:50:00Z"}))
     walk.post("/v1/inventory/recordings", {"recording": recording})
-    walk.post("/v1/inventory/removals", {"ark": ark, "dataids": ["9"], "reason": "a test"})
+    walk.post("/v1/inventory/removals", {"ark": ark, "dataids": [made["dataid"]], "reason": "a test"})
+    assert walk.post("/v1/messages", {"item": "bid0000000001", "notice": "queued"}) == {"new": True}
     for number in (1, 2):
-        walk.post("/v1/messages", plain(Message(f"m{number}", next(iter(Kind)), "jid0000000001", "text")))
+        walk.gate.inventory.post(Message(f"m{number}", next(iter(Kind)), "jid0000000001", "text"))
     walk.post("/v1/messages/{message}/delay", {"problem": "away", "seconds": 5}, message="m1")
     walk.post("/v1/messages/{message}/settle", {"state": "delivered"}, message="m1")
     walk.post("/v1/messages/{message}/resend", message="m2")
     walk.post("/v1/messages/{message}/discard", {"reason": "nobody waits for it"}, message="m2")
+
+
+def _stored(walk: Walk, ark: str) -> str:
+    """The id of an ingest job whose object is stored under that name and is being recorded."""
+    found = ""
+    for state in ("estimating", "provisioning", "downloading", "processing"):
+        job = walk.gate.queue.acquire_job(state)
+        assert job is not None
+        found = walk.gate.queue.fire(job, "finish", identifiers={"primary": ark}).id
+    return found
 
 
 def _rest(walk: Walk) -> None:

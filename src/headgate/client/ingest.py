@@ -24,6 +24,14 @@ class ServiceIngest:
         """As their files are at the service."""
         return [from_snapshot(each) for each in self._connection.get("profiles")]
 
+    def profile(self, name: str) -> Profile:
+        """One of them. BadProfiles with every mistake."""
+        return from_snapshot(self._connection.get("profiles", name))
+
+    def announce(self, item: str, notice: str) -> bool:
+        """Have the service put a notice about a batch or ingest job into its outbox."""
+        return bool(self._connection.once("messages", body={"item": item, "notice": notice})["new"])
+
     def upload(self, file: Path) -> str:
         """Hand a file to the service. Gives the URL by which it is submitted."""
         return str(self._connection.upload(file, "uploads", name=file.name)["payload_url"])

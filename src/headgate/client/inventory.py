@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.client.connection import MOST, Connection
+from headgate.core.errors import BadValue
 from headgate.core.inventory import (
     Delivery,
     Intake,
@@ -47,7 +48,9 @@ class ServiceInventory:
         return str(self._connection.send("POST", "inventory", "local-ids", body=body)["ark"])
 
     def record(self, recording: Recording, messages: Sequence[Message], who: str) -> bool:
-        body = {"recording": plain(recording), "messages": plain(messages), "by": who}
+        if messages:
+            raise BadValue("messages", messages[0].id, "is written by the service itself, as the profile says")
+        body = {"recording": plain(recording), "by": who}
         return bool(self._connection.once("inventory", "recordings", body=body)["new"])
 
     def owner_and_version(self, ark: str) -> tuple[str, int] | None:
@@ -72,9 +75,9 @@ class ServiceInventory:
         body = {"ark": ark, "dataids": list(dataids), "reason": reason, "by": who}
         return bool(self._connection.once("inventory", "removals", body=body)["removed"])
 
-    def keep_intake(self, intake: Intake) -> Intake:
-        found: Intake = parse(Intake, self._connection.send("PUT", "inventory", "intakes", body=plain(intake)))
-        return found
+    def keep_intake(self, intake: Intake, *, anew: bool = False) -> Intake:
+        del anew
+        raise BadValue("intake", intake.batch, "is kept by the service itself when the batch is taken")
 
     def intake(self, batch: str) -> Intake | None:
         found = self._connection.get("inventory", "intakes", batch)
@@ -87,7 +90,7 @@ class ServiceInventory:
         self._connection.send("DELETE", "inventory", "items", item)
 
     def post(self, message: Message) -> bool:
-        return bool(self._connection.once("messages", body=plain(message))["new"])
+        raise BadValue("message", message.id, "is written by the service itself, as the profile says")
 
     def message(self, message_id: str) -> Message | None:
         found = self._connection.get("messages", message_id)

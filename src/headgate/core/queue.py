@@ -24,6 +24,11 @@ MESSAGE_LENGTH = 1000
 HOLD_EVENTS = ("hold", "clear")
 JOB_EVENTS = ("set-priority",)
 REPAIR_EVENT = "repair"
+#: Keys of a job's configuration that the store writes when the job is made. Nobody changes them: handlers act on them.
+FIXED_KEYS = (
+    "batch_id", "profile_name", "submitter", "payload_url", "payload_type", "response_type", "submission_mode",
+    "working_dir",
+)  # fmt: skip
 #: Digits in an id, on every store.
 _ID = re.compile("(bid|jid)[0-9]{10}")
 
@@ -362,8 +367,9 @@ def later_priority(priority: int) -> int:
 
 
 def job_configuration(batch: Batch, job_id: str, new: NewJob, work_folder: str) -> dict[str, Any]:
-    """What a job's configuration holds, by the keys of seed 004."""
+    """What a job's configuration holds, by the keys of seed 004. The fixed keys come last: no setting replaces one."""
     return {
+        **new.settings,
         "batch_id": batch.id,
         "profile_name": batch.profile,
         "submitter": batch.submission.submitter,
@@ -372,7 +378,6 @@ def job_configuration(batch: Batch, job_id: str, new: NewJob, work_folder: str) 
         "response_type": batch.submission.metadata.get("response_type"),
         "submission_mode": batch.submission.mode,
         "working_dir": f"{work_folder}/{batch.id}/{job_id}",
-        **new.settings,
     }
 
 

@@ -25,7 +25,7 @@ from headgate.http.waiting import Gone
 from headgate.service.clock import steady
 
 #: Routes whose bodies list many things.
-LARGE = re.compile(r"/v1/(batches/[^/]+/jobs|inventory/(recordings|intakes)|messages|datasets/[^/]+/publish|custody)")
+LARGE = re.compile(r"/v1/(batches/[^/]+/jobs|inventory/recordings|datasets/[^/]+/publish|custody)")
 #: Routes where it must be plain what was asked, also to who checked the body before it came here.
 STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|master-keys|.*/(break|force|forget|status|delete|removals))")
 #: Bytes of a body that needs no room in the budget.

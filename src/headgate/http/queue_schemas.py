@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -129,11 +129,10 @@ class LocalIds(Body):
 
 
 class Recorded(Body):
-    """A stored version, and what is to be told of it."""
+    """A stored version. The service adds the callback that the profile asks for."""
 
     model_config = ConfigDict(strict=False)  # Strictly, a list in JSON is no tuple.
     recording: inventory.Recording
-    messages: list[inventory.Message] = []
     by: By = None
 
 
@@ -150,6 +149,15 @@ class ProblemTold(Body):
     """Why something did not go on."""
 
     problem: str
+
+
+class Announced(Body):
+    """A notice that the service is to write."""
+
+    item: str = Field(examples=["bid0000000001"])
+    notice: Literal["queued", "report", "failed"] = Field(
+        description="`queued`: a batch was taken in. `report`: a batch that is being reported. `failed`: a failed job."
+    )
 
 
 class MessageSettled(Body):

@@ -10,17 +10,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-from headgate.core.errors import BadProfiles, BadValue
-from headgate.core.queue import IngestJob
+from headgate.core.errors import BadProfiles, BadValue, ServiceUnavailable
+from headgate.core.inventory import Intake
+from headgate.core.queue import Batch, IngestJob
 from headgate.ingest.fetch import Fetcher
 from headgate.ingest.guard import DEFAULT_PORTS, Rules
 from headgate.ingest.mail import MailServer
-from headgate.ingest.profile import Profile, from_snapshot, load_profile, read_secret
+from headgate.ingest.profile import Profile, from_snapshot, read_secret
 from headgate.ingest.profile_values import mail_address
 from headgate.ingest.provision import Reservations
+from headgate.ingest.snapshots import read_profile, start_batch
 from headgate.ingest.stopping import Stop
 from headgate.ingest.storage import Storage
 from headgate.service.inventory import Inventory
@@ -65,10 +67,24 @@ class Options:
         return self.work_folder / UPLOADS
 
 
+class Elsewhere(Protocol):
+    """The service that a worker on another machine speaks to: it alone reads profiles and writes messages."""
+
+    def profile(self, name: str) -> Profile:
+        """The profile as its file is at the service. BadProfiles with every mistake."""
+
+    def announce(self, item: str, notice: str) -> bool:
+        """Have the service put a notice into its outbox. False: it is there, or the profile wants none."""
+
+
 class Context:
     """One for a process; its parts are made when they are first asked for, and shared by all threads."""
 
-    def __init__(self, queue: Queue, locks: Locks, inventory: Inventory, options: Options) -> None:
+    def __init__(
+        self, queue: Queue, locks: Locks, inventory: Inventory, options: Options, elsewhere: Elsewhere | None = None
+    ) -> None:
+        #: The service that keeps the store; None: this process does.
+        self.elsewhere = elsewhere
         self.queue = queue
         self.locks = locks
         self.inventory = inventory
@@ -79,6 +95,9 @@ class Context:
         )
         #: By which a batch is told from another store's of the same id; it never changes.
         self.origin_of: Callable[[str], str] = lru_cache(_KEPT)(lambda batch: queue.batch(batch).submission.origin)
+        self._payload_of: Callable[[str], str] = lru_cache(_KEPT)(
+            lambda batch: queue.batch(batch).submission.payload_url
+        )
         self._made: dict[Hashable, Any] = {}
         self._making = threading.RLock()
         self._profiles: OrderedDict[str, Profile | None] = OrderedDict()
@@ -88,10 +107,21 @@ class Context:
 
     def current_profile(self, name: str) -> Profile:
         """The profile as its file is now. BadProfiles with every mistake."""
-        path = self.options.profiles_folder / f"{name}.toml"
-        if not path.is_file():
-            raise BadProfiles([(str(path), f"there is no profile {name}")])
-        return load_profile(path)
+        if self.elsewhere is not None:
+            return self.elsewhere.profile(name)
+        return read_profile(self.options.profiles_folder, name)
+
+    def start(self, batch: Batch) -> Intake:
+        """What a pending batch that was taken starts with. BadProfiles when there is no profile that can be used."""
+        with self._reading:
+            self._profiles.pop(batch.id, None)
+        if self.elsewhere is None:
+            return start_batch(self.inventory, self.options.profiles_folder, batch)
+        found = self.inventory.intake(batch.id)
+        if found is None or not found.profile:
+            self.current_profile(batch.profile)
+            raise ServiceUnavailable("the service", f"it kept no profile when {batch.id} was taken; it is taken again")
+        return found
 
     def profile_of(self, batch: str) -> Profile | None:
         """The profile that a batch started with; None when there was none that could be used."""
@@ -151,6 +181,11 @@ class Context:
     def secret(self, reference: str) -> str:
         """A secret that a profile refers to."""
         return read_secret(reference, os.environ)
+
+    def has_upload(self, job: IngestJob) -> bool:
+        """Whether a job's payload is the file that was handed in with its batch. No other upload is a job's to read."""
+        url = str(job.configuration["payload_url"])
+        return self.is_uploaded(url) and url == self._payload_of(job.batch)
 
     def is_uploaded(self, url: str) -> bool:
         """Whether a URL is of a file that was handed in as such."""

@@ -14,7 +14,7 @@ from headgate.ingest.context import Context, stop_of
 from headgate.ingest.download import Failed as FailedFile
 from headgate.ingest.estimate import estimate, estimated_priority, measured_priority
 from headgate.ingest.fetch import ask_sizes
-from headgate.ingest.payload import UPLOADED, NotGathered, gather, make_folder, object_manifest, payload_url
+from headgate.ingest.payload import NotGathered, gather, make_folder, object_manifest, payload_url
 from headgate.ingest.profile import Profile
 from headgate.ingest.stopping import Stop
 from headgate.service.outcomes import Done, Failed, NotNow, Outcome
@@ -75,5 +75,5 @@ def _sizes(context: Context, job: IngestJob, profile: Profile, stop: Stop) -> li
         entries = object_manifest(context, job, profile, stop).entries
         told = ask_sizes(context.fetcher(profile), [each.url for each in entries], profile.limits.downloads, stop)
         return [size if size is not None else entry.size for size, entry in zip(told, entries, strict=True)]
-    fetcher = context.fetcher(profile, uploaded=bool(job.configuration.get(UPLOADED)))
+    fetcher = context.fetcher(profile, uploaded=context.has_upload(job))
     return ask_sizes(fetcher, [payload_url(job)], 1, stop)

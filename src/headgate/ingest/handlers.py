@@ -13,7 +13,7 @@ from headgate.ingest.fetching import job_downloading, job_estimating, job_provis
 from headgate.ingest.intake import batch_pending, job_pending
 from headgate.ingest.processing import job_processing
 from headgate.ingest.recording import job_notify, job_recording
-from headgate.ingest.reporting import batch_reporting, batch_update_reporting
+from headgate.ingest.reporting import batch_reporting
 from headgate.service.outcomes import Done, Failed, Handler, NotNow, Outcome
 from headgate.service.renewal import ItemHold
 from headgate.service.work_folder import remove_working_folder
@@ -29,7 +29,7 @@ def job_storing(_context: Context, job: IngestJob, _hold: ItemHold) -> Outcome:
 STEPS: Mapping[str, Step] = {
     "batch-pending": batch_pending,
     "batch-reporting": batch_reporting,
-    "batch-update-reporting": batch_update_reporting,
+    "batch-update-reporting": batch_reporting,
     "job-pending": job_pending,
     "job-estimating": job_estimating,
     "job-provisioning": job_provisioning,

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headgate.core.errors import BadProfiles, BadValue, Invalid, Refused, ServiceUnavailable
-from headgate.core.inventory import Intake
 from headgate.core.queue import Batch, IngestJob, NewJob
 from headgate.ingest import manifest, messages
 from headgate.ingest.context import Context, now, stop_of
 from headgate.ingest.payload import (
-    UPLOADED,
     check_data,
     check_sources,
     container_kind,
@@ -36,25 +34,19 @@ def batch_pending(context: Context, batch: Batch, hold: ItemHold) -> Outcome:
     """The payload is fetched and read, and each object in it becomes a job. Nothing of it is made twice."""
     # By its folder the cleaner finds what is to be forgotten of it, also when nothing comes into it.
     make_folder(context.options.work_folder / batch.id)
-    intake = context.inventory.intake(batch.id)
-    if intake is None:
-        try:
-            profile = context.current_profile(batch.profile)
-        except BadProfiles as error:
-            return _no_jobs(context, batch, Intake(batch.id, {}, str(error)))
-        if profile.hold:
-            return Held(f"collection {profile.collection} is held by its profile: {profile.hold}")
-        intake = context.inventory.keep_intake(Intake(batch.id, profile.snapshot()))
-    if intake.problem:
-        return Done(intake.problem)
-    profile = from_snapshot(intake.profile)
+    try:
+        profile = from_snapshot(context.start(batch).profile)
+    except BadProfiles as error:
+        return _no_jobs(context, batch, str(error))
+    if not batch.made and (why := context.hold_of(batch.profile)):
+        return Held(f"collection {profile.collection} is held by its profile: {why}")
     try:
         rows = _rows(context, batch, profile, stop_of(hold))
     except NO_JOBS as error:
-        return _no_jobs(context, batch, replace(intake, problem=str(error)))
+        return _no_jobs(context, batch, str(error))
     made = context.queue.create_jobs(batch, rows)
     if profile.confirmation_mail:
-        messages.post_confirmation(context, batch, profile)
+        messages.announce(context, batch.id, messages.QUEUED)
     return Done(f"{made:,} jobs" if made != 1 else "1 job")
 
 
@@ -76,11 +68,10 @@ def job_pending(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     return Done(f"{len(found.entries):,} files are listed")
 
 
-def _no_jobs(context: Context, batch: Batch, intake: Intake) -> Outcome:
+def _no_jobs(context: Context, batch: Batch, problem: str) -> Outcome:
     """The batch goes on without jobs, and so to its report, which says why."""
-    context.inventory.keep_intake(intake)
-    context.inventory.set_problem(batch.id, intake.problem)
-    return Done(intake.problem)
+    context.inventory.set_problem(batch.id, problem)
+    return Done(problem)
 
 
 def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Sequence[NewJob]:
@@ -92,8 +83,6 @@ def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Seque
     if submission.type in BATCHES:
         found = _batch_manifest(context, batch, profile, stop, uploaded=uploaded)
     said = {"submitted": now().isoformat(timespec="seconds"), "batch_type": submission.type}
-    if uploaded and found is None:
-        said[UPLOADED] = "yes"
     return [
         replace(row, settings={**row.settings, **said, "supplied_id": row.identifiers.primary})
         for row in jobs_of(submission, found, profile.priority)

@@ -1,22 +1,28 @@
-"""What others are told: made once, kept in the outbox, sent from there. A repeat makes the same, and is not kept."""
+"""Notices to others: made once, kept in the outbox, sent from there. A repeat makes the same, and is not kept.
+
+The process that keeps the store writes them, from the profile and the queue. Who gets them is for the profile to say.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import Any
 
-from headgate.core.errors import BadValue, Invalid, ServiceRefused, ServiceUnavailable
+from headgate.core.errors import BadValue, Invalid, QueueRefused, ServiceRefused, ServiceUnavailable
 from headgate.core.inventory import Delivery, Kind, Message, Recipient, Recording, Sender
-from headgate.core.queue import Batch, IngestJob
+from headgate.core.queue import Batch, Folder, IngestJob, Report, check_item_id, folder_of, is_batch
 from headgate.ingest import callback, mail, report
 from headgate.ingest.context import Context, now
 from headgate.ingest.profile import Profile
 from headgate.ingest.retries import Retries
 
+#: Notices: a batch was taken in, a batch is being reported, a job failed.
+QUEUED, REPORT, FAILED = "queued", "report", "failed"
 #: Where mails go, beside the addresses of callbacks.
 MAIL_SERVER = "mail server"
 #: One try each time: the outbox itself tries again.
@@ -63,18 +69,86 @@ def _job_data(job: IngestJob) -> dict[str, Any]:
 
 
 def callback_of(context: Context, profile: Profile, message: Message) -> callback.Callback:
-    """A message, ready to be signed and sent."""
+    """A message, ready to be signed and sent: to where the profile says, whatever the message says."""
+    if not profile.callback_url:
+        raise BadValue("callback", message.id, f"has nowhere to go: profile {profile.name} names no callback_url")
     secret = context.secret(profile.callback_secret) if profile.callback_secret else ""
-    return callback.Callback(message.to, message.id, message.body.encode(), secret)
+    return callback.Callback(profile.callback_url, message.id, message.body.encode(), secret)
+
+
+# ---------------------------------------------------------------- notices
+
+
+def announce(context: Context, item: str, notice: str) -> bool:
+    """Put a notice about a batch or ingest job into the outbox. False: it is there, or the profile wants none.
+
+    A worker on another machine asks the service to do so: what others hear, and who does, is decided there.
+    """
+    if context.elsewhere is not None:
+        return context.elsewhere.announce(item, notice)
+    return NOTICES[notice](context, check_item_id(item))
+
+
+def _announce_queued(context: Context, item: str) -> bool:
+    batch, profile = _batch(context, item), context.profile_of(item)
+    if profile is None or not profile.confirmation_mail:
+        return False
+    jobs = context.queue.jobs(batch=batch.id)
+    return _post_mail(context, batch, "queued", report.confirmation(batch, jobs, envelope(context, profile)))
+
+
+def _announce_report(context: Context, item: str) -> bool:
+    """The report of all jobs, or what changed since the last one; silent when nothing did."""
+    batch, profile = _batch(context, item), context.profile_of(item)
+    if batch.state not in ("reporting", "update-reporting"):
+        raise QueueRefused(item, "announce", f"it is {batch.state}, and not being reported")
+    if profile is None or not profile.notification:
+        return False
+    batch = replace(batch, message=problem_of(context, batch.id))
+    jobs, number, to = context.queue.jobs(batch=item), report_number(context, batch), envelope(context, profile)
+    if batch.state == "reporting":
+        mail = report.batch_report(batch, jobs, number, to)
+    else:
+        found = report.update_report(batch, jobs, batch.report or Report((), ()), number, to)
+        if found is None:
+            return False
+        mail = found
+    return _post_mail(context, batch, f"report-{number}", mail)
+
+
+def _announce_failed(context: Context, item: str) -> bool:
+    if is_batch(item):
+        raise BadValue("item", item, "is no ingest job")
+    job = context.queue.job(item)
+    profile = context.profile_of(job.batch)
+    if folder_of(job.state) is not Folder.FAILED:
+        raise QueueRefused(item, "announce", f"it is {job.state}, and has not failed")
+    if profile is None or not (profile.callback_url and profile.callback_for_failed):
+        return False
+    return context.inventory.post(failure_message(context, job, profile))
+
+
+#: Who writes each notice.
+NOTICES: Mapping[str, Callable[[Context, str], bool]] = {
+    QUEUED: _announce_queued,
+    REPORT: _announce_report,
+    FAILED: _announce_failed,
+}
+
+
+def problem_of(context: Context, batch: str) -> str:
+    """Why a batch's payload gave no jobs; empty: it did."""
+    intake = context.inventory.intake(batch)
+    return intake.problem if intake else ""
+
+
+def _batch(context: Context, item: str) -> Batch:
+    if not is_batch(item):
+        raise BadValue("item", item, "is no batch")
+    return context.queue.batch(item)
 
 
 # ---------------------------------------------------------------- mails
-
-
-def post_confirmation(context: Context, batch: Batch, profile: Profile) -> None:
-    """That a batch was taken in."""
-    jobs = context.queue.jobs(batch=batch.id)
-    _post_mail(context, batch, "queued", report.confirmation(batch, jobs, envelope(context, profile)))
 
 
 def report_number(context: Context, batch: Batch) -> int:
@@ -91,15 +165,10 @@ def occasion_of(batch: Batch) -> str:
     return f"{batch.state} {batch.since.isoformat()}"
 
 
-def post_report(context: Context, batch: Batch, message: EmailMessage, number: int) -> None:
-    """How a batch ended, or what changed since."""
-    _post_mail(context, batch, f"report-{number}", message)
-
-
-def _post_mail(context: Context, batch: Batch, name: str, message: EmailMessage) -> None:
+def _post_mail(context: Context, batch: Batch, name: str, message: EmailMessage) -> bool:
     body = message.as_bytes().decode(errors="surrogateescape")
     found = Message(f"{batch.id}.{name}", Kind.MAIL, batch.id, body, occasion=occasion_of(batch), batch=batch.id)
-    context.inventory.post(found)
+    return context.inventory.post(found)
 
 
 def envelope(context: Context, profile: Profile) -> report.Envelope:
@@ -139,9 +208,8 @@ def _send(context: Context, message: Message) -> None:
     if message.kind is Kind.MAIL:
         _send_mail(context, message)
         return
-    callback.deliver(
-        context.service(message.to), callback_of(context, _profile_of(context, message), message), _ONE_TRY
-    )
+    sending = callback_of(context, _profile_of(context, message), message)
+    callback.deliver(context.service(sending.url), sending, _ONE_TRY)
     context.inventory.delivered(message)
 
 
@@ -160,7 +228,7 @@ def _send_mail(context: Context, message: Message) -> None:
     parsed = message_from_bytes(message.body.encode(errors="surrogateescape"), policy=SMTP)
     assert isinstance(parsed, EmailMessage)  # noqa: S101 - the policy makes it one
     settled = {each.address: each for each in message.recipients if each.state is not Delivery.WAITING}
-    wanted = mail.recipients_of(parsed)
+    wanted = _recipients(context, message, parsed)
     refused = mail.send(context.options.mail_server, parsed, [each for each in wanted if each not in settled])
     recipients = [settled.get(each) or _recipient(each, refused.get(each)) for each in wanted]
     problem = "; ".join(f"{each.address}: {each.problem}" for each in recipients if each.problem)
@@ -170,6 +238,16 @@ def _send_mail(context: Context, message: Message) -> None:
         return
     for_good = Delivery.WAITING not in states
     context.inventory.undelivered(message, problem, for_good=for_good, recipients=recipients)
+
+
+def _recipients(context: Context, message: Message, parsed: EmailMessage) -> list[str]:
+    """Those that the mail names, as long as the profile of its batch names them too."""
+    named = mail.recipients_of(parsed)
+    profile = context.profile_of(message.batch or message.item)
+    found = named if profile is None else [each for each in named if each in profile.notification]
+    if not found:
+        raise BadValue("mail", message.id, "has no recipient that its profile names")
+    return found
 
 
 def _recipient(address: str, refusal: mail.Refusal | None) -> Recipient:

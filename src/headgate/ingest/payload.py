@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from headgate import private
-from headgate.core.errors import BadManifest, BadPayload, StoreUnavailable
+from headgate.core.errors import BadManifest, BadPayload, BadValue, StoreUnavailable
 from headgate.core.queue import IngestJob
 from headgate.ingest import container, manifest
 from headgate.ingest.beneath import sync_folder, write_synced
@@ -29,9 +29,6 @@ from headgate.ingest.retries import Retries
 from headgate.ingest.stopping import Stop
 from headgate.ingest.system_files import PRODUCER, STORAGE_MANIFEST, SYSTEM
 from headgate.ingest.unpacking import unpack_confined
-
-#: Set by us in the configuration of a job whose payload was handed in as a file.
-UPLOADED = "uploaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +69,11 @@ class Folder:
 
 
 def folder_of(job: IngestJob) -> Folder:
-    """Where a job works."""
-    return Folder(Path(str(job.configuration["working_dir"])))
+    """Where a job works: in a folder that has its name, as the queue gives it."""
+    place = Path(str(job.configuration["working_dir"]))
+    if place.parts[-2:] != (job.batch, job.id) or not place.is_absolute() or ".." in place.parts:
+        raise BadValue("working_dir", str(place), f"is not the folder of {job.id}")
+    return Folder(place)
 
 
 def payload_name(job: IngestJob) -> str:
@@ -151,7 +151,7 @@ def object_manifest(context: Context, job: IngestJob, profile: Profile, stop: St
     if kept:
         data = place.read_bytes()
     else:
-        fetcher = context.fetcher(profile, uploaded=bool(job.configuration.get(UPLOADED)))
+        fetcher = context.fetcher(profile, uploaded=context.has_upload(job))
         data = fetcher.read(payload_url(job), limits.manifest_size, stop)
         check_data("the manifest", data, expected_digest(job.configuration))
     found = manifest.parse(data, OBJECT_LAYOUTS, limit=limits.manifest_size, most=limits.files)
@@ -207,7 +207,7 @@ class _Gathering:
         if kind == "object_manifest":
             # What a manifest lists is the depositor's word: none of it is anybody's upload.
             return self._download(self._listed(), self.folder.producer, uploaded=False)
-        uploaded = bool(self.job.configuration.get(UPLOADED))
+        uploaded = self.context.has_upload(self.job)
         if kind == "file":
             return self._download([self._payload()], self.folder.producer, uploaded=uploaded)
         self._download([self._payload()], self.folder.packed, uploaded=uploaded)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.core.errors import BadValue, Invalid, ServiceRefused, ServiceUnavailable
+from headgate.core.errors import BadValue, Invalid, ObjectRefused, ServiceRefused, ServiceUnavailable
 from headgate.core.inventory import Delivery, InventoryFile, Recording
 from headgate.core.queue import IngestJob
 from headgate.ingest import callback, messages
@@ -26,10 +26,36 @@ def job_recording(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     if not ark:
         raise BadValue("ingest job", job.id, "has no ARK; it was never processed")
     version = stored_version(context, job, profile, ark, hold)
-    recording = _recording(context, job, profile, version)
-    told = [messages.callback_message(context, job, profile, recording)] if profile.callback_url else []
-    new = context.inventory.record(recording, told)
+    new = record(context, _recording(context, job, profile, version))
     return Done(f"{ark} v{version.number} is in the inventory" + ("" if new else " already"))
+
+
+def record(context: Context, recording: Recording, *, by: str | None = None) -> bool:
+    """Write a stored version down with its callback. False: it was already. `by`: who does so; default: this process.
+
+    ObjectRefused when it is not what its ingest job and the profile of its batch say: a recording names owner,
+    collection and storage of an object for all time, and what is published in the ledger.
+    """
+    if context.elsewhere is not None:
+        return context.inventory.record(recording, by=by)
+    job = context.queue.job(recording.job)
+    profile = context.profile(job)
+    expected = {
+        "ark": job.identifiers.primary, "batch": job.batch, "profile": profile.name, "owner": profile.owner,
+        "collection": profile.collection, "membership": profile.membership, "local": job.identifiers.local,
+        "submitter": str(job.configuration["submitter"]),
+    }  # fmt: skip
+    for name, value in expected.items():
+        if (given := getattr(recording, name)) != value:
+            raise ObjectRefused(recording.ark, f"{job.id} has {name} {value!r}, not {given!r}")
+    if recording.version < 1 or recording.dataid != dataid(parse_object(recording.ark), recording.version):
+        raise ObjectRefused(
+            recording.ark, f"{recording.dataid} is not what version {recording.version} of it is called"
+        )
+    if job.state != "recording" and context.inventory.recorded(job.id) is None:
+        raise ObjectRefused(recording.ark, f"{job.id} is {job.state}, and not being recorded")
+    told = [messages.callback_message(context, job, profile, recording)] if profile.callback_url else []
+    return context.inventory.record(recording, told, by=by)
 
 
 def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
@@ -44,7 +70,7 @@ def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
         return Done("stored, recorded, and told")
     try:
         sending = messages.callback_of(context, profile, message)
-        callback.deliver(context.service(message.to), sending, Retries(profile.limits.tries), stop_of(hold))
+        callback.deliver(context.service(sending.url), sending, Retries(profile.limits.tries), stop_of(hold))
     except (ServiceUnavailable, ServiceRefused, Invalid) as error:
         if profile.callback_failure == "fail":
             return Failed(f"stored and recorded; the callback failed: {error}")

@@ -119,17 +119,17 @@ class Inventory:
 
     # ---------------------------------------------------------------- intakes
 
-    def keep_intake(self, intake: Intake) -> Intake:
-        """What a batch starts with, unless it has started: then, what it started with."""
+    def keep_intake(self, intake: Intake, *, anew: bool = False) -> Intake:
+        """What a batch starts with, unless it has started: then, what it started with. `anew`: replace that."""
         check_item_id(intake.batch)
-        return self._store.keep_intake(intake)
+        return self._store.keep_intake(intake, anew=anew)
 
     def intake(self, batch: str) -> Intake | None:
         """What a batch started with; None when it has not."""
         return self._store.intake(check_item_id(batch))
 
     def set_problem(self, batch: str, problem: str) -> None:
-        """Why a batch's payload gave no jobs."""
+        """Why a batch's payload gave no jobs, or why it could not start."""
         self._store.set_problem(check_item_id(batch), problem)
 
     def forget(self, item: str) -> None:

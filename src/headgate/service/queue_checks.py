@@ -12,6 +12,7 @@ from headgate.core.errors import BadValue
 from headgate.core.machine import Machine
 from headgate.core.names import check_resource
 from headgate.core.queue import (
+    FIXED_KEYS,
     Batch,
     Changes,
     Identifiers,
@@ -95,6 +96,14 @@ def check_document(what: str, document: object) -> dict[str, Any]:
     return dict(document)
 
 
+def check_settings(what: str, document: object) -> dict[str, Any]:
+    """What an owner adds to a job's configuration: nothing that the store itself writes there."""
+    found = check_document(what, document)
+    if fixed := [name for name in FIXED_KEYS if name in found]:
+        raise BadValue(what, ", ".join(fixed), "cannot be set; it is fixed when the job is made")
+    return found
+
+
 def check_identifiers(value: object) -> Identifiers:
     """A primary id and local ids: Identifiers, or a mapping with `primary` and `local`."""
     if isinstance(value, Mapping) and set(value) <= {"primary", "local"}:
@@ -124,7 +133,7 @@ def check_new_job(row: NewJob | Mapping[str, Any]) -> NewJob:
     check_word("payload_type", row.payload_type, PAYLOAD_TYPES)
     check_priority(row.priority)
     return replace(
-        row, identifiers=check_identifiers(row.identifiers), settings=check_document("settings", row.settings)
+        row, identifiers=check_identifiers(row.identifiers), settings=check_settings("settings", row.settings)
     )
 
 
@@ -142,6 +151,6 @@ def check_changes(
         priority=None if priority is None else check_priority(priority),
         space_needed=space_needed,
         identifiers=None if identifiers is None else check_identifiers(identifiers),
-        configuration=None if configuration is None else check_document("configuration", configuration),
+        configuration=None if configuration is None else check_settings("configuration", configuration),
         report=report,
     )

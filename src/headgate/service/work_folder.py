@@ -133,7 +133,7 @@ def _done(queue: Queue, folder: Path) -> Iterator[tuple[Path, bool]]:
     for batch in sorted(folder.iterdir()):
         if not _is_id(batch.name) or not batch.is_dir():
             continue
-        if not _is_known(queue, batch.name):
+        if not is_known(queue, batch.name):
             yield batch, True
             continue
         for job in sorted(batch.iterdir()):
@@ -149,7 +149,8 @@ def _is_id(name: str) -> bool:
     return True
 
 
-def _is_known(queue: Queue, item: str) -> bool:
+def is_known(queue: Queue, item: str) -> bool:
+    """Whether the queue has a batch or ingest job."""
     try:
         queue.batch(item) if is_batch(item) else queue.job(item)
     except UnknownName:

@@ -61,14 +61,14 @@ class InventoryStore(Protocol):
         `dataids`: what the ledger calls its versions. False when there is no such object.
         """
 
-    def keep_intake(self, intake: Intake) -> Intake:
-        """What a batch starts with; gives what it started with when it was kept before."""
+    def keep_intake(self, intake: Intake, *, anew: bool = False) -> Intake:
+        """What a batch starts with; gives what it started with when it was kept before. `anew`: replace that."""
 
     def intake(self, batch: str) -> Intake | None:
         """What a batch started with; None when it has not."""
 
     def set_problem(self, batch: str, problem: str) -> None:
-        """Why a batch's payload gave no jobs."""
+        """Why a batch's payload gave no jobs; of a batch that never started, all that is kept."""
 
     def forget(self, item: str) -> None:
         """An item is gone: its intake and its delivered messages go; what was not delivered stays."""

@@ -28,6 +28,7 @@ from headgate.http.waiting import Gone, while_there
 router = direct.router("ingest")
 Submitter = Annotated[Caller, needs("queue:submit")]
 ProfileReader = Annotated[Caller, needs("read", "queue:submit")]
+ProfileUser = Annotated[Caller, needs("read", "queue:submit", "queue:work")]
 FILE: dict[str, Any] = {
     "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 }
@@ -41,6 +42,16 @@ def profiles(gate: TheGate, who: ProfileReader) -> Response:
     found = load_profiles(Path(gate.settings["profiles_folder"])).values()
     seen = (each for each in found if who.reach.has("read") or who.reach.covers("queue:submit", each.name))
     return answer([each.snapshot() for each in seen])
+
+
+@router.get("/profiles/{name}", responses=documented(200, dict[str, Any], "As its file is now."))
+def profile(gate: TheGate, who: ProfileUser, name: str) -> Response:
+    """One ingest profile. 422 tells every mistake in its file."""
+    from headgate.ingest.snapshots import read_profile
+
+    if not who.reach.has("queue:work"):
+        who.must_see("profile", "queue:submit", name)
+    return answer(read_profile(Path(gate.settings["profiles_folder"]), name).snapshot())
 
 
 @router.post("/uploads", FILE_SENT, status_code=201, responses=documented(201, Uploaded, "Kept."), openapi_extra=FILE)

@@ -6,13 +6,22 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
+from headgate.core.errors import QueueRefused
 from headgate.core.inventory import Intake, InventoryFile, Message, ObjectVersion, StoredObject
-from headgate.core.queue import check_item_id
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, Operator, TheGate, needs
-from headgate.http.queue_schemas import LocalIds, MessageDelayed, MessageSettled, ProblemTold, Recorded, Removed
+from headgate.http.queue_schemas import (
+    Announced,
+    LocalIds,
+    MessageDelayed,
+    MessageSettled,
+    ProblemTold,
+    Recorded,
+    Removed,
+)
 from headgate.http.repeats import NOTHING, RESULT, under
 from headgate.http.schemas import Acted, After, Limit, Page, answer, documented, nothing, page
+from headgate.service.work_folder import is_known
 
 router = direct.router("inventory")
 InventoryReader = Annotated[Caller, needs("read", "queue:work")]
@@ -85,8 +94,12 @@ def claim_local_ids(gate: TheGate, _who: Consumer, given: LocalIds) -> Response:
 
 @router.post("/inventory/recordings", under("new"), responses=IS_NEW)
 def record(gate: TheGate, who: Consumer, given: Recorded) -> Response:
-    """Write a stored version down, with its files, names and messages, and publish it in the ledger: one step."""
-    return answer({"new": gate.inventory.record(given.recording, given.messages, by=who.by(given.by))})
+    """Write a stored version down, with its files, names and callback, and publish it in the ledger: one step. 409 when
+    it is not what the ingest job and its profile say.
+    """
+    from headgate.ingest.recording import record as write_down
+
+    return answer({"new": write_down(gate.ingest, given.recording, by=who.by(given.by))})
 
 
 @router.post(
@@ -105,12 +118,6 @@ def recorded(gate: TheGate, _who: InventoryReader, job: str) -> Response:
     return nothing() if found is None else answer({"ark": found[0], "version": found[1]})
 
 
-@router.put("/inventory/intakes", responses=documented(200, Intake, "What it started with."))
-def keep_intake(gate: TheGate, _who: Consumer, given: Intake) -> Response:
-    """What a batch starts with, unless it has started: then, what it started with."""
-    return answer(gate.inventory.keep_intake(given))
-
-
 @router.get(
     "/inventory/intakes/{bid}", responses=documented(200, Intake, "What it started with.", nothing="Not started.")
 )
@@ -123,13 +130,16 @@ def intake(gate: TheGate, _who: Consumer, bid: str) -> Response:
 @router.put("/inventory/intakes/{bid}/problem", status_code=204)
 def set_problem(gate: TheGate, _who: Consumer, bid: str, given: ProblemTold) -> Response:
     """Why a batch's payload gave no jobs."""
+    gate.queue.batch(bid)
     gate.inventory.set_problem(bid, given.problem)
     return nothing()
 
 
 @router.delete("/inventory/items/{item}", status_code=204)
 def forget_item(gate: TheGate, _who: Consumer, item: str) -> Response:
-    """A batch or job left the queue: what it started with goes, and what was told of it."""
+    """A batch or job left the queue: what it started with goes, and what was told of it. 409 while the queue has it."""
+    if is_known(gate.queue, item):
+        raise QueueRefused(item, "forget", "it is still in the queue")
     gate.inventory.forget(item)
     return nothing()
 
@@ -152,10 +162,13 @@ def messages(
 
 
 @router.post("/messages", under("new"), responses=IS_NEW)
-def post(gate: TheGate, _who: Consumer, given: Message) -> Response:
-    """Put a message into the outbox; of one id, the first counts."""
-    check_item_id(given.item)
-    return answer({"new": gate.inventory.post(given)})
+def announce(gate: TheGate, _who: Consumer, given: Announced) -> Response:
+    """Have the service write a notice about a batch or ingest job and put it into the outbox. Who gets it, and where it
+    goes, is for the profile alone to say; `new` is false when the profile wants none, or it is there already.
+    """
+    from headgate.ingest.messages import announce as put
+
+    return answer({"new": put(gate.ingest, given.item, given.notice)})
 
 
 @router.get("/messages/due", responses=documented(200, list[Message], "So many at most."))

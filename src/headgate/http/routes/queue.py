@@ -1,11 +1,14 @@
 """The queue over HTTP: batches, ingest jobs, holds."""
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Path as InPath
+from fastapi import Query, Request, Response
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadProfiles, BadValue
 from headgate.core.faults import Fault
 from headgate.core.names import check_reason
 from headgate.core.queue import (
@@ -40,6 +43,7 @@ from headgate.http.schemas import Acted, After, Count, Key, Limit, Page, Request
 from headgate.http.service import Service
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
+from headgate.telemetry import event
 from headgate.wiring import Gate
 
 router = direct.router("queue")
@@ -93,9 +97,12 @@ async def next_batch(
 
     def look() -> Batch | None:
         queue = service.gate.queue
-        return queue.acquire_batch(
+        found = queue.acquire_batch(
             state, worker=worker, lease=asked.lease, after=asked.after, request_id=request_id, outlives=True
         )
+        if found is not None and found.state == "pending":
+            _keep_profile(service.gate, found)
+        return found
 
     place = ("batch", state, asked.after or "")
     return await _found(request, service, place, look, asked.wait, again=request_id is not None)
@@ -262,7 +269,7 @@ def repair(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
 def add_item_routes(noun: str, short: str, kind: Any) -> None:
     """The same acts on batches and on ingest jobs."""
     path = f"/{noun}/{{{short}}}"
-    ItemId = Annotated[str, Path(alias=short)]  # noqa: N806 - a type
+    ItemId = Annotated[str, InPath(alias=short)]  # noqa: N806 - a type
 
     seconds = documented(200, dict[str, float], "Its seconds.")
 
@@ -307,6 +314,19 @@ async def _found(
     turn = service.turns.wait(place, look, steady() + wait, again=again)
     found = await asked_to_wait(request, wait, turn)
     return nothing() if found is None else answer(found)
+
+
+def _keep_profile(gate: Gate, batch: Batch) -> None:
+    """Keep the profile that a batch starts with, whoever works on it: nobody else may say what that is."""
+    if not gate.keeps_inventory:
+        return
+    from headgate.ingest.snapshots import start_batch
+
+    try:
+        start_batch(gate.inventory, Path(gate.settings["profiles_folder"]), batch)
+    except BadProfiles as error:
+        # Outside owners may need no profile. Our own steps report the mistakes.
+        event("batch.no_profile", logging.WARNING, batch=batch.id, why=str(error))
 
 
 def _fire_as_owner(gate: Gate, who: Caller, item: str, event: str, given: Fired) -> Item:

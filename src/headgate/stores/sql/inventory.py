@@ -88,14 +88,19 @@ class SqlInventory:
 
     # ---------------------------------------------------------------- intakes
 
-    def keep_intake(self, intake: Intake) -> Intake:
-        return self._database.write_through(lambda tx: _keep_intake(tx, intake))
+    def keep_intake(self, intake: Intake, *, anew: bool = False) -> Intake:
+        return self._database.write_through(lambda tx: _keep_intake(tx, intake, anew=anew))
 
     def intake(self, batch: str) -> Intake | None:
         return self._database.read(lambda tx: _intake(tx, batch))
 
     def set_problem(self, batch: str, problem: str) -> None:
-        self._database.write(lambda tx: tx.run(sql.SET_PROBLEM, batch=batch, problem=problem))
+        def work(tx: Transaction) -> None:
+            if _intake(tx, batch) is None:
+                _keep_intake(tx, Intake(batch))
+            tx.run(sql.SET_PROBLEM, batch=batch, problem=problem)
+
+        self._database.write(work)
 
     def forget(self, item: str) -> None:
         def work(tx: Transaction) -> None:
@@ -275,11 +280,13 @@ def _number(tx: Transaction, find: Statement, add: Statement, name: str) -> int:
 # ---------------------------------------------------------------- intakes and outbox
 
 
-def _keep_intake(tx: Transaction, intake: Intake) -> Intake:
-    """Whoever was first decides what the batch started with."""
+def _keep_intake(tx: Transaction, intake: Intake, *, anew: bool = False) -> Intake:
+    """Whoever was first decides what the batch started with, unless it starts anew."""
     found = _intake(tx, intake.batch)
-    if found is not None:
+    if found is not None and not anew:
         return found
+    if found is not None:
+        tx.run(sql.DROP_INTAKE, batch=intake.batch)
     profile = json.dumps(dict(intake.profile), ensure_ascii=False)
     tx.run(sql.ADD_INTAKE, batch=intake.batch, profile=profile, problem=intake.problem)
     return intake

@@ -357,7 +357,9 @@ class MerrittTree(QueueTree):
         return [(f"{self.item(job_id)}/bid", batch_id.encode()), (f"{self.item(job_id)}/space_needed", b"0")]
 
     def _spelt(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        return {self._KEYS.get(key, key): value for key, value in content.items()}
+        """Our words come last: what an owner adds under one of theirs replaces nothing."""
+        theirs = {key: value for key, value in content.items() if key not in self._KEYS}
+        return theirs | {self._KEYS[key]: value for key, value in content.items() if key in self._KEYS}
 
     def _unspelt(self, content: Mapping[str, Any]) -> dict[str, Any]:
         ours = {theirs: own for own, theirs in self._KEYS.items()}
