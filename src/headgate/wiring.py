@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headgate.service.overview import Overview
     from headgate.service.queue import Queue
     from headgate.service.secrets import Secrets
+    from headgate.service.sessions import Sessions, SessionStore
     from headgate.service.tokens import Tokens, TokenStore
     from headgate.stores.idempotency import RepeatStore
     from headgate.stores.inventory_port import InventoryStore
@@ -101,6 +102,15 @@ class Gate:
         if tokens is None:
             raise BadValue("url", self._store.name, "keeps no API tokens; name a SQL store in `url`")
         return tokens if isinstance(tokens, Tokens) else Tokens(tokens)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """The browsers that are signed in at a service on this store."""
+        from headgate.service.sessions import Sessions
+
+        tokens = self.tokens  # Of the same stores: who keeps tokens keeps sessions.
+        sessions: SessionStore | Sessions = self._store.sessions  # type: ignore[attr-defined]
+        return sessions if isinstance(sessions, Sessions) else Sessions(sessions, tokens)
 
     @property
     def epochs(self) -> Epochs:

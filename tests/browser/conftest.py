@@ -124,7 +124,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
 
 def session_cookie(site: Site, *scopes: str) -> Any:
     """What signing in gives, without the form."""
-    signed = site.gate.tokens.sign_in(site.token(*scopes))
+    signed = site.gate.sessions.sign_in(site.token(*scopes))
     return {"name": f"headgate-{site.gate.store.tag}", "value": signed, "url": site.url, "httpOnly": True}
 
 

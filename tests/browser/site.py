@@ -26,7 +26,7 @@ RESOURCE = "s3://raw/2026-11"
 #: A stored object of the full store.
 ARK = "ark:/99999/fk4abc"
 #: Tables that signing in needs; a store without the others is broken for every page.
-KEPT = ("hg_api_token", "hg_meta", "hg_version")
+KEPT = ("hg_api_token", "hg_session", "hg_meta", "hg_version")
 
 
 class Site:

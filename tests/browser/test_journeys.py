@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from headgate import Lock, LockLost
-from tests.browser.conftest import Visit, press
+from tests.browser.conftest import Visit, axe_clean, press
 from tests.browser.site import Site
 
 
@@ -19,25 +19,33 @@ def lock(site: Site, request: pytest.FixtureRequest) -> Lock:
 
 
 def test_the_printed_address_signs_in_once_and_signing_out_ends_it(site: Site, visit: Visit) -> None:
-    page = visit(site, f"/#token={site.first_token}", signed_in=False)
+    code = site.gate.sessions.new_code(site.first_token.split("_")[1]).code
+    page = visit(site, f"/sign-in#code={code}", signed_in=False, expected=("status of 401",))
+    # Somebody else may have made the link: nobody is signed in before saying so.
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in as first start?")
+    assert code not in page.url
+    assert page.context.cookies() == []
+    axe_clean(page)
+    page.get_by_role("button", name="Sign in as first start").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile(r"running, \d+ failed in 24 h"))
-    assert site.first_token not in page.url
-    assert site.first_token not in page.content()
+    assert code not in page.content()
     (cookie,) = page.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     page.goto("/locks")
     expect(page).to_have_url(re.compile(r"/sign-in\?next=%2Flocks"))
+    page.goto(f"/sign-in#code={code}")
+    expect(page.get_by_role("alert")).to_contain_text("was used, or has expired")
 
 
 def test_a_wrong_token_is_told_and_a_revoked_one_signs_out(site: Site, visit: Visit) -> None:
     page = visit(site, "/locks", signed_in=False, expected=("status of 401",))
-    page.get_by_label("API token").fill("hg_wrong")
+    page.get_by_label("API token or sign-in code").fill("hg_wrong")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("not of the form")
     token = site.gate.tokens.new("to be revoked", ["read"])
-    page.get_by_label("API token").fill(token.token)
+    page.get_by_label("API token or sign-in code").fill(token.token)
     page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(re.compile("/locks$"))
     site.gate.tokens.revoke(token.id)
@@ -118,7 +126,7 @@ def test_without_a_script_all_is_read_and_a_lock_is_broken(site: Site, lock: Loc
         java_script_enabled=False,
         expected=("status of 422",),
     )
-    page.get_by_label("API token").fill(site.token())
+    page.get_by_label("API token or sign-in code").fill(site.token())
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("table", name="Who waits for a lock")).to_contain_text("etl-7 holds it exclusive")
     assert page.get_by_role("button", name="Pause").count() == 0

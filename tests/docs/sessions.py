@@ -28,11 +28,13 @@ AS_HOST = ["unshare", "--uts", "sh", "-c", f'hostname {HOST}; exec "$@"', "sh"] 
 
 #: What differs from run to run and is typed in again later: ids of locks and of objects, API tokens, keys, pids.
 NAMES = re.compile(
-    r"\b[0-9a-z]{4}-[0-9a-z]{16}-[0-9a-z]{12}\b|\bark[:_]/?99999[/_]fk4[0-9a-z]+|\bhg_[a-z0-9]{12}_[\w-]{43}|\bhgk_[\w-]+"
+    r"\b[0-9a-z]{4}-[0-9a-z]{16}-[0-9a-z]{12}\b|\bark[:_]/?99999[/_]fk4[0-9a-z]+|\bhg_[a-z0-9]{12}_[\w-]{43}"
+    r"|\bhgk_[\w-]+|\bhgc_[\w-]{43}"
 )
 #: What differs from run to run, and what stands in its place when texts are compared.
 _VARIES = [
     (NAMES, "ID"),
+    (re.compile(r"^[a-z0-9]{12}(?= +first start)", re.MULTILINE), "ID"),  # of the token that `headgate up` makes
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00| UTC)?"), "TIME"),
     (re.compile(r"^\d+ +TIME|(?<=--before )\d+", re.MULTILINE), "ENTRY"),
     (re.compile(r"\bpid \d+( #[0-9a-f]{6})?( hpc:\d+\.0)?"), "pid N"),

@@ -4,7 +4,6 @@ import csv
 import html
 import io
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -26,7 +25,7 @@ from headgate.http.dashboard.chunks import ACTS, Story, allowed
 from headgate.http.dashboard.frame import STATIC
 from headgate.http.dashboard.tables import Column, csv_text
 from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
-from headgate.service.tokens import SESSION_SECONDS
+from headgate.stores.sql.statement import Statement
 
 PAGES = [
     "/",
@@ -99,24 +98,32 @@ def test_a_message_that_did_not_arrive_is_on_the_first_page_and_in_the_list(serv
     gate.inventory.discard(report.id, reason="it is old")
 
 
-def test_a_session_ends_with_its_time_its_token_and_its_signature(
-    server: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with signed_in(server, gate, "read") as client:
-        name, value = next(iter(client.cookies.items()))
-
+def test_a_session_ends_with_its_time_its_token_and_with_sign_out(server: Any, gate: Gate) -> None:
     def ask(sent: str) -> int:
         return httpx2.get(f"{server.url}/locks", headers={"Cookie": f"{name}={sent}"}, trust_env=False).status_code
 
-    assert ask(value) == 200
-    assert ask(value[:-1] + ("0" if value[-1] != "0" else "1")) == 303
-    over = time.time() + SESSION_SECONDS + 1
-    with monkeypatch.context() as clock:
-        clock.setattr(time, "time", lambda: over)
+    with signed_in(server, gate, "read") as client, signed_in(server, gate, "read") as other:
+        name, value = next(iter(client.cookies.items()))
+        assert ask(value) == 200
+        assert ask(value[:-1] + ("0" if value[-1] != "0" else "1")) == 303
+        key = KEY.search(client.get("/locks").text)
+        assert key
+        assert client.post("/sign-out", data={"form_key": key[1]}).status_code == 303
+        assert ask(value) == 303, "a cookie that somebody kept opens nothing after the sign-out"
+        value = next(iter(other.cookies.values()))
+        assert ask(value) == 200
+        gate.tokens.revoke(gate.tokens.list()[-1].id)
         assert ask(value) == 303
-    assert ask(value) == 200
-    gate.tokens.revoke(gate.tokens.list()[-1].id)
-    assert ask(value) == 303
+    short = gate.sessions.sign_in(gate.tokens.new("a test", ["read"], expires=30).token)
+    assert ask(short) == 200
+    later(gate, 31)
+    assert ask(short) == 303
+
+
+def later(gate: Gate, seconds: int) -> None:
+    """So much time passes for all sessions and codes."""
+    older = Statement("Time passes.", "update hg_session set expires_at = expires_at - :far")
+    gate.store._database.write(lambda tx: tx.run(older, far=seconds * 1_000_000))  # type: ignore[attr-defined]
 
 
 def test_a_form_of_another_site_or_session_does_nothing(server: Any, gate: Gate) -> None:

@@ -222,5 +222,6 @@ def _rest(walk: Walk) -> None:
     walk.post("/v1/master-wraps", {"pairs": []})
     walk.post("/v1/reap", query={"of": "locks"})
     walk.post("/v1/tokens", {"name": "once", "scopes": ["read"]})
+    walk.post("/v1/sign-in-codes")
     walk.post("/v1/uploads", file=b"some bytes", query={"name": "x.txt"})
     walk.post("/v1/objects/verify", {"ark": "ark:/99999/fk4x"}, status=404)

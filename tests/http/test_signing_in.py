@@ -12,7 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from headgate import Gate
+import headgate
+from headgate import BadValue, Gate, NotAllowed
 from headgate.http.app import make_app
 from headgate.http.errors import TooMany
 from headgate.http.server import Server
@@ -65,6 +66,53 @@ def test_under_tls_the_cookie_goes_by_tls_alone_and_no_other_site_can_set_it(
             assert client.get("/ingest", headers={"Cookie": plain}).status_code == 303
     finally:
         server.stop()
+
+
+def test_a_code_signs_in_by_a_form_of_ours_that_was_confirmed_and_by_nothing_else(gate: Gate, server: Server) -> None:
+    token = gate.tokens.new("ann", ["read"])
+    code = gate.sessions.new_code(token.id).code
+    with httpx2.Client(base_url=server.url, trust_env=False) as client:
+        for path in (f"/sign-in?code={code}", f"/sign-in?token={code}&confirmed=yes", f"/?code={code}"):
+            assert "set-cookie" not in client.get(path).headers, "what looks ahead at links signs nobody in"
+        form = {"token": code, "next": "/locks"}
+        for headers in ({"Origin": "https://elsewhere.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"},
+                        {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none"}):  # fmt: skip
+            crossed = client.post("/sign-in", data={**form, "confirmed": "yes"}, headers=headers)
+            assert (crossed.status_code, "set-cookie" in crossed.headers) == (403, False), headers
+        asked = client.post("/sign-in", data=form, headers={"Origin": server.url, "Sec-Fetch-Site": "same-origin"})
+        assert (asked.status_code, "set-cookie" in asked.headers) == (200, False)
+        assert "Sign in as ann?" in asked.text
+        done = client.post("/sign-in", data={**form, "confirmed": "yes"}, headers={"Origin": server.url})
+        assert (done.status_code, done.headers["location"]) == (303, "/locks")
+        first = next(iter(client.cookies.values()))
+        assert client.get("/locks").status_code == 200
+        again = client.post("/sign-in", data={**form, "confirmed": "yes"})
+        assert (again.status_code, "was used, or has expired" in again.text) == (401, True)
+        other = gate.sessions.new_code(gate.tokens.new("ben", ["read"]).id).code
+        asked = client.post("/sign-in", data={"token": other})
+        assert "You are signed in as <b>ann</b>" in asked.text
+        assert client.post("/sign-in", data={"token": other, "confirmed": "yes"}).status_code == 303
+    with pytest.raises(NotAllowed):
+        gate.sessions.find(first)
+
+
+def test_a_token_asks_for_a_code_of_its_own(gate: Gate, server: Server) -> None:
+    made = gate.tokens.new("ann", ["lock:acquire:s3://ours/"])
+    with headgate.connect(server.url, token=made.token) as remote:
+        code = remote.sessions.new_code()
+        with pytest.raises(BadValue, match="for the API token that asks"):
+            remote.sessions.new_code(made.id)
+    assert gate.sessions.whose(code.code).id == made.id
+
+
+def test_a_stream_of_a_browser_ends_when_it_is_signed_out(gate: Gate, server: Server) -> None:
+    session = gate.sessions.sign_in(gate.tokens.new("ann", ["read"]).token)
+    cookie = {"Cookie": f"headgate-{gate.store.tag}={session}"}
+    with httpx2.stream("GET", f"{server.url}/v1/events", headers=cookie, trust_env=False, timeout=30) as stream:
+        lines = stream.iter_lines()
+        assert next(lines)
+        gate.sessions.end(session)
+        assert list(lines) is not None  # It comes to its end.
 
 
 def test_who_fails_too_often_waits_and_others_do_not(gate: Gate) -> None:

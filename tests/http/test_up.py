@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 import headgate
@@ -44,8 +45,14 @@ def test_the_first_start_makes_a_token_and_the_commands_work_with_it(
     service: tuple["subprocess.Popen[str]", dict[str, str]], tmp_path: Path
 ) -> None:
     process, said = service
+    address, _, code = said["sign_in"].partition("#code=")
+    assert address == f"{said['url']}/sign-in"
+    form = {"token": code, "confirmed": "yes"}
+    assert [httpx2.post(address, data=form, trust_env=False).status_code for _ in range(2)] == [303, 401]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
+    another = run(said, elsewhere, "token", "sign-in", "--json")
+    assert json.loads(another.stdout)["sign_in"].startswith(f"{said['url']}/sign-in#code=hgc_"), another.stderr
     lock = json.loads(run(said, elsewhere, "lock", "acquire", "file:/x", "--client", "me", "--json").stdout)
     refused = run(said, elsewhere, "lock", "acquire", "file:/x", "--client", "you")
     assert (refused.returncode, "me" in refused.stderr) == (75, True)

@@ -168,6 +168,7 @@ FORGED: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
             ("jumped", {"tokens": -5, "ids": 0}), ("schema", 7), ("more", 1),
         ]
     },
+    "the key that once signed sessions": (with_header(facts={"api_token_key": "5e" * 32}), "no fact"),
     "a fact of the place": (with_header(facts={"arriving": "x"}), "no fact"),
     "a fact that is no number": (with_header(facts={"min_decrypt_version": "x"}), "no fact"),
     "a missing field": (lambda lines: [{k: v for k, v in lines[0].items() if k != "now"}, *lines[1:]], "now"),

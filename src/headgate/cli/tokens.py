@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,13 @@ from headgate.cli.session import DURATION, InOrder, Session, common
 from headgate.core.durations import in_words
 from headgate.core.scopes import ROLES, SCOPES, ApiToken
 from headgate.core.wire import plain
+
+if TYPE_CHECKING:
+    from headgate.service.sessions import SignInCode
+
+
+#: Where `headgate up` listens by itself.
+DEFAULT_SERVICE = "http://127.0.0.1:8750"
 
 
 @click.group("token", cls=InOrder)
@@ -23,6 +31,7 @@ def token() -> None:
       headgate token new cleaner --job clean                       claims and reports that job, nothing else
       headgate token new nightly --scope lock:acquire:s3://bucket/
       headgate token revoke abcdefghijkl
+      headgate token sign-in                                       an address that signs a browser in, once
 
     \b
     A quick look, in a new folder:
@@ -71,6 +80,37 @@ def revoke(session: Session, token_id: str) -> None:
     with session.gate() as gate:
         gate.tokens.revoke(token_id)
     session.answer({"revoked": token_id}, lambda: f"revoked  {token_id}")
+
+
+@token.command("sign-in")
+@click.argument("token_id", metavar="[ID]", required=False)
+@click.option(
+    "--at", metavar="URL", help="Where browsers reach the service (default: server, or http://127.0.0.1:8750)."
+)
+@common
+@click.pass_obj
+def sign_in(session: Session, token_id: str | None, at: str | None) -> None:
+    """Print an address that signs a browser in, once and within 5 minutes.
+
+    It signs in with the token ID; without ID through a service with the caller's own token, on a store with the only
+    one there is. The browser asks before it signs in, and may then do what the token may, for 12 hours at most.
+    """
+    with session.gate() as gate:
+        code = gate.sessions.new_code(token_id)
+        url = (at or session.settings["server"] or DEFAULT_SERVICE).rstrip("/")
+    address = sign_in_address(url, code)
+    session.answer({"sign_in": address, **plain(code)}, lambda: address)
+    session.say(f"it signs a browser in {once_within(code)}")
+
+
+def sign_in_address(url: str, code: SignInCode) -> str:
+    """Where a browser is signed in. What follows the # is not sent to the service, and so stands in no log of it."""
+    return f"{url}/sign-in#code={code.code}"
+
+
+def once_within(code: SignInCode) -> str:
+    """How often and how long a code can be used."""
+    return f"once, within {in_words(code.seconds)}"
 
 
 def _until(token: ApiToken) -> str:

@@ -13,11 +13,13 @@ import click
 from headgate.cli.daemon_plan import Plan, plan
 from headgate.cli.daemons import Orders, daemon_options, has_profiles, heard_by, run_daemons
 from headgate.cli.session import Session, common
+from headgate.cli.tokens import once_within, sign_in_address
 from headgate.core.errors import BadValue, Refused
 
 if TYPE_CHECKING:
     from headgate.cli.example.showing import Shown
     from headgate.http.server import Server
+    from headgate.service.tokens import NewToken
     from headgate.wiring import Gate
 
 #: The name of the token that the first start makes.
@@ -39,8 +41,10 @@ FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
 def up(session: Session, /, *, listen: str, example: bool, once: bool, interval: float, **how: Any) -> int:
     """Run the service and its daemons until SIGTERM or SIGINT.
 
-    The first start on this machine's own address makes an admin's API token, and shows it once. Beyond this machine
-    it listens with TLS (--tls-cert, --tls-key) and once there are tokens (headgate token new), or by --insecure-bind.
+    The first start on this machine's own address makes an admin's API token, and prints an address that signs a
+    browser in with it, once and within 5 minutes (with --json the token too); headgate token sign-in prints another
+    one. Beyond this machine it listens with TLS (--tls-cert, --tls-key) and once there are tokens (headgate token
+    new), or by --insecure-bind.
 
     --example makes a folder headgate-example here, with a SQLite store and a small collection that is fetched from a
     web server on loopback, stored, recorded, and worked on by a pipeline; one payload and one chunk are wrong on
@@ -75,7 +79,7 @@ def _run(
         with _answering(gate, listen, tls, orders) as server:
             # Made when it can be told: a start that failed would leave one that nobody knows.
             first = _first_token(gate) if is_first or shown is not None else None
-            _tell(session, server.url, first)
+            _tell(session, server.url, first, gate)
             if once:
                 _finish(gate, wanted, interval)
             elif shown is None:
@@ -114,12 +118,12 @@ def _is_first(gate: Gate, listen: str, *, tls: bool, insecure: bool) -> bool:
     return True
 
 
-def _first_token(gate: Gate) -> str:
+def _first_token(gate: Gate) -> NewToken:
     """The token of the first start, in place of an earlier one."""
     for token in gate.tokens.list():
         if token.good and token.name == FIRST_TOKEN:
             gate.tokens.revoke(token.id)
-    return gate.tokens.new(FIRST_TOKEN, ["admin"]).token
+    return gate.tokens.new(FIRST_TOKEN, ["admin"])
 
 
 def is_loopback(listen: str) -> bool:
@@ -139,13 +143,16 @@ def _tls(cert: str | None, key: str | None) -> tuple[str, str] | None:
     return None if cert is None or key is None else (cert, key)
 
 
-def _tell(session: Session, url: str, first: str | None) -> None:
-    """Where it answers; what follows the # is not sent to it, and so stands in no log."""
-    address = url if first is None else f"{url}/#token={first}"
-    document = {"url": url, **({} if first is None else {"token": first})}
+def _tell(session: Session, url: str, first: NewToken | None, gate: Gate) -> None:
+    """Where it answers. The token itself is for programs alone: what a terminal shows is kept by journals."""
+    if first is None:
+        session.answer({"url": url}, lambda: f"headgate answers at {url}")
+        return
+    code = gate.sessions.new_code(first.id)
+    address = sign_in_address(url, code)
+    document = {"url": url, "token": first.token, "sign_in": address}
     session.answer(document, lambda: f"headgate answers at {address}")
-    if first is not None:
-        session.say("that is an admin's API token, shown this once; see: headgate token --help")
+    session.say(f"that address signs a browser in as an admin {once_within(code)}; see: headgate token --help")
 
 
 def _finish(gate: Gate, wanted: Plan, interval: float) -> None:

@@ -12,7 +12,7 @@ from headgate.client.connection import Connection
 from headgate.client.inventory import ServiceInventory
 from headgate.client.ledger import ServiceLedger
 from headgate.client.queue import ServiceQueue
-from headgate.client.tokens import ServiceTokens
+from headgate.client.tokens import ServiceSessions, ServiceTokens
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
@@ -48,6 +48,8 @@ class ServiceLocks:
         self.guards = tuple(about.get("guards", ()))
         #: Who may ask the service for what.
         self.tokens = ServiceTokens(connection)
+        #: Browsers that are signed in there.
+        self.sessions = ServiceSessions(connection)
         #: How long each ticket's next look may take.
         self._patience: dict[int, float] = {}
 

@@ -8,6 +8,7 @@ from headgate.client.connection import Connection
 from headgate.core.errors import BadValue
 from headgate.core.scopes import ApiToken, check_scopes
 from headgate.core.wire import parse
+from headgate.service.sessions import Sessions, SignInCode
 from headgate.service.tokens import NewToken, Tokens
 
 
@@ -35,3 +36,16 @@ class ServiceTokens(Tokens):
     def prove(self, text: str) -> ApiToken:
         del text
         raise BadValue("server", self._connection.name, "proves tokens itself; a service does not speak for another")
+
+
+class ServiceSessions(Sessions):
+    """The browsers that are signed in at a service."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def new_code(self, token_id: str | None = None) -> SignInCode:
+        if token_id is not None:
+            raise BadValue("ID", token_id, "is not needed: a service makes codes for the API token that asks")
+        found: SignInCode = parse(SignInCode, self._connection.once("sign-in-codes", body={}))
+        return found

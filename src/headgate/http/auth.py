@@ -18,7 +18,7 @@ from headgate.core.scopes import SCOPES, ApiToken, Reach
 from headgate.core.wire import plain
 from headgate.http import sessions
 from headgate.http.service import Service
-from headgate.service.tokens import Session
+from headgate.service.sessions import Session
 from headgate.stores.idempotency import own_ids, scoped_id
 from headgate.wiring import Gate
 
@@ -36,8 +36,9 @@ class Caller:
     token: ApiToken
     #: The asking process, in its own words.
     process: str
-    #: What the forms of a signed-in browser carry; empty for all others.
+    #: What the forms of a signed-in browser carry, and the digest of its session; empty for all others.
     form_key: str = ""
+    session: str = ""
 
     @property
     def principal(self) -> str:
@@ -134,17 +135,17 @@ async def _by_token(request: Request, text: str) -> Caller:
 
 
 async def _session(request: Request) -> Session:
-    signed = sessions.signed_of(request)
-    if not signed:
+    given = sessions.id_of(request)
+    if not given:
         raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
-    return await run_in_threadpool(service_of(request).gate.tokens.session, signed)
+    return await run_in_threadpool(service_of(request).gate.sessions.find, given)
 
 
 async def _by_session(request: Request) -> Caller:
     session = await _session(request)
     if request.method not in SAFE:
         sessions.check_own_origin(request)
-    return Caller(session.token, "", session.form_key)
+    return Caller(session.token, "", session.form_key, session.digest)
 
 
 def _address(request: Request) -> str:

@@ -57,7 +57,7 @@ class Service:
         self.turns = Turns(self.limits.waiting, self.crew)
         self.sign_ins = SignIns()
         self.repeats = Repeats(lambda: self.gate.repeats)
-        self.token_watch = TokenWatch(lambda: self.gate.tokens)
+        self.token_watch = TokenWatch(lambda: self.gate.tokens, lambda: self.gate.sessions)
         self.feed = Feed(lambda: self.gate)
         self.metrics = Metrics(lambda: self.gate)
         #: Set when the service is about to end: streams and those who wait are let go.

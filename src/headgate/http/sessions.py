@@ -11,7 +11,7 @@ from fastapi import Request, Response
 
 from headgate.core.errors import NotAllowed
 from headgate.http.service import Service
-from headgate.service.tokens import SESSION_SECONDS
+from headgate.service.sessions import SESSION_SECONDS
 
 #: The field of a form, and the header of a script, that carry what proves that they are ours.
 FORM_KEY = "form_key"
@@ -26,14 +26,14 @@ def cookie_name(request: Request) -> str:
     return f"{'__Host-' if _is_tls(request) else ''}headgate-{service.gate.store.tag}"
 
 
-def signed_of(request: Request) -> str:
-    """The signed session that the browser sent; empty: none."""
+def id_of(request: Request) -> str:
+    """The id of the session that the browser sent; empty: none."""
     return request.cookies.get(cookie_name(request), "")
 
 
-def keep(request: Request, answer: Response, signed: str) -> None:
+def keep(request: Request, answer: Response, given: str) -> None:
     """The browser is signed in."""
-    answer.set_cookie(cookie_name(request), signed, max_age=SESSION_SECONDS, **attributes(request))
+    answer.set_cookie(cookie_name(request), given, max_age=SESSION_SECONDS, **attributes(request))
 
 
 def drop(request: Request, answer: Response) -> None:

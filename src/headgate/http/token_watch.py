@@ -1,43 +1,48 @@
-"""API tokens that are revoked, or expire, while requests of theirs wait: one look at the store for all of them."""
+"""API tokens and browser sessions that end while requests of theirs wait: one look at the store for all of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError
+from headgate.service.sessions import Sessions
 from headgate.service.tokens import Tokens
 from headgate.telemetry import event
 
 #: Between two looks: what waits for longer than this ends within about so many seconds of its token.
 LOOK_SECONDS = 1.0
+#: Who waits: the id of a token, and the digest of the browser's session; empty: it is no browser.
+Who = tuple[str, str]
 
 
 class TokenWatch:
-    """The tokens of those who wait at this service."""
+    """The tokens and sessions of those who wait at this service."""
 
-    def __init__(self, tokens: Callable[[], Tokens]) -> None:
+    def __init__(self, tokens: Callable[[], Tokens], sessions: Callable[[], Sessions]) -> None:
         self._tokens = tokens
-        #: By the token's id: how many wait, and what tells them that it has ended.
-        self._watched: dict[str, tuple[int, asyncio.Future[None]]] = {}
+        self._sessions = sessions
+        #: How many wait, and what tells them that their token or session has ended.
+        self._watched: dict[Who, tuple[int, asyncio.Future[None]]] = {}
 
     @contextmanager
-    def watching(self, token_id: str) -> Iterator[asyncio.Future[None]]:
-        """While somebody waits: done when the token has ended. All who wait by the same token share it."""
-        count, ended = self._watched.get(token_id, (0, None))
+    def watching(self, token_id: str, session: str) -> Iterator[asyncio.Future[None]]:
+        """While somebody waits: done when the token or the session has ended. All who wait by the same share it."""
+        who = token_id, session
+        count, ended = self._watched.get(who, (0, None))
         ended = ended or asyncio.get_running_loop().create_future()
-        self._watched[token_id] = count + 1, ended
+        self._watched[who] = count + 1, ended
         try:
             yield ended
         finally:
-            count, kept = self._watched.get(token_id, (0, ended))
+            count, kept = self._watched.get(who, (0, ended))
             if kept is ended and count > 1:
-                self._watched[token_id] = count - 1, ended
+                self._watched[who] = count - 1, ended
             elif kept is ended:
-                self._watched.pop(token_id, None)
+                self._watched.pop(who, None)
 
     async def run(self) -> None:
         """Look now and then, while somebody waits."""
@@ -46,7 +51,7 @@ class TokenWatch:
             if not self._watched:
                 continue
             try:
-                ended = await run_in_threadpool(self._tokens().ended, tuple(self._watched))
+                ended = await run_in_threadpool(self._ended, tuple(self._watched))
             except HeadgateError as error:  # It is asked again.
                 event("http.tokens_not_read", why=str(error))
                 continue
@@ -54,3 +59,8 @@ class TokenWatch:
                 _count, told = self._watched.pop(each, (0, None))
                 if told is not None and not told.done():
                     told.set_result(None)
+
+    def _ended(self, watched: Sequence[Who]) -> list[Who]:
+        tokens = self._tokens().ended({token_id for token_id, _ in watched})
+        sessions = self._sessions().ended({session for _, session in watched if session})
+        return [who for who in watched if who[0] in tokens or who[1] in sessions]

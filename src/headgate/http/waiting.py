@@ -212,8 +212,8 @@ async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The work's result. The work is cancelled when the caller hangs up (Gone), the service ends (Ending), or the API
     token is revoked or expires (NotAllowed).
     """
-    service = request.app.state.service
-    with service.token_watch.watching(request.scope["headgate.token"]) as token_ended:
+    service, who = request.app.state.service, request.scope["headgate.caller"]
+    with service.token_watch.watching(who.token.id, who.session) as token_ended:
         return await _while(request, service.ending, token_ended, work)
 
 
@@ -229,7 +229,7 @@ async def _while(
         if doing.done():
             return doing.result()
         if token_ended.done():
-            raise NotAllowed("the API token of this request was revoked or has expired while it waited")
+            raise NotAllowed("the API token or session of this request has ended while it waited")
         raise Ending if ending.done() else Gone
     finally:
         gone.cancel()

@@ -72,6 +72,8 @@ class RoutedLocks:
         self.ledger = getattr(ledger_side, "ledger", None)
         #: Who may ask the service for what.
         self.tokens = getattr(ledger_side, "tokens", None)
+        #: Browsers that are signed in.
+        self.sessions = getattr(ledger_side, "sessions", None)
         #: The times without a service, as both know them.
         self.outages = JoinedOutages([each.outages for each in self.joined if isinstance(each, KnowsOutages)])
         if isinstance(ledger_side, KeepsHistory) and isinstance(coordination, MovesHistory):

@@ -10,10 +10,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from headgate.core.errors import NotAllowed
+from headgate.core.scopes import ApiToken
 from headgate.http import sessions
 from headgate.http.auth import Anybody, TheService
 from headgate.http.dashboard.actions import own_path
-from headgate.http.dashboard.frame import STATIC, page_router, render, static_digest, static_path
+from headgate.http.dashboard.frame import STATIC, page_router, render, static_digest, static_path, who_is_it
+from headgate.service.sessions import is_code
 
 router = page_router()
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -21,31 +23,40 @@ FOR_EVER = "public, max-age=31536000, immutable"
 
 @router.get("/sign-in")
 def sign_in_page(request: Request) -> Response:
-    """Asks for an API token; a script takes it from the address that `headgate up` prints."""
+    """Asks for an API token or a sign-in code; a script takes the code from the address that `headgate up` prints."""
     return _sign_in_page(request, request.query_params.get("next", "/"))
 
 
 @router.post("/sign-in")
 async def sign_in(request: Request, service: TheService) -> Response:
-    """The token is sent once; from then on a cookie stands for it."""
+    """Sign in with an API token, or with a sign-in code. From then on a cookie stands for it.
+
+    A code may have come by a link of somebody else: the page asks whether to sign in as that token.
+    """
     sessions.check_own_origin(request)
     address = request.client.host if request.client else ""
     service.sign_ins.check(address)
     form = await sessions.form_of(request)
-    wanted = own_path(form.get("next", "/"))
+    wanted, given = own_path(form.get("next", "/")), form.get("token", "").strip()
     try:
-        signed = await run_in_threadpool(service.gate.tokens.sign_in, form.get("token", "").strip())
+        if is_code(given) and "confirmed" not in form:
+            token = await run_in_threadpool(service.gate.sessions.whose, given)
+            return await run_in_threadpool(_confirm_page, request, wanted, given, token)
+        begin = service.gate.sessions.redeem if is_code(given) else service.gate.sessions.sign_in
+        begun = await run_in_threadpool(begin, given)
     except NotAllowed as error:
         service.sign_ins.tell_failure(address)
         return await run_in_threadpool(_sign_in_page, request, wanted, str(error))
     answer = RedirectResponse(wanted, 303)
-    sessions.keep(request, answer, signed)
+    await run_in_threadpool(service.gate.sessions.end, sessions.id_of(request))
+    sessions.keep(request, answer, begun)
     return answer
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, _who: Anybody) -> Response:
-    """The browser forgets the session."""
+def sign_out(request: Request, service: TheService, _who: Anybody) -> Response:
+    """End the session, here and at every other service on the store."""
+    service.gate.sessions.end(sessions.id_of(request))
     answer = RedirectResponse("/sign-in", 303)
     sessions.drop(request, answer)
     return answer
@@ -65,6 +76,11 @@ def static_file(digest: str, name: str) -> Response:
 def icon() -> Response:
     """Where browsers look for it by themselves."""
     return RedirectResponse(static_path("icon.svg"), 308)
+
+
+def _confirm_page(request: Request, wanted: str, code: str, token: ApiToken) -> Response:
+    return render(request, "confirm_sign_in.html", who_is_it(request), title="Sign in", wanted=wanted, code=code,
+                  token=token)  # fmt: skip
 
 
 def _sign_in_page(request: Request, wanted: str, problem: str = "") -> Response:

@@ -113,7 +113,7 @@ def problem_page(request: Request, error: Exception) -> Response:
         return RedirectResponse(f"{SIGN_IN}{here}", 303, headers=HEADERS)
     document = json.loads(bytes(problem.body))
     not_allowed = isinstance(error, NotAllowed)
-    page = render(request, "problem.html", _who_is_it(request), title=TITLES.get(problem.status_code, "Not done"),
+    page = render(request, "problem.html", who_is_it(request), title=TITLES.get(problem.status_code, "Not done"),
                   status=problem.status_code, problem=document, not_allowed=not_allowed)  # fmt: skip
     page.headers.update(HEADERS)
     if "retry-after" in problem.headers:
@@ -135,13 +135,13 @@ TITLES: Mapping[int, str] = {
 }
 
 
-def _who_is_it(request: Request) -> Caller | None:
-    """For the head of a problem's page, which also stands when the store is away."""
+def who_is_it(request: Request) -> Caller | None:
+    """Who is signed in, for the head of a page that anybody sees; None also when the store is away."""
     try:
-        session = service_of(request).gate.tokens.session(sessions.signed_of(request))
-    except Exception:  # noqa: BLE001 - the page tells of the first problem
+        session = service_of(request).gate.sessions.find(sessions.id_of(request))
+    except Exception:  # noqa: BLE001 - the page is about something else
         return None
-    return Caller(session.token, "", session.form_key)
+    return Caller(session.token, "", session.form_key, session.digest)
 
 
 @cache

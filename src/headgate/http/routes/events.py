@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headgate.http import direct
-from headgate.http.auth import Reader, TheService
+from headgate.http.auth import Caller, Reader, TheService
 from headgate.http.errors import TooMany
 from headgate.http.following import Mark, parse_mark
 from headgate.http.limits import subtract
@@ -31,11 +31,11 @@ async def events(
 ) -> StreamingResponse:
     """Everything that happens from now on, one history entry an event. With `Last-Event-ID`: from there on.
 
-    The stream ends when its API token is revoked or expires.
+    The stream ends when its API token is revoked or expires, and that of a browser when it is signed out.
     """
     mark = await service.feed.start() if last is None else parse_mark(service.gate, last)
     _must_have_room(service, who.token.id)
-    return Counted(service, mark, who.token.id)
+    return Counted(service, mark, who)
 
 
 def _must_have_room(service: Service, token_id: str) -> None:
@@ -53,11 +53,11 @@ def _must_have_room(service: Service, token_id: str) -> None:
 class Counted(StreamingResponse):
     """A stream that is counted from the moment that it is allowed."""
 
-    def __init__(self, service: Service, mark: Mark, token_id: str) -> None:
-        super().__init__(_stream(service, mark, token_id), media_type="text/event-stream")
-        self._service, self._token_id = service, token_id
+    def __init__(self, service: Service, mark: Mark, who: Caller) -> None:
+        super().__init__(_stream(service, mark, who), media_type="text/event-stream")
+        self._service, self._token_id = service, who.token.id
         service.streams += 1
-        service.streams_by[token_id] += 1
+        service.streams_by[self._token_id] += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -67,8 +67,9 @@ class Counted(StreamingResponse):
             subtract(self._service.streams_by, self._token_id)
 
 
-async def _stream(service: Service, mark: Mark, token_id: str) -> AsyncIterator[str]:
-    with service.feed.listening(mark) as listener, service.token_watch.watching(token_id) as ended:
+async def _stream(service: Service, mark: Mark, who: Caller) -> AsyncIterator[str]:
+    watching = service.token_watch.watching(who.token.id, who.session)
+    with service.feed.listening(mark) as listener, watching as ended:
         ended.add_done_callback(lambda _: listener.end())
         async for text in service.feed.stream(listener):
             yield text

@@ -18,7 +18,7 @@ from headgate.core.queue import check_item_id
 from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
 from headgate.http import direct
-from headgate.http.auth import Admin, Caller, Operator, Reader, TheGate, TheService, needs
+from headgate.http.auth import Admin, Anybody, Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.queue_schemas import FaultGiven
 from headgate.http.repeats import HARMLESS, SECRET, under
 from headgate.http.schemas import (
@@ -257,6 +257,12 @@ def revoke_token(gate: TheGate, _who: Admin, token_id: str) -> Response:
     """A token opens nothing any more."""
     gate.tokens.revoke(token_id)
     return nothing()
+
+
+@router.post("/sign-in-codes", HARMLESS, status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
+def new_sign_in_code(gate: TheGate, who: Anybody) -> Response:
+    """Make a code that signs one browser in, once and within 5 minutes, with the API token that asks."""
+    return answer(gate.sessions.new_code(who.token.id), 201)
 
 
 def _history(gate: Gate, of: str, common: dict[str, Any], **which: str | None) -> Any:

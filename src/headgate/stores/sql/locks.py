@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headgate.stores.sql.outages import SqlOutages
     from headgate.stores.sql.queueing import Queueing
     from headgate.stores.sql.repeats import SqlRepeats
+    from headgate.stores.sql.sessions import SqlSessions
     from headgate.stores.sql.tokens import SqlTokens
     from headgate.stores.sql.waiting import Wakeups
 
@@ -83,6 +84,13 @@ class SqlLocks:
         from headgate.stores.sql.tokens import SqlTokens
 
         return self._once(SqlTokens, self._database)
+
+    @property
+    def sessions(self) -> SqlSessions:
+        """Browsers that are signed in."""
+        from headgate.stores.sql.sessions import SqlSessions
+
+        return self._once(SqlSessions, self._database)
 
     @property
     def repeats(self) -> SqlRepeats:

@@ -18,7 +18,6 @@ from headgate.stores.sql import opening
 JUMPED = "jumped"
 #: Facts that move with a store, each with what it looks like.
 OF_THE_STORE: Mapping[str, str] = {
-    "api_token_key": "[0-9a-f]{1,255}",
     "definitions": "[0-9a-z]{1,64}",
     "ensembl": ".{0,255}",
     r"master_check\.[0-9]{1,9}": "[A-Za-z0-9_-]{43}",

@@ -366,6 +366,22 @@ api_token = Table(
     Column("last_used_at", BigInteger),
     Column("revoked", Boolean, nullable=False),
     Column("digest", text(64), nullable=False, comment="HMAC-SHA-256 of the whole token"),
+    Column("salt", text(64), nullable=False, server_default="", comment="hex; of its digest"),
+    **MYSQL,
+)
+
+# Browsers that are signed in, and codes that sign one in.
+session = Table(
+    "hg_session",
+    metadata,
+    Column("id", text(64), primary_key=True, comment="SHA-256 of what the browser keeps"),
+    Column("kind", text(10), nullable=False, comment="session, or code: it signs a browser in once"),
+    Column("token_id", text(12), nullable=False, comment="the API token that it belongs to"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    CheckConstraint(one_of("kind", ("session", "code")), name="hg_session_kind"),
+    Index("hg_session_token", "token_id", "kind"),
+    Index("hg_session_expires", "expires_at"),
     **MYSQL,
 )
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Sequence
 
 from headgate.core.scopes import ApiToken
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.moments import moment, to_micro, to_seconds
+from headgate.stores.sql.sessions import END_OF_TOKEN
 from headgate.stores.sql.statement import Row, Statement
 
-_COLUMNS = "id, name, scopes, created_at, expires_at - {now}, last_used_at, revoked, digest"
-ADD_KEY = Statement(
-    "What digests of tokens are keyed with.",
-    "{insert_once} hg_meta (name, value) values ('api_token_key', :value) {or_leave}",
-)
-READ_KEY = Statement("The same, as it is.", "select value from hg_meta where name = 'api_token_key'")
+_COLUMNS = "id, name, scopes, created_at, expires_at - {now}, last_used_at, revoked, digest, salt"
 ADD_TOKEN = Statement(
     "A new token.",
-    """insert into hg_api_token (id, name, scopes, created_at, expires_at, revoked, digest)
-       values (:id, :name, :scopes, {now}, {now} + :seconds, :no, :digest)""",
+    """insert into hg_api_token (id, name, scopes, created_at, expires_at, revoked, digest, salt)
+       values (:id, :name, :scopes, {now}, {now} + :seconds, :no, :digest, :salt)""",
 )
 READ_TOKEN = Statement("One token.", f"select {_COLUMNS} from hg_api_token where id = :id")
 READ_TOKENS = Statement("All tokens.", f"select {_COLUMNS} from hg_api_token order by created_at, id")
@@ -36,12 +31,11 @@ class SqlTokens:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def token_key(self) -> bytes:
-        found = self._database.single(READ_KEY)
-        return bytes.fromhex(str(found[0][0])) if found else self._database.write(_make_key)
-
-    def add_token(self, token_id: str, name: str, scopes: Sequence[str], seconds: float | None, digest: str) -> None:
-        values = {"id": token_id, "name": name, "scopes": json.dumps(list(scopes)), "digest": digest}
+    def add_token(
+        self, token_id: str, name: str, scopes: Sequence[str], seconds: float | None, proof: tuple[str, str]
+    ) -> None:
+        salt, digest = proof
+        values = {"id": token_id, "name": name, "scopes": json.dumps(list(scopes)), "salt": salt, "digest": digest}
 
         def work(tx: Transaction) -> str:
             tx.run(ADD_TOKEN, **values, seconds=to_micro(seconds), no=False)
@@ -49,27 +43,26 @@ class SqlTokens:
 
         self._database.write(work)
 
-    def token(self, token_id: str) -> tuple[ApiToken, str] | None:
+    def token(self, token_id: str) -> tuple[ApiToken, tuple[str, str]] | None:
         found = self._database.single(READ_TOKEN, id=token_id)
-        return (_token(found[0]), str(found[0][7])) if found else None
+        return (_token(found[0]), (str(found[0][8]), str(found[0][7]))) if found else None
 
     def tokens(self) -> Sequence[ApiToken]:
         return [_token(row) for row in self._database.single(READ_TOKENS)]
 
     def revoke_token(self, token_id: str) -> bool:
-        return bool(self._database.write(lambda tx: tx.count(REVOKE_TOKEN, id=token_id, yes=True, no=False)))
+        def work(tx: Transaction) -> bool:
+            tx.run(END_OF_TOKEN, token_id=token_id)
+            return bool(tx.count(REVOKE_TOKEN, id=token_id, yes=True, no=False))
+
+        return self._database.write(work)
 
     def use_token(self, token_id: str) -> None:
         self._database.write(lambda tx: tx.run(USE_TOKEN, id=token_id))
 
 
-def _make_key(tx: Transaction) -> bytes:
-    tx.run(ADD_KEY, value=secrets.token_hex(32))
-    return bytes.fromhex(str(tx.one(READ_KEY)[0]))
-
-
 def _token(row: Row) -> ApiToken:
-    public, name, scopes, created, left, used, revoked, _digest = row
+    public, name, scopes, created, left, used, revoked, *_proof = row
     return ApiToken(
         str(public), str(name), tuple(json.loads(scopes)), moment(created), to_seconds(left),
         None if used is None else moment(used), bool(revoked),

@@ -23,15 +23,16 @@ function beginTheme() {
   });
 }
 
-// ---------------------------------------------------------------- the token behind the #
+// ---------------------------------------------------------------- the sign-in code behind the #
 
-function takeToken() {
-  const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (!token) return;
+// The page that it leads to asks before anybody is signed in: somebody else may have made the link.
+function takeCode() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (!code) return;
   history.replaceState(null, "", location.pathname + location.search);
   const form = byId("sign-in");
   if (!form) return;
-  form.elements.token.value = token;
+  form.elements.token.value = code;
   form.submit();
 }
 
@@ -127,7 +128,7 @@ function beginHelp() {
 
 // ---------------------------------------------------------------- begin
 
-takeToken();
+takeCode();
 beginTheme();
 beginHelp();
 document.addEventListener("click", onClick);
