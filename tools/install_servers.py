@@ -18,6 +18,7 @@ PACKAGES = {
     "faketime": "",  # moves the clock of one process
     "chromium": "",  # looks at the dashboard
     "pgbouncer": "",  # pools connections to PostgreSQL
+    "systemd": "",  # judges the unit
     "haproxy": "",  # balances requests over two services
 }
 

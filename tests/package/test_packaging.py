@@ -2,9 +2,9 @@
 
 import configparser
 import json
+import os
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -42,6 +42,14 @@ def test_the_container_file_copies_what_is_there() -> None:
     assert {found[1] for found in copied if found} == set(stages)
 
 
+def test_the_container_begins_with_one_image_that_cannot_change() -> None:
+    bases = [words.partition(" AS ")[0] for name, words in instructions() if name == "FROM"]
+    assert bases == ["${BASE}", "${BASE}"]
+    assert re.fullmatch(
+        r"BASE=docker\.io/library/python:3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", dict(instructions())["ARG"]
+    )
+
+
 def test_the_container_starts_the_service_as_nobody_special_with_known_settings() -> None:
     found = dict(instructions())
     assert found["USER"] == "headgate"
@@ -65,13 +73,50 @@ def test_the_unit_starts_the_service_with_known_options() -> None:
     assert int(unit["Service"]["TimeoutStopSec"]) > float(str(grace.default))
 
 
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+def test_systemd_understands_the_unit_and_finds_little_exposed(tmp_path: Path) -> None:
     """With a program that is there: the place that the unit names is one of the target machine."""
     text = UNIT.read_text(encoding="utf-8")
     unit = tmp_path / UNIT.name
     unit.write_text(text.replace("/opt/headgate/bin/headgate", str(PROGRAM)), encoding="utf-8")
     assert str(PROGRAM) in unit.read_text(encoding="utf-8")
-    verify = shutil.which("systemd-analyze")
-    if verify:  # Where there is no systemd, the file is only read (above).
-        done = subprocess.run([verify, "verify", str(unit)], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
+    done = systemd_analyze("verify", str(unit))
+    assert (done.returncode, done.stderr) == (0, "")
+    done = systemd_analyze("security", "--offline=true", "--threshold=19", str(unit))
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_service_keeps_to_the_system_calls_that_the_unit_allows(tmp_path: Path) -> None:
+    """It starts, does one round and ends; nothing of that may need a call, or memory, that systemd would refuse."""
+    trace = tmp_path / "trace"
+    watched = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=!futex,pread64,epoll_wait,poll", "-o", str(trace)]
+    done = subprocess.run(
+        [*watched, str(PROGRAM), "up", "--once", "--listen", "127.0.0.1:0"],
+        cwd=tmp_path, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = trace.read_text(encoding="utf-8", errors="replace").splitlines()
+    used = {found[1] for line in lines if (found := re.match(r"\d+ +(\w+)\(", line))}
+    allowed, refused, again = (call_names(line) for line in settings_of_unit("SystemCallFilter"))
+    assert {"openat", "fdatasync", "fcntl"} <= used
+    assert used - (allowed - refused | again) == set()
+    assert [line for line in lines if "PROT_WRITE|PROT_EXEC" in line or re.search(r"mprotect\(.*PROT_EXEC", line)] == []
+
+
+def settings_of_unit(name: str) -> list[str]:
+    return re.findall(rf"^{name}=~?(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def call_names(groups: str) -> set[str]:
+    """The system calls of some groups, such as @system-service; groups may name groups."""
+    found: set[str] = set()
+    for group in groups.split():
+        words = systemd_analyze("syscall-filter", group).stdout.splitlines()[1:]
+        names = {word.strip() for word in words if word.strip() and not word.strip().startswith("#")}
+        found |= {name for name in names if not name.startswith("@")}
+        found |= call_names(" ".join(name for name in names if name.startswith("@")))
+    return found
+
+
+def systemd_analyze(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, check=False)
