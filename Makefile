@@ -12,11 +12,14 @@ TORTURE := tests/faults tests/ingest/test_ingest_crashes.py tests/ingest/test_fa
 TORTURE_FIGURES := docs/explanation/torture.json
 # The independent validator of OCFL; its libraries do not go together with ours.
 OCFL_VENV := .venv-ocfl
+# Looks packages up in lists of vulnerabilities, and knows CycloneDX's schema.
+AUDIT_VENV := .venv-audit
 
 # The stamps carry the content that they were made from, so an install runs again only when that changed.
 content = $(shell cat $(1) 2>/dev/null | cksum | tr ' ' '-')
 DEV_STAMP := $(VENV)/installed-dev-$(call content,requirements.lock pyproject.toml)
 OCFL_STAMP := $(OCFL_VENV)/installed-$(call content,requirements-ocfl.lock)
+AUDIT_STAMP := $(AUDIT_VENV)/installed-$(call content,requirements-audit.lock)
 RUNTIME_STAMP := $(VENV)/installed-runtime-$(call content,requirements-runtime.lock pyproject.toml)
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
@@ -29,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-reaping bench-ledger bench-queue bench-ingest bench-http torture lock clean
+.PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-reaping bench-ledger bench-queue bench-ingest bench-http torture lock wheel audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,16 +102,26 @@ torture: venv servers $(OCFL_STAMP) ## Run the fault tests with full numbers; ON
 		$(BIN)/pytest $(TORTURE) -k "$(ONLY)" -n $(TORTURE_WORKERS) --dist worksteal; \
 		ran=$$?; $(BIN)/python tools/generate_docs.py; exit $$ran
 
+wheel: venv $(AUDIT_STAMP) ## Build the wheel and its bill of materials (CycloneDX) in dist
+	$(BIN)/python -m hatchling build -t wheel
+	$(BIN)/python tools/sbom.py dist
+	$(AUDIT_VENV)/bin/python tools/sbom.py --check dist/headgate-*.cdx.json
+
+audit: $(AUDIT_STAMP) ## Look up known vulnerabilities of every package in the lock files; needs the network
+	$(AUDIT_VENV)/bin/python tools/audit.py requirements-runtime.lock requirements.lock requirements-audit.lock
+
 lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
 	$(PIP_INSTALL) uv
 	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock
 	echo ocfl-py | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 		--upgrade --output-file requirements-ocfl.lock
+	printf 'pip-audit\ncyclonedx-python-lib[json-validation]\n' | $(BIN)/uv pip compile - --universal \
+		--python-version 3.11 --generate-hashes --no-header --quiet --upgrade --output-file requirements-audit.lock
 	$(COMPILE) --upgrade --extra all --group build --constraint requirements.lock \
 		--output-file requirements-runtime.lock
 
 clean: ## Remove .venv and everything that was generated
-	rm -rf $(VENV) $(OCFL_VENV) headgate-example build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OCFL_VENV) $(AUDIT_VENV) headgate-example build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -132,4 +145,11 @@ $(OCFL_STAMP):
 	$(OCFL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		--requirement requirements-ocfl.lock
 	rm -f $(OCFL_VENV)/installed-*
+	touch $@
+
+$(AUDIT_STAMP):
+	$(PYTHON) -m venv $(AUDIT_VENV)
+	$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--requirement requirements-audit.lock
+	rm -f $(AUDIT_VENV)/installed-*
 	touch $@
