@@ -154,13 +154,13 @@ def test_no_other_origin_is_let_in_and_nothing_is_guessed(with_scopes: Tokens) -
     assert admin.options("/v1/locks", headers={"Origin": "https://evil.example"}).status_code == 405
 
 
-@pytest.mark.parametrize("path", ["/v1/tokens", "/v1/custody", "/v1/jobs/j/chunks/1/force", "/v1/inventory/removals"])
-def test_a_key_that_is_there_twice_is_refused_where_it_matters(with_scopes: Tokens, path: str) -> None:
-    answer = with_scopes("admin").post(
-        path, content=b'{"name": "a", "reason": "x", "scopes": ["read"], "scopes": ["admin"]}'
-    )
-    assert answer.status_code == 422
-    assert "twice" in answer.json()["detail"]
+def test_a_key_that_is_there_twice_is_refused(with_scopes: Tokens) -> None:
+    admin = with_scopes("admin")
+    body = b'{"name": "a", "reason": "x", "scopes": ["read"], "scopes": ["admin"]}'
+    for path in ("/v1/tokens", "/v1/custody", "/v1/jobs/j/chunks/1/force", "/v1/inventory/removals", "/v1/locks"):
+        answer = admin.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
+        assert answer.json()["detail"] == "body 'scopes' is in it twice"
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"nul", b"1e999999999"])

@@ -14,6 +14,7 @@ from headgate.cli.drain import last_line
 from headgate.cli.guardian import Guardian
 from headgate.cli.running import Following, Limits
 from headgate.cli.spawned import Spawned
+from headgate.core.documents import read_document
 from headgate.core.queue import Batch, Folder, Item, Report
 from headgate.core.wire import plain
 from headgate.service.outcomes import Done, Failed, NotNow, Outcome
@@ -89,7 +90,7 @@ def read_changes(said: str) -> dict[str, Any]:
     """The JSON object that the output is, or that is its last line; what is none changes nothing."""
     for text in (said, last_line(said)):
         try:
-            found = json.loads(text)
+            found = read_document(text)
         except ValueError:
             continue
         if isinstance(found, dict):

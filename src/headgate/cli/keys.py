@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from headgate.cli.session import InOrder, Session, common
+from headgate.core.documents import read_document
 from headgate.core.errors import BadValue, WrongKey
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ def open_claim(session: Session, file: TextIO) -> None:
     if not key:
         raise WrongKey("", "there is no key: give the job's in HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE")
     try:
-        document = json.load(file)
-    except (ValueError, RecursionError):
-        raise BadValue("claim", file.name, "is no JSON") from None
+        document = read_document(file.read())
+    except ValueError as error:
+        raise BadValue("claim", file.name, f"is no JSON that can be used: {error}") from None
     opened = open_document(document, key)
     session.answer(opened, lambda: json.dumps(opened, ensure_ascii=False))
 

@@ -7,18 +7,15 @@ whatever else is being sent. Longer bodies share a budget, of which one API toke
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from starlette.types import Message, Receive, Scope
 
-from headgate.core.errors import BadValue
 from headgate.http.errors import TooLarge, TooMany, TooSlow
 from headgate.http.limits import Limits, subtract
 from headgate.http.waiting import Gone
@@ -26,8 +23,6 @@ from headgate.service.clock import steady
 
 #: Routes whose bodies list many things.
 LARGE = re.compile(r"/v1/(batches/[^/]+/jobs|inventory/recordings|datasets/[^/]+/publish|custody)")
-#: Routes where it must be plain what was asked, also to who checked the body before it came here.
-STRICT = re.compile(r"/v1/(tokens|custody|master-wraps|master-keys|.*/(break|force|forget|status|delete|removals))")
 #: Bytes of a body that needs no room in the budget.
 SHORT = 16_384
 #: Bytes of a body that takes a while to be looked through, and how many of them are looked through side by side.
@@ -84,8 +79,6 @@ class Bodies:
             body = b"".join([part async for part in self._parts(self.paced(scope, receive), held, most, limit)])
         finally:
             self._end_long(held)
-        if STRICT.fullmatch(scope["path"]) and body:
-            await self.parse(body, refuse_doubles, body)
         return body
 
     async def _parts(self, receive: Receive, held: Held, most: int, limit: str) -> AsyncIterator[bytes]:
@@ -226,20 +219,6 @@ class _Paced:
             raise TooSlow(self._limit, self._seconds)
         if took > limits.body_seconds and self._recent < limits.body_seconds * limits.body_rate:
             raise TooSlow("bytes a second", limits.body_rate)
-
-
-def refuse_doubles(body: bytes) -> None:
-    """BadValue for JSON with a key twice: who reads it elsewhere may have seen the other one."""
-
-    def pairs(found: list[tuple[str, Any]]) -> None:
-        seen: set[str] = set()
-        for name, _ in found:
-            if name in seen:
-                raise BadValue("body", name, "is in it twice")
-            seen.add(name)
-
-    with suppress(ValueError, RecursionError):  # What is no JSON is refused by who reads it.
-        json.loads(body, object_pairs_hook=pairs)
 
 
 def has_body(scope: Scope) -> bool:

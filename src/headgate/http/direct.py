@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
+from headgate.core.documents import DuplicateKey, read_foreign
+from headgate.core.errors import BadValue
 from headgate.http.auth import Caller, admit, is_caller, prove_form, provided, service_of
 from headgate.http.bodies import with_body
 from headgate.http.repeats import KEY_HEADER, FileDigest, Repeat
@@ -32,8 +33,6 @@ from headgate.stores.deadlines import asked_at
 
 #: How a body's type may be named.
 JSON_TYPES = ("application/json", "+json")
-#: Levels of lists and objects within each other that a body may have.
-DEEPEST = 50
 #: In JSON, behind no backslash of its own.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 Problems = list[dict[str, Any]]
@@ -254,37 +253,15 @@ def _read_body(request: Request, text: bytes, kind: TypeAdapter[Any], problems: 
         problems.append({"type": "content_type", "loc": ("body",), "msg": why, "input": None})
         return None
     try:
-        found = parse_json(text)
-    except (ValueError, RecursionError) as error:  # Wrong, without a bottom, or what nobody could keep or answer.
+        found = read_foreign(text)
+    except DuplicateKey as error:
+        raise BadValue("body", error.key, "is in it twice") from None
+    except ValueError as error:
         raise HTTPException(400, f"the body is no JSON: {error}") from error
     if b"\\u0000" in text and _NUL.search(json.dumps(found)):
         problems.append({"type": "nul", "loc": ("body",), "msg": "has a NUL, which no text has"})
         return None
     return _valid(kind, found, ("body",), problems)
-
-
-def parse_json(text: bytes) -> Any:
-    """A document that can be kept and answered again: in UTF-8, its numbers finite, no halves of characters, not too
-    deep.
-    """
-    found = json.loads(text.decode(), parse_float=_finite, parse_constant=_finite)
-    if b"\\u" in text:  # The only way to write half a character.
-        json.dumps(found, ensure_ascii=False).encode()
-    if text.count(b"[") + text.count(b"{") > DEEPEST and _is_deeper(found, DEEPEST):
-        raise ValueError("lists in lists without end")
-    return found
-
-
-def _is_deeper(found: Any, levels: int) -> bool:
-    parts = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-    return levels < 0 or any(_is_deeper(each, levels - 1) for each in parts)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is no number")
-    return value
 
 
 def _valid(kind: TypeAdapter[Any], value: Any, place: tuple[str, ...], problems: Problems) -> Any:

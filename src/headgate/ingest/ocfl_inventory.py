@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from headgate.core.documents import read_document
 from headgate.core.errors import BadPayload, BadValue, UnknownName
 from headgate.ingest.digests import DEFAULT, HEX_DIGITS
 from headgate.ingest.names import check_file_name, collisions
@@ -93,7 +94,7 @@ def parse(raw: bytes, sidecar: bytes, object_id: str) -> Inventory | None:
 def read_unsealed(raw: bytes, object_id: str) -> Inventory:
     """An inventory without its sidecar; nothing but its form says that it is whole."""
     try:
-        found = Inventory(json.loads(raw))
+        found = Inventory(read_document(raw))
     except (ValueError, KeyError, TypeError) as error:
         raise BadPayload(object_id, "its inventory is damaged") from error
     if found.object_id != object_id:
@@ -104,7 +105,7 @@ def read_unsealed(raw: bytes, object_id: str) -> Inventory:
 def id_in(raw: bytes) -> str:
     """Whose inventory it is; empty when it cannot be read. Whether it is whole is for others to say."""
     try:
-        return str(json.loads(raw)["id"])
+        return str(read_document(raw)["id"])
     except (ValueError, LookupError, TypeError):
         return ""
 

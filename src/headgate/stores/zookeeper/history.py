@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headgate.core.documents import read_document
 from headgate.core.history import Entry
 from headgate.core.locks import resource_key
 from headgate.stores.base import HistoryFilter
@@ -65,7 +65,7 @@ class History(HistoryFolders):
 
     def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
         try:
-            content = json.loads(data)
+            content = read_document(data)
             key, letters, event, token, _ = parts_of(name)
             return Entry(
                 number, moment(stat.ctime), content.get("noun", NOUN), event, content["uri"],

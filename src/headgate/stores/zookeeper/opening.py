@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.core.documents import read_document
 from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import make, read
@@ -77,7 +78,7 @@ def _make_chroot(sessions: Sessions, address: Address) -> None:
 def read_root(data: bytes, address: Address) -> Root:
     """What the root says, or why it is not used."""
     try:
-        content = json.loads(data)
+        content = read_document(data)
         tag, schema = str(content["tag"]), str(content["schema"])
     except (ValueError, KeyError, TypeError):
         content, tag, schema = {}, "", ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
+from headgate.core.documents import read_document
 from headgate.core.history import Entry
 from headgate.core.queue import MESSAGE_LENGTH, is_batch
 from headgate.core.wire import rfc3339
@@ -66,7 +66,7 @@ class QueueHistory(HistoryFolders):
 
     def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
         try:
-            content = json.loads(data)
+            content = read_document(data)
             batch, job, event, token, profile, _ = parts_of(name)
             noun = "ingest job" if job else "batch" if batch else "hold"
             at = datetime.fromisoformat(content["at"]) if "at" in content else moment(stat.ctime)

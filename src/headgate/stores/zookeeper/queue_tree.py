@@ -27,6 +27,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
+from headgate.core.documents import read_document
 from headgate.core.machine import Machine
 from headgate.core.queue import ALL, Folder, Identifiers, Submission
 from headgate.core.states import BATCH, INGEST_JOB, MERRITT_BATCH, MERRITT_INGEST_JOB
@@ -377,7 +378,7 @@ def encode(content: Mapping[str, Any]) -> bytes:
 def decode(data: bytes | None, what: str) -> dict[str, Any]:
     """The JSON object that a node holds, or Unreadable."""
     try:
-        content = json.loads(data or b"")
+        content = read_document(data or b"")
     except ValueError:
         content = None
     if isinstance(content, dict):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
+from headgate.core.documents import read_document
 from headgate.core.errors import ForeignStore
 from headgate.core.locks import Lock, Mode, Request, Waiter, Want
 from headgate.stores.zookeeper.tree import letters_of_lock, sequence_of
@@ -151,7 +152,7 @@ _WORDS = {False: "false", True: "true"}
 def decode_state(data: bytes, path: str) -> State:
     """A resource's state, or ForeignStore when the node holds something else."""
     try:
-        content = json.loads(data)
+        content = read_document(data)
         holders = tuple(_decode_holder(each) for each in content["holders"])
         return State(
             str(content["uri"]), int(content["token"]), holders, bool(content["waiting"]), bool(content["known"])

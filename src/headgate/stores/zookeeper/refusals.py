@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.core.documents import read_document
 from headgate.core.locks import Blocker, Request, refusal_reason
 from headgate.stores.zookeeper.asking import make, read, write
 from headgate.stores.zookeeper.history import History
@@ -91,4 +92,4 @@ class Refusals:
         found = self._sessions.base.ask(read(path))[0]
         if isinstance(found, Exception):
             return None
-        return _Entry(path, json.loads(found[0]), found[1].version, found[1].ctime)
+        return _Entry(path, read_document(found[0]), found[1].version, found[1].ctime)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from headgate.core.documents import read_document
 from headgate.stores.idempotency import KEPT_SECONDS, Kept, Keyed, Repeated, effect, pending
 from headgate.stores.zookeeper.asking import children, look, make, read, remove, write
 from headgate.stores.zookeeper.multi import Op
@@ -53,7 +54,7 @@ class ZkRepeats:
         found: Any = self._sessions.base.ask(read(self._tree.repeat(record_id)))[0]
         if isinstance(found, Exception):
             return None
-        document = json.loads(found[0])
+        document = read_document(found[0])
         return Kept(str(document["digest"]), str(document["nonce"]), str(document["result"]))
 
     def answered(self, keyed: Keyed, status: int, answer: str) -> None:

@@ -1,0 +1,54 @@
+"""JSON from outside is one document, whoever reads it."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import pytest
+
+from headgate.core.documents import MOST_CONTAINERS, MOST_VALUES, DuplicateKey, read_document, read_foreign
+from headgate.core.errors import BadPayload, ForeignStore
+from headgate.ingest.ocfl_inventory import read_unsealed
+from headgate.stores.zookeeper.queue_tree import Unreadable, decode
+from headgate.stores.zookeeper.records import decode_state
+
+TWICE = b'{"id": "a", "list": [{"x": 1, "y": 2, "x": 3}]}'
+
+
+def test_what_is_read_is_what_was_written() -> None:
+    document = {"a": [1, 2.5, None, True, "ü\n\U0001f600"], "b": {"a": {}}}
+    assert read_document(json.dumps(document)) == document
+    assert read_foreign(json.dumps(document, ensure_ascii=False).encode()) == document
+
+
+def test_a_key_that_is_there_twice_is_refused_everywhere() -> None:
+    with pytest.raises(DuplicateKey, match="the key 'x' is in it twice"):
+        read_document(TWICE)
+    with pytest.raises(BadPayload, match="damaged"):
+        read_unsealed(TWICE, "a")
+    with pytest.raises(Unreadable):
+        decode(TWICE, "status")
+    with pytest.raises(ForeignStore, match="is in it twice"):
+        decode_state(b'{"uri": "u", "token": 1, "token": 2, "holders": [], "waiting": false, "known": true}', "/a")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["NaN", "-Infinity", "1e999", '"\\ud800"', "[" * 60 + "]" * 60, "[" * 100_000, "", "{", '{"a": 1,}', "\ufeff1"],
+)
+def test_what_cannot_be_kept_and_answered_again_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_document(text)
+
+
+@pytest.mark.parametrize("unit", [b"[],", b"{},", b'{"a":0},', b'"",'])
+def test_a_document_that_would_fill_the_memory_is_not_read(unit: bytes) -> None:
+    text = b"[" + unit * (MOST_VALUES + 1 if unit == b'"",' else MOST_CONTAINERS) + b"0]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="lists and objects"):
+            read_foreign(text)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
