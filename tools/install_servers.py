@@ -20,6 +20,7 @@ PACKAGES = {
     "pgbouncer": "",  # pools connections to PostgreSQL
     "systemd": "",  # judges the unit
     "haproxy": "",  # balances requests over two services
+    "nginx-light": "",  # does TLS in front of a service, as the docs show
 }
 
 

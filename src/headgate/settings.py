@@ -114,8 +114,19 @@ KNOWN = (
     Known(
         "rate_limit_local",
         "0",
-        "The same for callers on this machine, or behind a proxy here; 0: no limit.",
+        "The same for callers on this machine; 0: no limit.",
         kind="number",
+    ),
+    Known(
+        "trusted_proxies",
+        "127.0.0.0/8, ::1",
+        "Addresses and networks of proxies whose X-Forwarded-For, -Proto and -Host count, by commas; none: nobody's.",
+    ),
+    Known(
+        "hsts",
+        "365d",
+        "Time that browsers use TLS alone after an answer by TLS; 0: they are not told.",
+        kind="seconds",
     ),
     Known("body_limit", "1000000", "Largest request body that the service accepts; bytes, or 1MB.", kind="bytes"),
     Known(

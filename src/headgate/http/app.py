@@ -17,6 +17,7 @@ from headgate.http.dashboard import frame, pages
 from headgate.http.direct import Routes
 from headgate.http.metrics import CONTENT_TYPE
 from headgate.http.middleware import Around
+from headgate.http.proxies import Proxied, Trusted
 from headgate.http.routes import claims, custody, events, ingest, inventory, ledger, locks, queue, whole
 from headgate.http.service import Service
 from headgate.http.waiting import Ending, Gone
@@ -41,7 +42,10 @@ def make_app(service: Service) -> Starlette:
 
     app = Starlette(
         routes=[route for part in (*API, hidden, *pages.ROUTERS) for route in part.made()],
-        middleware=[Middleware(Around, service=service)],
+        middleware=[
+            Middleware(Proxied, trusted=Trusted(service.gate.settings["trusted_proxies"])),
+            Middleware(Around, service=service),
+        ],
         lifespan=running,
     )
     app.state.service = service

@@ -26,6 +26,8 @@ class Around:
         self._service = service
         #: Requests without an id are numbered, behind a mark that tells one life of the service from another.
         self._mark, self._numbers = f"{secrets.token_urlsafe(6)}-", itertools.count(1)
+        seconds = service.gate.settings.seconds("hsts")
+        self._hsts = [(b"strict-transport-security", f"max-age={seconds:.0f}".encode())] if seconds else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -43,6 +45,7 @@ class Around:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 added = _added(request_id, message["headers"])
+                added += self._transport(scope)
                 if incoming is not None and not incoming.is_complete:  # What is left of it is not waited for.
                     added.append((b"connection", b"close"))
                 message = {**message, "headers": [*message["headers"], *added]}
@@ -58,6 +61,12 @@ class Around:
         finally:
             self._service.bodies.free(scope)
             self._tell(scope, request_id, status, steady() - began)
+
+    def _transport(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """That browsers shall use TLS alone, where it was used. They take it for every port, so not on localhost."""
+        if scope["scheme"] != "https" or _header(scope, b"host").partition(":")[0] == "localhost":
+            return []
+        return self._hsts
 
     def _tell(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         route, waits = getattr(scope.get("route"), "path", "none"), scope.get("headgate.waits")

@@ -50,7 +50,7 @@ class Server:
             make_app(service), log_config=None, access_log=False, lifespan="on", server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS, backlog=BACKLOG, http=bounded(service.limits), ws="none",
             timeout_keep_alive=service.limits.idle_seconds, h11_max_incomplete_event_size=service.limits.head,
-            ssl_certfile=certificate, ssl_keyfile=key,
+            ssl_certfile=certificate, ssl_keyfile=key, proxy_headers=False,
         )  # fmt: skip
         self._server = _Uvicorn(config)
         self._failed: BaseException | None = None

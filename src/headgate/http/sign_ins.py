@@ -18,7 +18,7 @@ MOST_ADDRESSES = 10_000
 
 
 class SignIns:
-    """Tries to sign in that failed, by address. This machine's own are not counted: a proxy may stand there for all."""
+    """Tries to sign in that failed, by address. Those from this machine itself are not counted."""
 
     def __init__(self, clock: Callable[[], float] = steady) -> None:
         self._clock = clock
