@@ -149,6 +149,12 @@ KNOWN = (
     Known("uploads_per_token", "4", "Uploads that one API token may send at once.", kind="count"),
     Known("streams_at_once", "2000", "Event streams that the service keeps open at once.", kind="count"),
     Known("streams_per_token", "50", "Event streams that one API token may keep open.", kind="count"),
+    Known(
+        "token_warning",
+        "14d",
+        "How long before its end an API token is reported by `status`, `doctor` and the dashboard.",
+        kind="seconds",
+    ),
     Known("retention", "604800", "Time that completed batches are kept; seconds, or 7d.", kind="seconds"),
     Known("history_age", "3600", "Least age of history that is moved from ZooKeeper to `url`.", kind="seconds"),
     Known("round_pause", "10", "Pause between two looks at ingest jobs that wait for space.", kind="seconds"),

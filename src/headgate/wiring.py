@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,15 +16,15 @@ from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
 from headgate.service.checks import check_limit
 from headgate.service.ledger import DEAD_WORKER, Ledger
-from headgate.settings import Settings, load, mask
-from headgate.store_opening import SQL_KINDS, kind_of, named_service, open_lock_store, open_stores, store_options
+from headgate.settings import Settings, load
+from headgate.store_opening import named_service, open_stores, store_options
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
-from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
     from headgate.core.faults import Fault
     from headgate.core.history import Entry
+    from headgate.core.scopes import ApiToken
     from headgate.ingest.context import Context
     from headgate.ingest.profile import Profile
     from headgate.ingest.storage import Problem, Progress
@@ -111,6 +111,12 @@ class Gate:
         tokens = self.tokens  # Of the same stores: who keeps tokens keeps sessions.
         sessions: SessionStore | Sessions = self._store.sessions  # type: ignore[attr-defined]
         return sessions if isinstance(sessions, Sessions) else Sessions(sessions, tokens)
+
+    def expiring_tokens(self) -> Sequence[ApiToken]:
+        """API tokens that end within `token_warning`; of a service, within its own. Empty where none are kept."""
+        if getattr(self._store, "tokens", None) is None:
+            return []
+        return self.tokens.expiring(self.settings.seconds("token_warning"))
 
     @property
     def epochs(self) -> Epochs:
@@ -233,7 +239,10 @@ class Gate:
         status = self.locks.status(rich=rich)
         status["opsQueue"] = operations(self.queue, rich=rich)
         status["failures"] = failures(self.queue, self._ledger)
-        return {**status, "queue": self.queue_summary()} if rich else status
+        if not rich:
+            return status
+        ending = [{"id": each.id, "name": each.name, "expires_in": each.expires_in} for each in self.expiring_tokens()]
+        return {**status, "queue": self.queue_summary(), "expiringTokens": ending}
 
     def queue_summary(self) -> dict[str, Any]:
         """How many batches and ingest jobs are in each state, and what is held."""
@@ -261,9 +270,13 @@ class Gate:
         return [*ours, *(path for path in folders if path.is_dir())]
 
     def notices(self) -> list[str]:
-        """What is no fault, but worth knowing: how the store is reached, and what that costs."""
+        """What is no fault, but worth knowing: how the store is reached, what that costs, and what ends soon."""
+        from headgate.service.tokens import expiry_note
+
         stores = getattr(self._store, "joined", (self._store,))
-        return [line for each in stores if hasattr(each, "notices") for line in each.notices()]
+        lines = [line for each in stores if hasattr(each, "notices") for line in each.notices()]
+        ending = [f"{expiry_note(each)}; make another one with: headgate token new" for each in self.expiring_tokens()]
+        return [*lines, *ending]
 
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
@@ -383,7 +396,8 @@ class Gate:
         """What runs, what waits, and what needs a person: cheap, whatever the store holds."""
         from headgate.service.overview import overview
 
-        return overview(self.locks, self._ledger, self.queue, self.inventory if self.keeps_inventory else None)
+        inventory = self.inventory if self.keeps_inventory else None
+        return overview(self.locks, self._ledger, self.queue, inventory, self.expiring_tokens())
 
     def close(self) -> None:
         """Close connections and release storage guards. On ZooKeeper, leased locks of this process end too."""
@@ -423,33 +437,6 @@ def read_profiles(settings: Settings) -> list[Profile]:
         return found
     finally:
         store.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """What a migration did, or would do."""
-
-    #: For people.
-    lines: list[str]
-    #: False when there was nothing to do, or on a dry run.
-    changed: bool = False
-
-
-def migrate(
-    url: str, *, beside: bool = False, dry_run: bool = False, options: StoreOptions = DEFAULT_OPTIONS
-) -> Migration:
-    """Bring a store to this version's form, and take over the locks of an original of seed 002.
-
-    `beside`: go into a database that has other tables too. `dry_run`: say what would be done, and write nothing.
-    """
-    if kind_of(url) in SQL_KINDS:
-        from headgate.stores.sql.migrations.command import migrate_database
-
-        changed, lines = migrate_database(url, beside=beside, dry_run=dry_run, options=options)
-        return Migration(lines, changed)
-    if not dry_run:  # Opening makes the root, if it is not there.
-        open_lock_store(url, options=options).close()
-    return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it makes what it needs"])
 
 
 def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:

@@ -46,6 +46,16 @@ def test_a_fault_is_explained_and_left_alone_until_it_is_to_be_mended(headgate: 
         assert gate.queue.batch("bid0000000001").jobs.processing == 2
 
 
+def test_api_tokens_that_end_soon_are_noted_here_and_by_status(headgate: Headgate) -> None:
+    with connect(headgate.url) as gate:
+        token = gate.tokens.new("ann", ["read"], expires=3 * 86400.0)
+    done = headgate("doctor")
+    assert done.code == 0
+    assert f"note     API token {token.id} of ann expires in " in done.out
+    assert re.search(rf"token {token.id} +of ann expires in ", headgate("status").out)
+    assert token.id not in headgate("status", HEADGATE_TOKEN_WARNING="2d").out
+
+
 def test_claims_of_the_dead_where_no_reaper_runs(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         gate.ledger.define_dataset("raw", uri="file:///raw")

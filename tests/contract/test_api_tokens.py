@@ -4,10 +4,10 @@ import pytest
 
 import headgate
 from headgate import NotAllowed
+from headgate.migrating import migrate
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.statement import Statement
-from headgate.wiring import migrate
 from tests.contract.test_ledger_schema import to_version
 
 

@@ -11,13 +11,13 @@ from sqlalchemy.pool import StaticPool
 
 import headgate
 from headgate import Gate
+from headgate.migrating import migrate
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.migrations import runner
 from headgate.stores.sql.schema import metadata
 from headgate.stores.sql.statement import Statement
-from headgate.wiring import migrate
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import claimed, database, one_job
 

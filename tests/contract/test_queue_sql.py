@@ -9,10 +9,10 @@ import headgate
 from headgate import Gate
 from headgate.core.faults import Fault
 from headgate.core.queue import Counts
+from headgate.migrating import migrate
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.statement import Statement
-from headgate.wiring import migrate
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import database
 from tests.contract.queue_steps import (

@@ -8,6 +8,7 @@ import pytest
 
 import headgate
 from headgate import BadValue, Gate, NotAllowed
+from headgate.migrating import migrate
 from headgate.moving import backing_up, restoring
 from headgate.service.sessions import MOST_OF_A_TOKEN
 from headgate.settings import load
@@ -16,7 +17,6 @@ from headgate.stores.sql.engine import Database
 from headgate.stores.sql.opening import read_facts
 from headgate.stores.sql.schema import metadata
 from headgate.stores.sql.statement import Statement
-from headgate.wiring import migrate
 from tests.contract.ledger_steps import database
 from tests.contract.test_ledger_schema import to_version
 

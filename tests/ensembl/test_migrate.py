@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 import headgate
 from headgate.ensembl import LockException, ResourceLocker
+from headgate.migrating import migrate
 from headgate.stores.sql import opening
 from headgate.stores.sql.migrations import ensembl, runner
-from headgate.wiring import migrate
 from tests.ensembl.original import Row, build, content, engine, originals, utc
 from tests.faults.conftest import processes, shared_zygote
 from tests.faults.processes import Zygote

@@ -5,9 +5,9 @@ from typing import Any
 
 import headgate
 from headgate import Gate, LockLost, Lost, Refused
+from headgate.migrating import migrate
 from headgate.service.ledger import Ledger
 from headgate.service.renewal import Hold
-from headgate.wiring import migrate
 from tests.faults.processes import Channel, Message
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.core.history import Entry
+    from headgate.core.scopes import ApiToken
 
 
 #: What the history of a batch or ingest job tells of.
@@ -60,7 +61,8 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
         found = gate.status(rich=rich)
         waiting = 0 if session.as_json else len(gate.locks.waiters())
         queue = {} if session.as_json else gate.queue_summary()
-    session.answer(found, lambda: _status_text(found, waiting, queue))
+        ending = [] if session.as_json else gate.expiring_tokens()
+    session.answer(found, lambda: _status_text(found, waiting, queue, ending))
 
 
 @click.command("history")
@@ -140,16 +142,16 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
       headgate migrate --dry-run
       headgate migrate --url mysql://me@db1/production --beside
     """
-    from headgate import wiring
+    from headgate import migrating
     from headgate.store_opening import store_options
 
     with working(session, "bringing the tables to this version"):
         options = store_options(session.settings)
-        done = wiring.migrate(session.settings["url"], beside=beside, dry_run=dry_run, options=options)
+        done = migrating.migrate(session.settings["url"], beside=beside, dry_run=dry_run, options=options)
     session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
 
 
-def _status_text(found: dict[str, Any], waiting: int, queue: dict[str, Any]) -> str:
+def _status_text(found: dict[str, Any], waiting: int, queue: dict[str, Any], ending: Sequence[ApiToken]) -> str:
     rows = [(each["type"].lower(), each["count"], each["id"]) for each in found["locks"]]
     numbers = [
         ["locked resources", str(found["lockCount"])],
@@ -158,6 +160,7 @@ def _status_text(found: dict[str, Any], waiting: int, queue: dict[str, Any]) -> 
         ["under way", str(len(found["opsQueue"]))],
         ["failures", str(len(found["failures"]))],
         *_queue_lines(queue),
+        *([f"token {each.id}", f"of {each.name} expires in {in_words(each.expires_in or 0)}"] for each in ending),
     ]
     return aligned(numbers) + ("\n\n" + table(("MODE", "LOCKS", "RESOURCE"), rows) if rows else "")
 

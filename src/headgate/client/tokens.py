@@ -26,6 +26,11 @@ class ServiceTokens(Tokens):
     def list(self) -> Sequence[ApiToken]:
         return [parse(ApiToken, each) for each in self._connection.get("tokens")]
 
+    def expiring(self, within: float) -> Sequence[ApiToken]:
+        """Those that end soon by the service's own setting."""
+        del within
+        return [parse(ApiToken, each) for each in self._connection.get("tokens", "expiring")]
+
     def revoke(self, token_id: str) -> None:
         self._connection.send("DELETE", "tokens", token_id, again=False)
 

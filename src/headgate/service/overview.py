@@ -10,6 +10,7 @@ from headgate.core.inventory import Message
 from headgate.core.ledger import HOLD, Job, Row
 from headgate.core.locks import Waiter
 from headgate.core.queue import Hold
+from headgate.core.scopes import ApiToken
 from headgate.service.inventory import Inventory
 from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
@@ -45,6 +46,8 @@ class Overview:
     counts: Mapping[str, Mapping[str, int]]
     #: Mails and callbacks that did not arrive, up to MOST_COUNTED.
     undelivered: Sequence[Message] = ()
+    #: API tokens that end soon, the earliest first.
+    expiring: Sequence[ApiToken] = ()
 
     @property
     def failed_lately(self) -> int:
@@ -67,7 +70,9 @@ class Overview:
         return sum(self.counts.get(noun, {}).get(state, 0) for state in states)
 
 
-def overview(locks: Locks, ledger: Ledger | None, queue: Queue, inventory: Inventory | None) -> Overview:
+def overview(
+    locks: Locks, ledger: Ledger | None, queue: Queue, inventory: Inventory | None, expiring: Sequence[ApiToken]
+) -> Overview:
     """How things stand. Asks for nothing that grows with what is done."""
     running = () if ledger is None else ledger.running()
     return Overview(
@@ -81,6 +86,7 @@ def overview(locks: Locks, ledger: Ledger | None, queue: Queue, inventory: Inven
         holds=queue.holds(),
         counts=queue.counts(),
         undelivered=() if inventory is None else inventory.messages(failed=True, limit=MOST_COUNTED),
+        expiring=expiring,
     )
 
 

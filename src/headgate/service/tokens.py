@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headgate.core.durations import in_words
 from headgate.core.errors import NotAllowed, UnknownName
 from headgate.core.names import check_name
 from headgate.core.scopes import ApiToken, check_scopes
@@ -84,6 +85,11 @@ class Tokens:
         """All tokens, oldest first; what opens the service is not among it."""
         return self._store.tokens()
 
+    def expiring(self, within: float) -> Sequence[ApiToken]:
+        """Return the tokens that still open something and end within so many seconds, the earliest first."""
+        ending = [(each.expires_in, each.id, each) for each in self._store.tokens() if each.good and each.expires_in]
+        return [token for seconds, _, token in sorted(ending) if seconds <= within]
+
     def revoke(self, token_id: str) -> None:
         """It opens nothing any more."""
         if not self._store.revoke_token(token_id):
@@ -133,6 +139,11 @@ class Tokens:
             self._used[token_id] = now
             with answering(None):  # It is not what the request asks for.
                 self._store.use_token(token_id)
+
+
+def expiry_note(token: ApiToken) -> str:
+    """Say when a token ends, for people."""
+    return f"API token {token.id} of {token.name} expires in {in_words(token.expires_in or 0)}"
 
 
 def _digest(salt: str, text: str) -> str:

@@ -13,6 +13,7 @@ from headgate.http.dashboard.tables import link
 from headgate.http.dashboard.words import ago, duration, number, some
 from headgate.service.activity import COUNTED
 from headgate.service.overview import MOST_COUNTED, Overview
+from headgate.service.tokens import expiry_note
 
 router = page_router()
 #: The colours of the day's plots.
@@ -85,6 +86,11 @@ def working(found: Overview) -> int:
 
 def needs_of(found: Overview) -> Iterator[Need]:
     """What needs a person, the worst first."""
+    yield from _failures(found)
+    yield from _stops(found)
+
+
+def _failures(found: Overview) -> Iterator[Need]:
     if found.failed:
         yield Need("failed-chunks", "failed", f"{some_up_to(len(found.failed), 'chunk')} failed",
                    _named(f"{row.job}/{row.dataid}: {row.message or 'no message'}" for row in found.failed),
@@ -106,6 +112,9 @@ def needs_of(found: Overview) -> Iterator[Need]:
                    _named(f"{each.id}: {each.problem}" for each in found.undelivered),
                    link("/ingest/messages", {"show": "failed"}), "See why",
                    "headgate messages list --failed")  # fmt: skip
+
+
+def _stops(found: Overview) -> Iterator[Need]:
     if found.stopped:
         yield Need(
             "held-chunks",
@@ -129,6 +138,11 @@ def needs_of(found: Overview) -> Iterator[Need]:
         yield Need("long-waits", "waiting", f"{some(len(waits), 'client')} waiting long",
                    _named(f"{each.client} for {each.resource}, since {ago(each.since, found.at)}" for each in waits),
                    "/locks", "See who holds", "")  # fmt: skip
+
+    if found.expiring:
+        yield Need("expiring-tokens", "held", f"{some(len(found.expiring), 'API token')} about to expire",
+                   _named(expiry_note(each) for each in found.expiring),
+                   "", "", "headgate token list")  # fmt: skip
 
 
 def held_text(found: Overview) -> str:

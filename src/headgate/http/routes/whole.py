@@ -246,6 +246,12 @@ def tokens(gate: TheGate, _who: Admin) -> Response:
     return answer(gate.tokens.list())
 
 
+@router.get("/tokens/expiring", responses=documented(200, list[ApiToken], "The earliest first."))
+def expiring_tokens(gate: TheGate, _who: Reader) -> Response:
+    """API tokens that expire soon, by the setting `token_warning`."""
+    return answer(gate.expiring_tokens())
+
+
 @router.post("/tokens", SECRET, status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
 def new_token(gate: TheGate, _who: Admin, asked: TokenAsked) -> Response:
     """Make an API token. It is shown this once, and kept nowhere."""

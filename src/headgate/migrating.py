@@ -1,0 +1,36 @@
+"""Bring a store to this version's form, whichever kind it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.settings import mask
+from headgate.store_opening import SQL_KINDS, kind_of, open_lock_store
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What a migration did, or would do."""
+
+    #: For people.
+    lines: list[str]
+    #: False when there was nothing to do, or on a dry run.
+    changed: bool = False
+
+
+def migrate(
+    url: str, *, beside: bool = False, dry_run: bool = False, options: StoreOptions = DEFAULT_OPTIONS
+) -> Migration:
+    """Bring a store to this version's form, and take over the locks of an original of seed 002.
+
+    `beside`: go into a database that has other tables too. `dry_run`: say what would be done, and write nothing.
+    """
+    if kind_of(url) in SQL_KINDS:
+        from headgate.stores.sql.migrations.command import migrate_database
+
+        changed, lines = migrate_database(url, beside=beside, dry_run=dry_run, options=options)
+        return Migration(lines, changed)
+    if not dry_run:  # Opening makes the root, if it is not there.
+        open_lock_store(url, options=options).close()
+    return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it makes what it needs"])
