@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +15,8 @@ import click
 from headgate.cli.guardian import Guardian
 from headgate.cli.item_command import ItemCommand
 from headgate.cli.processes import CannotRun, check_command
+from headgate.cli.run_folder import run_folder
+from headgate.core.errors import BadValue
 from headgate.core.queue import work_states
 from headgate.daemons.consumers import Post
 from headgate.daemons.names import CONSUMERS, ROUNDS, check_daemons
@@ -35,16 +37,23 @@ class Plan:
     #: Consumers whose work is done by ingest's own steps.
     own: Sequence[str] = ()
     _guardian: Guardian | None = field(default=None, init=False)
+    #: For the files of items that commands read.
+    _folder: Path = field(default_factory=Path, init=False)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """The guardian of commands, which must be there before there are threads."""
-        self._guardian = Guardian() if self.commands else None
-        try:
+        if not self.commands:
             yield
-        finally:
-            if self._guardian is not None:
-                self._guardian.end()
+            return
+        with ExitStack() as stack:
+            try:
+                self._folder = stack.enter_context(run_folder())
+            except OSError as error:
+                raise BadValue("temporary folder", error.filename, f"cannot be used: {error.strerror}") from error
+            self._guardian = Guardian(self._folder)
+            stack.callback(self._guardian.end)
+            yield
 
     def posts(
         self, queue: Queue, workers: int, variables: Mapping[str, str], steps: Mapping[str, Handler]
@@ -53,7 +62,8 @@ class Plan:
         handlers = {**{name: steps[name] for name in self.own}, **self.handlers}
         if self._guardian is not None:
             handlers |= {
-                name: ItemCommand(queue, words, self._guardian, variables) for name, words in self.commands.items()
+                name: ItemCommand(queue, words, self._guardian, self._folder, variables)
+                for name, words in self.commands.items()
             }
         posts = [Post(*CONSUMERS[name], handlers[name], workers) for name in handlers]
         known = {(table.name, state) for table in queue.tables() for state in work_states(table)}

@@ -31,10 +31,14 @@ CHANGES = ("message", "priority", "space_needed", "identifiers", "configuration"
 class ItemCommand:
     """Runs a command on each item."""
 
-    def __init__(self, queue: Queue, words: Sequence[str], guardian: Guardian, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, queue: Queue, words: Sequence[str], guardian: Guardian, folder: Path, variables: Mapping[str, str]
+    ) -> None:
+        """`folder`: for the files of items; only its user can look into it."""
         self._queue = queue
         self._words = words
         self._guardian = guardian
+        self._folder = folder
         #: Its environment, but for what it is told of the item.
         self._variables = variables
         #: What runs, by the item that it works on.
@@ -47,7 +51,7 @@ class ItemCommand:
         spawned.on_end = following.look
         self._running[item.id] = spawned
         try:
-            with item_file(item) as path:
+            with item_file(item, self._folder) as path:
                 told = {**self._variables, **environment(item, path)}
                 code = following.until_end([hold], told, signals=False)
         finally:
@@ -107,9 +111,9 @@ def environment(item: Item, path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def item_file(item: Item) -> Iterator[Path]:
+def item_file(item: Item, folder: Path) -> Iterator[Path]:
     """The whole item in a file that only its user can read, gone afterwards."""
-    descriptor, name = tempfile.mkstemp(prefix="headgate-item-", suffix=".json")
+    descriptor, name = tempfile.mkstemp(prefix="item-", suffix=".json", dir=folder)
     path = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -253,22 +253,17 @@ def variable_name(name: str) -> str:
 
 @contextmanager
 def private_folder(session: Session) -> Iterator[Path]:
-    """A folder that only its user can look into, gone afterwards; in memory where the system has such a place."""
-    import tempfile
-
+    """The folder of the claim file."""
     from headgate.cli.failures import complain
-    from headgate.cli.guardian import remove
+    from headgate.cli.run_folder import run_folder
 
-    place = os.environ.get("XDG_RUNTIME_DIR", "")
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="headgate-", dir=place if os.access(place, os.W_OK) else None))
-    except OSError as error:
-        complain(session, "cannot-write", f"no folder for the claim file can be made: {error.strerror or error}")
-        raise click.exceptions.Exit(CANNOT_WRITE) from None
-    try:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(run_folder())
+        except OSError as error:
+            complain(session, "cannot-write", f"no folder for the claim file can be made: {error.strerror or error}")
+            raise click.exceptions.Exit(CANNOT_WRITE) from None
         yield folder
-    finally:
-        remove(folder)
 
 
 @contextmanager
