@@ -18,8 +18,9 @@ import kazoo.retry
 import pytest
 
 from tests.cli.commands import Headgate
+from tests.ensemble import ZooKeeperEnsemble
 from tests.figures import FigureBook, Report, told
-from tests.servers import PrivateServer, ZooKeeperEnsemble
+from tests.servers import PrivateServer
 from tests.shared_servers import ServerPool, Servers, ask_owner, in_ci, start_ensemble, start_private
 from tests.waiting import PATIENT
 

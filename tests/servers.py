@@ -26,6 +26,7 @@ import pymysql
 from sqlalchemy import make_url
 
 from tests import fresh, supervise
+from tests.certificates import Certificate
 from tests.waiting import until
 
 START_SECONDS = 60.0
@@ -67,14 +68,14 @@ class Throwaway(ABC):
 
 
 class PrivateServer(Throwaway):
-    """A server of our own, which a test may kill, suspend and restart."""
+    """A server of our own, which a test may kill, suspend and restart. With a certificate, it speaks TLS too."""
 
     kind: ClassVar[str]
     #: Whom the server runs as when we are root; it may refuse to run as root.
     account: ClassVar[str] = ""
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Certificate | None = None) -> None:
         self.require_programs()
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix=f"headgate-{self.kind}-"))
@@ -84,6 +85,7 @@ class PrivateServer(Throwaway):
         self._prepared = False
         self._pid = 0
         self._supervisor: subprocess.Popen[str] | None = None
+        self._certificate = self._own(certificate) if certificate else None
         if self._user:
             shutil.chown(self.folder, self._user, self._user)
 
@@ -188,6 +190,16 @@ class PrivateServer(Throwaway):
         """The URL of a brand-new empty database on this server."""
         return fresh.fresh(self.url)
 
+    def _own(self, certificate: Certificate) -> Certificate:
+        """A copy of the certificate that only the server can read, as servers want it."""
+        kept = Certificate(self.folder / "server.pem", self.folder / "server.key")
+        for source, target in ((certificate.cert, kept.cert), (certificate.key, kept.key)):
+            target.touch(mode=0o600)
+            target.write_bytes(source.read_bytes())
+            if self._user:
+                shutil.chown(target, self._user, self._user)
+        return kept
+
     def _run(self, command: list[str]) -> None:
         """Run a command to its end as the server's user."""
         self._supervise(command)
@@ -265,6 +277,8 @@ class PostgreSQL(PrivateServer):
             # In the data folder: elsewhere, what a killed server leaves would stay.
             "dynamic_shared_memory_type": "mmap",
         }
+        if self._certificate:
+            settings |= {"ssl": "on", "ssl_cert_file": self._certificate.cert, "ssl_key_file": self._certificate.key}
         options = [f"--{name}={value}" for name, value in settings.items()]
         return [self._program("postgres"), "-D", str(self.data), *options]
 
@@ -322,6 +336,8 @@ class MariaDB(PrivateServer):
             "character-set-server": "utf8mb4",
             "max-connections": 200,
         }
+        if self._certificate:
+            options |= {"ssl-cert": self._certificate.cert, "ssl-key": self._certificate.key}
         spelt = [f"--{name}={value}" for name, value in options.items()]
         return [self._program("mariadbd"), "--no-defaults", *spelt, *self._sizes()]
 
@@ -337,11 +353,14 @@ class MariaDB(PrivateServer):
 class ZooKeeper(PrivateServer):
     kind = "zookeeper"
     jar: ClassVar[Path] = Path("/usr/share/java/zookeeper.jar")
+    #: TLS needs it, and Debian's jar does not name it.
+    codec: ClassVar[Path] = Path("/usr/share/java/netty-codec.jar")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, certificate: Certificate | None = None) -> None:
+        super().__init__(certificate)
         self._ensemble_lines: list[str] = []
         self._number = 1
+        self.secure_port = free_port()
 
     @property
     def url(self) -> str:
@@ -390,6 +409,13 @@ class ZooKeeper(PrivateServer):
             "initLimit": 20,
             "syncLimit": 10,
         }
+        if self._certificate:
+            settings |= {
+                "secureClientPort": self.secure_port, "secureClientPortAddress": "127.0.0.1",
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory", "ssl.clientAuth": "none",
+                "ssl.keyStore.location": self._certificate.both, "ssl.keyStore.type": "PEM",
+                "ssl.trustStore.location": self._certificate.both, "ssl.trustStore.type": "PEM",
+            }  # fmt: skip
         lines = [f"{name}={value}" for name, value in settings.items()] + self._ensemble_lines
         (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
 
@@ -403,66 +429,10 @@ class ZooKeeper(PrivateServer):
             find_program("java", "default-jre-headless"),
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
             *(f"-D{name}={value}" for name, value in properties.items()),
-            *("-cp", f"/etc/zookeeper/conf:{self.jar}"),
+            *("-cp", f"/etc/zookeeper/conf:{self.jar}:{self.codec}"),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(self.folder / "zoo.cfg"),
         ]
-
-
-class ZooKeeperEnsemble(Throwaway):
-    """Several ZooKeeper servers that elect a leader; each member may be killed and restarted on its own."""
-
-    kind: ClassVar[str] = "zookeeper"
-
-    def __init__(self, size: int = 3) -> None:
-        self.members = [ZooKeeper() for _ in range(size)]
-        lines = [f"server.{number}=127.0.0.1:{free_port()}:{free_port()}" for number in range(1, size + 1)]
-        for number, member in enumerate(self.members, start=1):
-            member.join(number, lines)
-
-    @property
-    def url(self) -> str:
-        return "zookeeper://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members)
-
-    def start(self) -> Self:
-        # All are launched before any is waited for: one alone has no majority and never answers.
-        stopped = [member for member in self.members if not member.running]
-        for member in stopped:
-            member.launch()
-        for member in stopped:
-            member.wait_until_answering()
-            member._prepared = True
-        return self
-
-    def leader(self) -> ZooKeeper:
-        """The member that leads now; waits for an election that is under way."""
-        until(lambda: self._leading() is not None, "ZooKeeper to elect a leader", START_SECONDS)
-        leader = self._leading()
-        if leader is None:
-            raise ServerFailed("the ZooKeeper ensemble lost its leader as soon as it had one")
-        return leader
-
-    def stop(self) -> None:
-        for member in self.members:
-            member.stop()
-
-    def kill(self) -> None:
-        for member in self.members:
-            member.kill()
-
-    def restart(self) -> Self:
-        self.stop()
-        return self.start()
-
-    def discard(self) -> None:
-        for member in self.members:
-            member.discard()
-
-    def fresh(self) -> str:
-        return fresh.fresh(self.url)
-
-    def _leading(self) -> ZooKeeper | None:
-        return next((member for member in self.members if member.mode() in {"leader", "standalone"}), None)
 
 
 KINDS: dict[str, type[PrivateServer]] = {server.kind: server for server in (PostgreSQL, MariaDB, ZooKeeper)}

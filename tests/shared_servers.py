@@ -13,7 +13,8 @@ from typing import NoReturn
 import pytest
 
 from tests import fresh
-from tests.servers import KINDS, PrivateServer, Unavailable, ZooKeeperEnsemble
+from tests.ensemble import ZooKeeperEnsemble
+from tests.servers import KINDS, PrivateServer, Unavailable
 
 #: Names an existing server to be used in place of one of our own.
 VARIABLES = {

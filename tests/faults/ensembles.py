@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
+from tests.ensemble import ZooKeeperEnsemble
 from tests.proxy import BOTH, TO_CLIENT, TO_SERVER, Proxy
-from tests.servers import ZooKeeper, ZooKeeperEnsemble, free_port
+from tests.servers import ZooKeeper, free_port
 
 Pair = tuple[int, int]
 #: What can be cut between a member and the others: everything, what it hears, or what it says.

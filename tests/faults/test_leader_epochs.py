@@ -4,7 +4,7 @@ import time
 
 import headgate
 from headgate import Gate, LockLost, StoreUnavailable
-from tests.servers import ZooKeeperEnsemble
+from tests.ensemble import ZooKeeperEnsemble
 from tests.waiting import until
 
 LEASE = 2.0

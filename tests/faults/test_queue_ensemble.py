@@ -13,9 +13,9 @@ from headgate import Gate, StoreUnavailable
 from headgate.core.history import Entry
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.stores.queue_port import QueueHistoryFilter
+from tests.ensemble import ZooKeeperEnsemble
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Child, Zygote
-from tests.servers import ZooKeeperEnsemble
 from tests.waiting import until
 
 

@@ -12,8 +12,9 @@ from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
+from tests.ensemble import ZooKeeperEnsemble
 from tests.fresh import scheme, zookeeper_client
-from tests.servers import KINDS, PrivateServer, ServerFailed, ZooKeeperEnsemble, is_alive
+from tests.servers import KINDS, PrivateServer, ServerFailed, is_alive
 from tests.shared_servers import Servers
 from tests.waiting import until
 

@@ -9,11 +9,24 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue
 from headgate.settings import mask
+from headgate.stores.tls import NO_TLS, OFF, Tls, all_stay_here, take_options
+from headgate.stores.tls import OPTIONS as TLS_OPTIONS
 from headgate.stores.zookeeper.queue_tree import SPELLINGS, QueueTree
 from headgate.stores.zookeeper.tree import Tree
 
 FORM = "write zookeeper://host:port,host:port/folder"
 DEFAULT_PORT = 2181
+#: What is worth knowing of an ensemble beyond this machine.
+OPEN = (
+    "is used without a user: whoever reaches the ensemble can read and change locks and queue. "
+    "Add a user and a password to the URL"
+)
+IN_CLEAR = (
+    "is used without TLS: its password crosses the network in clear. "
+    "Name the ensemble's secure port in the URL, and add ?tls=verify"
+)
+#: Options of the URL, beside those of TLS.
+OPTIONS = ("session", "patience", "spelling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +49,20 @@ class Address:
     auth: list[tuple[str, str]] = field(default_factory=list)
     #: Who may use our nodes; None: everybody.
     acl: list[Any] | None = None
+    #: How the connection is encrypted: not at all, unless the URL says so, since ZooKeeper has another port for it.
+    tls: Tls = NO_TLS
+    #: Whether every server is on this machine.
+    is_here: bool = True
     #: Where kazoo's own log goes.
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("headgate.kazoo"))
+
+    def notices(self) -> list[str]:
+        """What others on the network can do with the store, as its URL leaves it; none where all servers are here."""
+        if self.is_here:
+            return []
+        if not self.auth:
+            return [f"{self.name} {OPEN}"]
+        return [f"{self.name} {IN_CLEAR}"] if self.tls.mode == OFF else []
 
 
 def parse(url: str) -> Address:
@@ -52,10 +77,15 @@ def parse(url: str) -> Address:
     user, at, hosts = parts.netloc.rpartition("@")
     name, _, password = user.partition(":")
     chroot = _chroot(unquote(parts.path), shown)
-    options = _options(parts.query, shown)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    tls = take_options(given, shown).or_else(OFF)
+    options = _options(given, shown)
+    servers = [_host(host, shown) for host in hosts.split(",")]
     return Address(
         name=shown,
-        hosts=",".join(_host(host, shown) for host in hosts.split(",")),
+        hosts=",".join(servers),
+        tls=tls,
+        is_here=all_stay_here(server.rpartition(":")[0] for server in servers),
         tree=Tree(chroot),
         queue=SPELLINGS[options.pop("spelling", "design")](chroot),
         auth=[("digest", f"{unquote(name)}:{unquote(password)}")] if at else [],
@@ -82,13 +112,12 @@ def _chroot(path: str, shown: str) -> str:
     return "".join(f"/{name}" for name in names)
 
 
-def _options(query: str, shown: str) -> dict[str, Any]:
+def _options(given: dict[str, str], shown: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in ("session", "patience", "spelling"):
-            raise BadValue(
-                "url", shown, f"has an option that is unknown: {name}; there are: session, patience, spelling"
-            )
+    for name, value in given.items():
+        if name not in OPTIONS:
+            known = ", ".join((*OPTIONS, *TLS_OPTIONS))
+            raise BadValue("url", shown, f"has an option that is unknown: {name}; there are: {known}")
         found[name] = _spelling(value, shown) if name == "spelling" else _seconds(name, value, shown)
     return found
 

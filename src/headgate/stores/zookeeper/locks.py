@@ -86,7 +86,7 @@ class ZookeeperLocks:
         self._tenure = Tenure(sessions, tree, self._transitions, self._questions, self._history, self._holdings)
         #: Requests whose outcome is unknown, and that are given up when the server is heard again.
         self._abandoned: set[str] = set()
-        self._address = address
+        self._address, self.notices = address, address.notices
 
     @property
     def queue(self) -> QueueStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import make, read
 from headgate.stores.zookeeper.multi import Op, multi
 from headgate.stores.zookeeper.session import Sessions
+from headgate.telemetry import event
 
 SCHEMA = "1"
 #: Numbers of batches and ingest jobs are ZooKeeper's own.
@@ -46,6 +48,8 @@ class Root:
 
 def open_tree(sessions: Sessions, address: Address, *, half_moved: bool = False) -> Root:
     """The store's root; the store is made if it is not there. `half_moved`: also one that nobody may work with."""
+    for notice in address.notices():
+        event("zookeeper.exposed", logging.WARNING, what=notice)
     while True:
         data = _read_root(sessions, address)
         if data is not None:

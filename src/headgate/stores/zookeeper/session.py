@@ -6,6 +6,7 @@ import atexit
 import math
 import os
 import select as poll
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,9 +23,10 @@ from kazoo.protocol.serialization import CloseInstance, Connect
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry, RetryFailedError
 
-from headgate.core.errors import BadValue, HeadgateError, StoreUnavailable
+from headgate.core.errors import BadValue, HeadgateError, StoreMisconfigured, StoreUnavailable
 from headgate.stores.deadlines import time_limit
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
+from headgate.stores.tls import Tls
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import Question
 from headgate.telemetry import logger
@@ -37,6 +39,9 @@ CONNECT_SECONDS = 3.0
 SHORTEST = 1.0
 #: A pause before a lost connection is tried again.
 RETRY_SECONDS = 0.05
+
+#: What an operator does about a server whose certificate is not trusted.
+CERTIFICATE = "Name the authority that signed it (tls_ca=FILE in the URL), and the host as the certificate names it"
 
 #: Answers about nodes: whoever asked deals with them.
 ANSWERS: tuple[type[Exception], ...] = (
@@ -98,8 +103,20 @@ def _call(work: Callable[..., object], *args: object) -> None:
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Kazoo's threads, which try one server only for so long, and wait at less cost."""
 
-    def create_connection(self, *args: Any, timeout: float, **more: Any) -> Any:
-        return super().create_connection(*args, timeout=min(timeout, CONNECT_SECONDS), **more)
+    def __init__(self, tls: Tls) -> None:
+        super().__init__()
+        self._context = tls.context()
+
+    def create_connection(self, address: tuple[str, int], *, hostname: str, timeout: float, **_: Any) -> Any:
+        # Kazoo's own reads all authorities for each connection, and leaves it open when the server is not trusted.
+        made = super().create_connection(address, timeout=min(timeout, CONNECT_SECONDS))
+        if self._context is None:
+            return made
+        try:
+            return self._context.wrap_socket(made, server_hostname=hostname)
+        except BaseException:
+            made.close()
+            raise
 
     def dispatch_callback(self, callback: Any) -> None:
         # None of ours keeps the thread, so that the connection's own can call it, and need not wake another.
@@ -110,6 +127,9 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def select(self, readers: Any, writers: Any, _broken: Any, timeout: float | None = None) -> Any:
         # Kazoo's own makes and closes an epoll each time, twenty times for one lock: half of all its work.
+        ready = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
+        if ready:  # Decrypted already: nothing more need come from the network.
+            return ready, [], []
         waiting, sockets = poll.poll(), {}
         for event, some in ((poll.POLLIN, readers), (poll.POLLOUT, writers)):
             for each in some:
@@ -126,6 +146,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     """
 
     lease = 0.0
+    #: Why the certificate of the server that was tried last is not trusted; empty: it is, or there is none.
+    untrusted = ""
     #: On the monotonic clock: since when an answer is outstanding and nothing was heard.
     _silent_since = 0.0
 
@@ -164,7 +186,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         with self._socket_error_handling():
             try:
                 part: bytes = self._socket.recv(length)
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantReadError):
                 part = b""
             else:
                 if not part:
@@ -175,13 +197,18 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         with self._socket_error_handling():
             try:
                 sent = self._socket.send(message)
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantWriteError):
                 sent = 0
         if sent < len(message):
             super()._write(message[sent:], timeout)
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        reading, connecting = super()._connect(host, hostip, port)
+        try:
+            reading, connecting = super()._connect(host, hostip, port)
+        except ConnectionDropped as error:
+            self.untrusted = str(error) if isinstance(error.__context__, ssl.SSLCertVerificationError) else ""
+            raise
+        self.untrusted = ""
         return min(reading, SILENCE), min(connecting, SILENCE)
 
 
@@ -223,6 +250,8 @@ class Session:
         if not self._live.is_set():
             end = time_limit(self._answer_within()) if until is None else until
             if not self._live.wait(max(end - time.monotonic(), 0)):
+                if self._connection.untrusted:
+                    raise StoreMisconfigured(self._address.name, self._connection.untrusted, CERTIFICATE)
                 raise StoreUnavailable(self._address.name, "no server of it can be reached", outcome="none")
         return self._client
 
@@ -288,7 +317,7 @@ class Session:
             raise translate(error, self._address.name) from error
 
     def _make_client(self, seconds: float) -> Any:
-        handler = _Handler()
+        handler = _Handler(self._address.tls)
         retry = KazooRetry(max_tries=-1, delay=RETRY_SECONDS, max_delay=1.0, sleep_func=handler.sleep_func)
         return KazooClient(
             hosts=self._address.hosts,

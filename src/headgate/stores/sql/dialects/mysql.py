@@ -36,6 +36,8 @@ from headgate.stores.sql.dialects.base import (
 from headgate.stores.sql.dialects.mysql_ledger import EPOCH
 from headgate.stores.sql.dialects.mysql_ledger import NOW as MICROSECONDS
 from headgate.stores.sql.statement import Statement, for_many, to_pyformat
+from headgate.stores.tls import OFF, VERIFY, stays_here, take_options
+from headgate.stores.tls import OPTIONS as TLS_OPTIONS
 
 try:
     import pymysql
@@ -47,6 +49,9 @@ ROWS_AT_ONCE = 500
 #: A right, a password, a database or a table that is missing, and what an operator does about it.
 _LOGIN = "Correct the user or the password in the URL, or create the user"
 _RIGHTS = "Grant the right: grant all on DATABASE.* to USER, execute and create routine included"
+_CERTIFICATE = (
+    "Name the authority that signed the server's certificate (?tls_ca=FILE in the URL), and the host as there"
+)
 SETUP = {
     1044: _RIGHTS,
     1045: _LOGIN,
@@ -60,6 +65,7 @@ SETUP = {
     1370: _RIGHTS,
     1449: "Create the user that owns the routines, or migrate again",
     1698: _LOGIN,
+    2026: "Turn TLS on at the server (ssl_cert, ssl_key), or trust the network: ?tls=off in the URL",
 }
 #: What the server's and the driver's error codes mean. GONE: this connection is of no use any more (a server that is
 #: read-only was demoted: the next connection may lead to the new primary).
@@ -169,7 +175,7 @@ end""",
 
 
 class MysqlConnection(pymysql.connections.Connection):
-    """A connection that is encrypted where the server can do that, though without `tls` to anybody who answers."""
+    """A connection that keeps a deadline. Without `tls` it is encrypted where the server can be, to anybody."""
 
     ctx: ssl.SSLContext  # PyMySQL's own; its types leave it out.
     #: By then (monotonic) whatever is asked must be answered.
@@ -250,10 +256,14 @@ class Mysql(Dialect):
             "database": unquote(parts.path.strip("/")),
             "unix_socket": options.pop("unix_socket", None),
         }
-        if options.pop("tls", "") in ("1", "true", "required"):
-            self._arguments["ssl"] = ssl.create_default_context()
+        tls = take_options(options, self.name)
+        if not self._arguments["unix_socket"] and not stays_here(self._arguments["host"]):
+            tls = tls.or_else(VERIFY)
+        if tls.mode:
+            self._arguments |= {"ssl": tls.context(), "ssl_disabled": tls.mode == OFF}
         if options:
-            raise BadValue("url option", next(iter(options)), "is unknown; MariaDB takes unix_socket and tls")
+            known = ", ".join(("unix_socket", *TLS_OPTIONS))
+            raise BadValue("url option", next(iter(options)), f"is unknown; MariaDB takes: {known}")
 
     def _port(self, parts: SplitResult) -> int:
         try:
@@ -329,6 +339,8 @@ class Mysql(Dialect):
 
     def classify(self, error: BaseException) -> Trouble:
         code = _code(error)
+        if isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
+            return Trouble.SETUP
         if code in BY_CODE:
             return BY_CODE[code]
         if isinstance(error, pymysql.err.InterfaceError):
@@ -337,7 +349,7 @@ class Mysql(Dialect):
         return Trouble.BUG if isinstance(error, wrong) else Trouble.OTHER
 
     def advice(self, error: BaseException) -> str:
-        return SETUP[_code(error)]
+        return SETUP.get(_code(error), _CERTIFICATE)
 
     def spell(self, text: str) -> str:
         return to_pyformat(text)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
-from headgate.core.errors import BadValue, MissingExtra
+from headgate.core.errors import MissingExtra
 from headgate.stores.deadlines import LISTING_SECONDS, Deadline, current
 from headgate.stores.sql import queue_statements as queue
 from headgate.stores.sql.dialects import postgresql_ledger
@@ -41,12 +40,12 @@ from headgate.stores.sql.dialects.postgresql_session import (
     long_limits,
     open_session,
     set_local,
+    target_of,
 )
 from headgate.stores.sql.statement import Row, Statement, from_arrays, to_pyformat, with_lists
 
 try:
     import psycopg
-    from psycopg.conninfo import conninfo_to_dict
 except ImportError as missing:  # pragma: no cover - the extra is installed in tests
     raise MissingExtra("postgresql", "PostgreSQL needs the library psycopg") from missing
 
@@ -264,7 +263,7 @@ class Postgresql(Dialect):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         check_server_url(url)
-        self._target = _target(url, self.name)
+        self._target = target_of(url, self.name)
         #: Whether the last connection led to a pooler.
         self.pooled = False
 
@@ -433,7 +432,7 @@ class Postgresql(Dialect):
             return ()
         why = "is reached through a pooler"
         if url := self.options.listen_url:
-            with open_session(_target(url, "listen_url"), self.options) as session:
+            with open_session(target_of(url, "listen_url"), self.options) as session:
                 if not session.pooled:
                     return ()
             why = "is reached through a pooler, and listen_url leads to a pooler, too"
@@ -441,7 +440,7 @@ class Postgresql(Dialect):
 
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
         url = self.options.listen_url
-        with open_session(_target(url, "listen_url") if url else self._target, self.options) as session:
+        with open_session(target_of(url, "listen_url") if url else self._target, self.options) as session:
             if session.pooled:
                 raise psycopg.OperationalError("listen_url leads to a pooler, which passes no notifications on")
             session.execute(f'listen "{channel}"')
@@ -454,16 +453,6 @@ class Postgresql(Dialect):
                 if time.monotonic() - checked > LISTEN_CHECK_SECONDS:  # It may be half-open, and silent for ever.
                     checked = time.monotonic()
                     self.works(session, checked + LISTEN_ANSWER_SECONDS)
-
-
-def _target(url: str, name: str) -> str:
-    """The URL as libpq reads it; BadValue when it cannot."""
-    target = re.sub(r"^[^:]+://", "postgresql://", url)
-    try:
-        conninfo_to_dict(target)
-    except psycopg.Error as error:
-        raise BadValue("url", name, f"cannot be read: {error}") from None
-    return target
 
 
 def _array(values: Iterable[object]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from headgate.core.errors import MissingExtra
+from headgate.core.errors import BadValue, MissingExtra
 from headgate.stores.deadlines import LISTING_SECONDS, Deadline
 from headgate.stores.options import StoreOptions
 from headgate.stores.sql.dialects.base import (
@@ -17,10 +20,12 @@ from headgate.stores.sql.dialects.base import (
     Trouble,
 )
 from headgate.stores.sql.statement import Row
+from headgate.stores.tls import all_stay_here
 
 try:
     import psycopg
     from psycopg import errors as pg
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError as missing:  # pragma: no cover - the extra is installed in tests
     raise MissingExtra("postgresql", "PostgreSQL needs the library psycopg") from missing
 
@@ -40,6 +45,11 @@ KEEPALIVES: dict[str, Any] = {
 LOOK_SECONDS = 0.1
 #: A moment that does not come while a process lives (monotonic).
 NEVER = 1e9
+#: What libpq is told of a server beyond this machine, where neither URL nor environment tell: its certificate must be
+#: valid and name the host. Where the user has a list of authorities of their own, libpq finds it.
+VERIFIED = {"sslmode": "verify-full"}
+MACHINES_AUTHORITIES = {"sslrootcert": "system"}
+OWN_AUTHORITIES = ".postgresql/root.crt"
 #: Statements are prepared from their second use on.
 PREPARE_FROM = 2
 
@@ -71,6 +81,12 @@ SETUP_WORDS = {
     "no pg_hba.conf entry": "Allow this host and user in the server's pg_hba.conf",
     "Peer authentication failed": "Name the right user in the URL, or allow passwords in the server's pg_hba.conf",
     "permission denied for database": "Grant the right to connect: grant connect on database … to …",
+    "does not support SSL": "Turn TLS on at the server (ssl = on), or trust the network: ?sslmode=disable in the URL",
+    "certificate verify failed": (
+        "The certificate is expired, or its authority is not known here: name the authority by ?sslrootcert=FILE"
+    ),
+    "does not match host name": "Use the name in the server's certificate in the URL, or correct the certificate",
+    "root certificate file": "Correct sslrootcert in the URL",
     'database "': "Create it with: createdb NAME, or correct the URL",
     'role "': "Create the role with: createuser NAME, or correct the URL",
 }
@@ -126,6 +142,29 @@ def open_session(target: str, options: StoreOptions) -> Session:
     session.pooled = found is None or found[0] is None
     session.prepare_threshold = None if session.pooled else PREPARE_FROM
     return session
+
+
+def target_of(url: str, name: str) -> str:
+    """What libpq is asked to connect to: the URL, and certificates verified beyond this machine. BadValue when libpq
+    cannot read it.
+    """
+    try:
+        asked = conninfo_to_dict(re.sub(r"^[^:]+://", "postgresql://", url))
+    except psycopg.Error as error:
+        raise BadValue("url", name, f"cannot be read: {error}") from None
+    chosen: dict[str, Any] = {**_verified(asked), **asked}
+    return make_conninfo(**chosen)
+
+
+def _verified(asked: dict[str, Any]) -> dict[str, str]:
+    """What has to be added so that certificates are verified."""
+    if "service" in asked or "sslmode" in asked or "PGSSLMODE" in os.environ or "PGSERVICE" in os.environ:
+        return {}
+    hosts = str(asked.get("host") or asked.get("hostaddr") or os.environ.get("PGHOST", ""))
+    if all_stay_here(hosts.split(",")):
+        return {}
+    named = "sslrootcert" in asked or "PGSSLROOTCERT" in os.environ or (Path.home() / OWN_AUTHORITIES).exists()
+    return VERIFIED if named else {**VERIFIED, **MACHINES_AUTHORITIES}
 
 
 def limits(options: StoreOptions) -> dict[str, str]:

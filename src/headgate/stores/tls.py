@@ -1,0 +1,93 @@
+"""Whom a connection to a store trusts: beyond this machine a server has to show a certificate that is verified."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.core.errors import BadValue
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+#: Values of the URL option `tls`. Verify: the server's certificate must be valid and name the host. Unverified: the
+#: connection is encrypted, to whoever answers. Off: it is not encrypted.
+VERIFY, UNVERIFIED, OFF = "verify", "unverified", "off"
+MODES = (VERIFY, UNVERIFIED, OFF)
+#: The URL options that are read here.
+OPTIONS = ("tls", "tls_ca", "tls_cert", "tls_key")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How a connection is encrypted."""
+
+    #: One of MODES; empty: the URL does not say.
+    mode: str = ""
+    #: Files: the authorities to trust in place of the machine's own, and the certificate that we show, with its key.
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    def or_else(self, mode: str) -> Tls:
+        """The same with this mode, if the URL names none."""
+        return self if self.mode else Tls(mode, self.ca, self.cert, self.key)
+
+    def context(self) -> SSLContext | None:
+        """What Python's sockets are told; None: they are not encrypted, or the URL does not say."""
+        if self.mode in ("", OFF):
+            return None
+        import ssl  # Loaded when it is needed: the command starts faster without.
+
+        context = ssl.create_default_context(cafile=self.ca or None)
+        if self.cert:
+            context.load_cert_chain(self.cert, self.key)
+        if self.mode == UNVERIFIED:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+#: A connection that is not encrypted.
+NO_TLS = Tls(OFF)
+
+
+def take_options(options: dict[str, str], url: str) -> Tls:
+    """What a URL's options say of encryption; they are removed from the options."""
+    mode, ca, cert, key = (options.pop(name, "") for name in OPTIONS)
+    if mode and mode not in MODES:
+        raise BadValue("url", url, f"has tls={mode}, which is unknown; there are: {', '.join(MODES)}")
+    if bool(cert) != bool(key):
+        raise BadValue("url", url, "has one of tls_cert and tls_key; they go together")
+    for file in filter(None, (ca, cert, key)):
+        if not os.access(file, os.R_OK):
+            raise BadValue("url", url, f"names {file}, which is no file that can be read")
+    if (ca or cert) and not mode:
+        mode = VERIFY
+    if ca and mode != VERIFY:
+        raise BadValue("url", url, f"has tls_ca, which says nothing with tls={mode}; write tls=verify")
+    made = Tls(mode, ca, cert, key)
+    try:
+        made.context()
+    except OSError as error:
+        raise BadValue("url", url, f"names a file that is no certificate or key: {error}") from None
+    return made
+
+
+def stays_here(host: str) -> bool:
+    """Whether what is sent to that host never leaves this machine."""
+    name = host.strip("[]").rstrip(".").lower()
+    if not name or name.startswith(("/", "@")) or name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def all_stay_here(hosts: Iterable[str]) -> bool:
+    """The same for several."""
+    return all(stays_here(host) for host in hosts)
