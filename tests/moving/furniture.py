@@ -77,7 +77,7 @@ def _pipeline(gate: Gate) -> str:
         "clean", inputs=["raw"], outputs=["tidy"], environment={"PARAM_REGION": "eu"}, max_attempts=0
     )
     gate.ledger.define_job("idle", inputs=["tidy"])
-    return gate.secrets.new_key("clean").key
+    return gate.secrets.new_key("clean", holders=["raw/clean"]).key
 
 
 def _chunks(gate: Gate, key: str) -> Any:

@@ -17,6 +17,8 @@ __all__ = ["_no_settings_of_this_machine", "gates", "prepared", "spokesman", "st
 #: What must be found nowhere; no part of any name.
 CANARY = "c4n4ry-raw-Zq7"
 OTHER = "c4n4ry-tidy-Zq8"
+#: The jobs that hold secrets, each confirmed.
+HOLDERS = ("raw/clean", "tidy/clean", "tidy/report")
 
 
 @pytest.fixture(params=LEDGER_STORES)
@@ -55,7 +57,7 @@ def keys(admin: Gate) -> dict[str, str]:
     ledger.define_job("clean", inputs=["raw"], outputs=["tidy"])
     ledger.define_job("report", inputs=["tidy"], outputs=["rep"])
     ledger.publish("raw", ["1", "2", "3"])
-    return {job: admin.secrets.new_key(job).key for job in ("clean", "report")}
+    return {job: admin.secrets.new_key(job, holders=HOLDERS).key for job in ("clean", "report")}
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ class Site:
         self.ring: dict[str, Any] = {"HEADGATE_MASTER_KEY_FILE": str(self.folder / "ring")}
         self.run("keys", "rotate", **self.ring)
         self.define()
-        made = command("keys", "new", "clean", "-vv", "--json", **self.ring)
+        made = command("keys", "new", "clean", "--yes", "-vv", "--json", **self.ring)
         self.said.append(made.err)
         self.key: str = made.json["key"]
         self.run("data", "publish", "raw", "1..5")

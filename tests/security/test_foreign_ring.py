@@ -10,7 +10,7 @@ from headgate import Gate, Refused, WrongKey
 from headgate.stores.sql.statement import Statement
 from tests.contract.ledger_steps import database
 from tests.contract.steps import Gates
-from tests.security.conftest import CANARY, OTHER
+from tests.security.conftest import CANARY, HOLDERS, OTHER
 from tests.security.test_rotation import secrets, under
 
 FORGET = Statement("As in a store of before.", "delete from hg_meta where substr(name, 1, 13) = 'master_check.'")
@@ -92,8 +92,8 @@ def test_a_store_goes_on_without_its_lost_ring_when_it_is_told_to(
     assert secrets(worker, keys["clean"]) == {"password": CANARY}
     assert admin.secrets.new_key("clean", lost=True).warnings != ()
     admin.secrets.new_key("report", lost=True)
-    admin.ledger.define_dataset("raw", secrets={"password": "next"})
-    admin.ledger.define_dataset("tidy", secrets={"password": "last"})
+    admin.ledger.define_dataset("raw", secrets={"password": "next"}, holders=HOLDERS)
+    admin.ledger.define_dataset("tidy", secrets={"password": "last"}, holders=HOLDERS)
     assert secrets(worker, admin.secrets.new_key("clean", beside=True).key) == {"password": "next"}
     admin.secrets.rotate()
     assert admin.secrets.rewrap() > 0

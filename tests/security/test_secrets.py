@@ -16,7 +16,7 @@ from headgate.service.secrets import open_document
 from headgate.stores.sql.statement import Statement
 from tests.contract.ledger_steps import claimed, database, everything
 from tests.contract.steps import Gates, in_thread
-from tests.security.conftest import CANARY, OTHER
+from tests.security.conftest import CANARY, HOLDERS, OTHER
 
 Keys = dict[str, str]
 EVERY_KEY = "hgk_" + "A" * 43
@@ -184,7 +184,7 @@ def test_setting_a_secret_again_mends_it(admin: Gate, worker: Gate, keys: Keys) 
     with pytest.raises(WrongKey, match="Set it again"):
         worker.ledger.find_next("clean", key=keys["clean"])
     for name, secret in (("raw", CANARY), ("tidy", OTHER)):
-        admin.ledger.define_dataset(name, secrets={"password": secret})
+        admin.ledger.define_dataset(name, secrets={"password": secret}, holders=HOLDERS)
     assert opened(worker, "clean", keys["clean"]) == {"raw": {"password": CANARY}, "tidy": {"password": OTHER}}
 
 
@@ -213,7 +213,7 @@ def test_a_secret_that_is_set_later_opens_with_the_keys_that_are_out(admin: Gate
 def test_a_job_that_gains_an_input_opens_its_secrets_and_one_that_loses_it_does_not(
     admin: Gate, worker: Gate, keys: Keys
 ) -> None:
-    admin.ledger.define_job("report", inputs=["tidy", "raw"], outputs=["rep"])
+    admin.ledger.define_job("report", inputs=["tidy", "raw"], outputs=["rep"], holders=["raw/report"])
     assert opened(worker, "report", keys["report"])["raw"] == {"password": CANARY}
     admin.ledger.define_job("report", inputs=["tidy"], outputs=["rep"])
     look = "select count(*) from hg_credential c join hg_job j on j.id = c.job_id where j.name = 'report'"
@@ -227,7 +227,8 @@ def test_an_input_gained_without_the_master_key_is_told_and_mended_with_it(
     assert any("cannot open secret password of raw yet" in line for line in done.warnings)
     with pytest.raises(WrongKey, match="define the job again"):
         worker.ledger.connections("report", keys["report"])
-    assert admin.ledger.define_job("report", inputs=["tidy", "raw"], outputs=["rep"]).changes == ()
+    again = admin.ledger.define_job("report", inputs=["tidy", "raw"], outputs=["rep"], holders=["raw/report"])
+    assert again.changes == ()
     assert opened(worker, "report", keys["report"])["raw"] == {"password": CANARY}
 
 
@@ -265,7 +266,7 @@ def test_a_lost_key_without_the_master_key_loses_the_secrets_until_they_are_set_
     worker.ledger.define_dataset("raw")
     worker.ledger.define_job("clean", inputs=["raw"])
     old = worker.secrets.new_key("clean").key
-    gates.open(job_key=old).ledger.define_dataset("raw", secrets={"password": CANARY})
+    gates.open(job_key=old).ledger.define_dataset("raw", secrets={"password": CANARY}, holders=HOLDERS)
     assert opened(worker, "clean", old) == {"raw": {"password": CANARY}}
     with pytest.raises(Refused, match="--lost"):
         worker.secrets.new_key("clean", beside=True)
@@ -273,7 +274,7 @@ def test_a_lost_key_without_the_master_key_loses_the_secrets_until_they_are_set_
     assert len(new.warnings) == 1
     with pytest.raises(WrongKey, match="set the secret again"):
         opened(worker, "clean", new.key)
-    gates.open(job_key=new.key).ledger.define_dataset("raw", secrets={"password": CANARY})
+    gates.open(job_key=new.key).ledger.define_dataset("raw", secrets={"password": CANARY}, holders=HOLDERS)
     assert opened(worker, "clean", new.key) == {"raw": {"password": CANARY}}
 
 
@@ -284,7 +285,7 @@ def test_without_a_master_key_the_old_key_makes_the_next(gates: Gates, worker: G
         worker.ledger.define_dataset("raw", secrets={"password": CANARY})
     old = worker.secrets.new_key("clean").key
     holder = gates.open(job_key=old)
-    holder.ledger.define_dataset("raw", secrets={"password": CANARY})
+    holder.ledger.define_dataset("raw", secrets={"password": CANARY}, holders=HOLDERS)
     new = holder.secrets.new_key("clean", beside=True).key
     assert opened(worker, "clean", new) == {"raw": {"password": CANARY}}
     worker.ledger.define_job("other", inputs=["raw"])
@@ -304,7 +305,7 @@ def test_a_key_made_without_the_master_key_comes_under_it_when_both_are_there(
     both.secrets.rotate()
     both.ledger.define_job("clean", inputs=["raw"])
     admin = gates.open(master_key_file=str(ring))
-    admin.ledger.define_dataset("raw", secrets={"password": CANARY})
+    admin.ledger.define_dataset("raw", secrets={"password": CANARY}, holders=HOLDERS)
     assert opened(worker, "clean", key) == {"raw": {"password": CANARY}}
 
 
@@ -393,11 +394,11 @@ def test_keys_and_secrets_that_are_made_at_once_fit_each_other(gates: Gates, adm
 
 
 def _make(gate: Gate, job: str) -> str:
-    return gate.secrets.new_key(job).key
+    return gate.secrets.new_key(job, holders=[f"raw/{job}"]).key
 
 
 def _set(gate: Gate, secret: str) -> str:
-    gate.ledger.define_dataset("raw", secrets={"password": secret})
+    gate.ledger.define_dataset("raw", secrets={"password": secret}, holders=[f"raw/job{each}" for each in range(3)])
     return secret
 
 

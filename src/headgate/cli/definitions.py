@@ -6,12 +6,13 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.holders import confirm_holders, holder_options
 from headgate.cli.session import Session, common
 from headgate.core.errors import BadValue
 
@@ -19,20 +20,24 @@ if TYPE_CHECKING:
     from headgate.service.ledger import Ledger
     from headgate.stores.base import Defined
 
-DATASET_KEYS = ("uri", "order", "settings", "secrets")
+DATASET_KEYS = ("uri", "order", "settings", "secrets", "secret_jobs")
 JOB_KEYS = ("inputs", "outputs", "environment", "max_attempts", "max_crashes", "retry_delay", "on_failure")
 
 
 @click.command("define")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PIPELINE.toml")
+@holder_options
 @common
 @click.pass_obj
-def define(session: Session, file: Path) -> None:
+def define(session: Session, file: Path, holders: Sequence[str], *, yes: bool) -> None:
     """Define the datasets and jobs of a pipeline file. Doing it again changes nothing.
 
     Prints what changes, one line each. What the file does not name stays as it is. A secret is no part of the file:
     env:NAME takes it from a variable, file:PATH from a file that only its owner may read. To seal it takes the ring
     of master keys (HEADGATE_MASTER_KEY_FILE), or the key of the one job that uses it (HEADGATE_JOB_KEY).
+
+    Jobs that would get secrets which they do not hold yet are listed, and have to be confirmed: at the terminal, with
+    --new-holder for each, or with --yes for all. A dataset's `secret_jobs` lists the jobs that may hold its secrets.
 
     \b
     Example of a file:
@@ -48,7 +53,8 @@ def define(session: Session, file: Path) -> None:
     """
     pipeline = read_pipeline(file)
     with session.gate() as gate:
-        results = [*define_all(gate.ledger, pipeline)]
+        confirmed = confirm_holders(session, planned_holders(gate.ledger, pipeline), holders, yes=yes)
+        results = [*define_all(gate.ledger, pipeline, confirmed)]
     changes = [line for each in results for line in each.changes]
     warnings = list(dict.fromkeys(line for each in results for line in each.warnings))
     session.answer(
@@ -58,7 +64,15 @@ def define(session: Session, file: Path) -> None:
         session.say(f"headgate: note: {line}")
 
 
-def define_all(ledger: Ledger, pipeline: Mapping[str, Any]) -> Iterable[Defined]:
+def planned_holders(ledger: Ledger, pipeline: Mapping[str, Any]) -> list[str]:
+    """The jobs that would become holders of secrets by a pipeline, as DATASET/JOB."""
+    datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
+    uses = {name: [*body.get("inputs", ()), *body.get("outputs", ())] for name, body in pipeline.get("job", {}).items()}
+    named = [name for name, body in datasets.items() if body.get("secrets")]
+    return ledger.secrets.new_holders(uses, named, {name: body.get("secret_jobs") for name, body in datasets.items()})
+
+
+def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[str] = ()) -> Iterable[Defined]:
     """Datasets first, since jobs name them; secrets last, since they are sealed for the jobs."""
     datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
     plain = {name: _secrets(name, body["secrets"]) for name, body in datasets.items() if "secrets" in body}
@@ -66,9 +80,9 @@ def define_all(ledger: Ledger, pipeline: Mapping[str, Any]) -> Iterable[Defined]
     for name, content in bare.items():
         yield ledger.define_dataset(name, **content)
     for name, content in pipeline.get("job", {}).items():
-        yield ledger.define_job(name, **content)
+        yield ledger.define_job(name, **content, holders=holders)
     for name, secrets in plain.items():
-        yield ledger.define_dataset(name, **bare[name], secrets=secrets)
+        yield ledger.define_dataset(name, **bare[name], secrets=secrets, holders=holders)
 
 
 def _secrets(dataset: str, places: object) -> dict[str, str]:
@@ -127,7 +141,7 @@ def _table(file: Path, text: str, content: Mapping[str, Any], name: str) -> Mapp
 
 
 def _check_lists(file: Path, text: str, name: str, body: Mapping[str, Any]) -> None:
-    for key in ("inputs", "outputs"):
+    for key in ("inputs", "outputs", "secret_jobs"):
         if key in body and not isinstance(body[key], list):
             raise BadValue(key, body[key], f"of {name} in {file.name}, line {_line(text, key)}, is no list of names")
 

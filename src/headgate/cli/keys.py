@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from headgate.cli.holders import confirm_holders, holder_options
 from headgate.cli.session import InOrder, Session, common
 from headgate.core.documents import read_document
-from headgate.core.errors import BadValue, WrongKey
+from headgate.core.errors import BadValue, HoldersUnconfirmed, WrongKey
 
 if TYPE_CHECKING:
     from headgate.service.secrets import NewKey
@@ -47,18 +49,28 @@ def keys() -> None:
 @click.option("--passphrase", is_flag=True, help="Take a passphrase from standard input instead of making a key.")
 @click.option("--beside", is_flag=True, help="The old key stays good until `keys retire`.")
 @click.option("--lost", is_flag=True, help="Nobody has the old key: it opens nothing any more.")
+@holder_options
 @common
 @click.pass_obj
-def new(session: Session, job_name: str, *, passphrase: bool, beside: bool, lost: bool) -> None:
+def new(
+    session: Session, /, job_name: str, holders: Sequence[str], *, passphrase: bool, yes: bool, **how: bool
+) -> None:
     """Make a key for JOB, and show it once: it is kept nowhere.
 
     Refused when the job has a key. To change over without a stop: --beside, give the new key to all workers, then
     `keys retire`. That takes the ring of master keys, or the old key in HEADGATE_JOB_KEY. When the key is lost and
     there is no master key, --lost makes a new one, and the secrets have to be set again.
+
+    Datasets whose secrets JOB does not hold yet are listed, and have to be confirmed: at the terminal, with
+    --new-holder for each, or with --yes for all.
     """
     given = _passphrase() if passphrase else None
     with session.gate() as gate:
-        made = gate.secrets.new_key(job_name, passphrase=given, beside=beside, lost=lost)
+        try:
+            made = gate.secrets.new_key(job_name, passphrase=given, holders=holders, **how)
+        except HoldersUnconfirmed as refused:
+            confirmed = confirm_holders(session, refused.holders, holders, yes=yes)
+            made = gate.secrets.new_key(job_name, passphrase=given, holders=confirmed, **how)
     if given is None:
         document = {"job": made.job, "generation": made.generation, "key": made.key, "warnings": made.warnings}
         session.answer(document, lambda: made.key)

@@ -19,6 +19,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "TransitionRefused": {"machine": Any, "state": Any, "event": Any, "allowed": tuple[str, ...]},
     "StoreInUse": {"store": Any, "users": tuple[str, ...]},
     "QueueRefused": {"item": Any, "event": Any, "why": Any},
+    "HoldersUnconfirmed": {"holders": tuple[str, ...]},
     "ObjectRefused": {"ark": Any, "why": Any},
     "KeyInUse": {"key": Any},
     "AlreadyDone": {"key": Any, "result": Any, "why": Any},

@@ -30,7 +30,10 @@ class ServiceLedger:
     # ---------------------------------------------------------------- definitions
 
     def define_dataset(self, dataset: Dataset) -> Defined:
-        body = {"uri": dataset.uri, "order": dataset.order.value, "settings": dict(dataset.settings)}
+        body = {
+            "uri": dataset.uri, "order": dataset.order.value, "settings": dict(dataset.settings),
+            "secret_jobs": dataset.secret_jobs,
+        }  # fmt: skip
         return self._defined(self._connection.send("PUT", "datasets", dataset.name, body=body))
 
     def define_job(self, job: Job) -> Defined:
@@ -48,7 +51,7 @@ class ServiceLedger:
         datasets = [parse(Dataset, each) for each in found["datasets"]]
         if any(each.secrets for each in datasets):
             versions = self._versions(job)
-            datasets = [replace(each, secrets=versions.get(each.name, {})) for each in datasets]
+            datasets = [replace(each, secrets=versions.get(each.name) or each.secrets) for each in datasets]
         return parse(Job, found["job"]), datasets
 
     # ---------------------------------------------------------------- secrets
@@ -213,7 +216,7 @@ class ServiceLedger:
 
 
 def _named(ports: Mapping[str, Port], versions: Mapping[str, Mapping[str, str]]) -> dict[str, Port]:
-    return {name: replace(port, secrets=versions.get(name, {}), sealed={}) for name, port in ports.items()}
+    return {name: replace(port, secrets=versions.get(name) or port.secrets, sealed={}) for name, port in ports.items()}
 
 
 def _worker(asker: Asker) -> dict[str, Any]:

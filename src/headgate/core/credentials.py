@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, HoldersUnconfirmed, Refused
 
 #: The holder of copies that only the master key opens. No job has an empty name.
 MASTER = ""
@@ -102,6 +102,8 @@ class Custody:
     sealed: tuple[Sealed, ...]
     #: Copies under a master key before this one are not opened.
     least_master: int
+    #: The jobs that may hold the secrets of a dataset, where it lists them.
+    allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def copies(self, dataset: str, name: str) -> list[Sealed]:
         """The copies of a secret's newest value."""
@@ -121,9 +123,36 @@ class CustodyChange:
     keys: Sequence[JobKey] | None = None
     #: The dataset's secrets with their versions from now on; None: as they are.
     versions: Mapping[str, int] | None = None
+    #: The jobs that become holders of a dataset's secrets by it, as DATASET/JOB; an admin has confirmed each.
+    holders: Sequence[str] = ()
 
     def __bool__(self) -> bool:
         return bool(self.put or self.drop) or self.keys is not None or self.versions is not None
+
+
+def holder(dataset: str, job: str) -> str:
+    """A job that holds a dataset's secrets, in one word. No name has a slash."""
+    return f"{dataset}/{job}"
+
+
+def sealed_for(change: CustodyChange) -> list[str]:
+    """The jobs that get copies by a change, as DATASET/JOB, in order."""
+    return sorted({holder(copy.dataset, copy.job) for copy in change.put if copy.job != MASTER})
+
+
+def check_holders(known: Custody, change: CustodyChange) -> None:
+    """Raise HoldersUnconfirmed unless a change confirms the jobs that become holders by it, and no others."""
+    for copy in change.put:
+        if copy.job not in (MASTER, *known.allowed.get(copy.dataset, (copy.job,))):
+            raise Refused(f"job {copy.job} is not among the secret_jobs of dataset {copy.dataset}")
+    held = {holder(copy.dataset, copy.job) for copy in known.sealed}
+    given = sealed_for(change)
+    missing = [each for each in given if each not in held and each not in change.holders]
+    if missing:
+        raise HoldersUnconfirmed(missing)
+    for each in change.holders:
+        if each not in given:
+            raise BadValue("holder", each, "is confirmed, and does not become one by this change")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ HeadgateError
 │   ├── ClaimRefused            the chunk may not be claimed, or changed, now
 │   ├── TransitionRefused       the table has no such move from the present state
 │   ├── QueueRefused            a move of a batch or ingest job whose condition is not met
+│   ├── HoldersUnconfirmed      jobs would hold secrets that they did not hold before; an admin confirms each
 │   ├── ObjectRefused           what an object is said to be contradicts what is known of it
 │   ├── ServiceRefused          another service (EZID, storage, a callback) answered no
 │   ├── KeyInUse                the first request with this Idempotency-Key is still running
@@ -115,6 +116,20 @@ class QueueRefused(Refused):
         self.event = event
         self.why = why
         super().__init__(f"{item}: {event} is not possible now: {why}")
+
+
+class HoldersUnconfirmed(Refused):
+    """Jobs would become holders of a dataset's secrets, and nobody has confirmed that."""
+
+    def __init__(self, holders: Sequence[str]) -> None:
+        #: Each as DATASET/JOB.
+        self.holders = tuple(holders)
+        pairs = [each.partition("/") for each in self.holders]
+        listed = "; ".join(f"job {job} those of dataset {dataset}" for dataset, _, job in pairs)
+        flags = " ".join(f"--new-holder {each}" for each in self.holders)
+        super().__init__(
+            f"these jobs would get secrets that they do not hold yet: {listed}. If that is meant, confirm it: {flags}"
+        )
 
 
 class ObjectRefused(Refused):

@@ -92,13 +92,19 @@ class Dataset:
     settings: Mapping[str, str] = field(default_factory=dict)
     #: Names of its secrets, each with its version; what is sealed is kept apart.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: The jobs that may hold its secrets; None: every job that uses it, once an admin has confirmed it.
+    secret_jobs: tuple[str, ...] | None = None
+
+    def may_hold(self, job: str) -> bool:
+        """Whether a job may hold its secrets."""
+        return self.secret_jobs is None or job in self.secret_jobs
 
     def to_document(self) -> dict[str, Any]:
         """The dataset for programs; secrets are masked."""
         secrets = dict.fromkeys(self.secrets, MASKED)
         return {
             "name": self.name, "uri": self.uri, "order": str(self.order), "settings": dict(self.settings),
-            "secrets": secrets,
+            "secrets": secrets, "secret_jobs": None if self.secret_jobs is None else list(self.secret_jobs),
         }  # fmt: skip
 
 

@@ -121,6 +121,8 @@ def differences(old: Dataset | Job | None, new: Dataset | Job) -> list[str]:
 def _plain(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={value[name]}" for name in sorted(value)) or "nothing"
+    if value is None:
+        return "any"
     if isinstance(value, tuple):
         return ", ".join(value) or "nothing"
     return str(value) or "nothing"

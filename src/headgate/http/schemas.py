@@ -153,6 +153,7 @@ class DatasetAsked(Body):
     uri: str = Field("", examples=["postgresql://warehouse/raw"])
     order: str = Field("natural", description="natural or text: how its data ids are ordered.")
     settings: dict[str, str] = {}
+    secret_jobs: list[str] | None = Field(None, description="Jobs that may hold its secrets; null: any.")
 
 
 class JobAsked(Body):

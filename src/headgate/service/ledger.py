@@ -37,6 +37,7 @@ from headgate.service.checks import (
 )
 from headgate.service.claim_reports import ClaimLike, reference, without_secrets
 from headgate.service.clock import steady
+from headgate.service.holders import check_confirmed
 from headgate.service.identity import actor, asker_for, owner
 from headgate.service.renewal import ClaimHold
 from headgate.service.secrets import Opened, Secrets, check_secrets
@@ -84,20 +85,26 @@ class Ledger:
         order: str = "natural",
         settings: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
+        secret_jobs: Sequence[str] | None = None,
+        holders: Iterable[str] = (),
     ) -> Defined:
         """A dataset as it shall be; the same again changes nothing. Gives what changed.
 
         `secrets` are sealed for every job that uses it, which takes the master key or those jobs' keys; they are
-        exactly these from then on. None: they stay as they are.
+        exactly these from then on. None: they stay as they are. `secret_jobs`: the jobs that may hold them, others get
+        them masked; None: any. `holders`: jobs that become holders by this, as DATASET/JOB; else HoldersUnconfirmed.
         """
         dataset = Dataset(
-            check_name("dataset", name), check_uri(uri), parse_order(order), check_texts("settings", settings)
-        )
+            check_name("dataset", name), check_uri(uri), parse_order(order), check_texts("settings", settings),
+            secret_jobs=None if secret_jobs is None else check_names("secret_jobs", secret_jobs),
+        )  # fmt: skip
         if secrets is not None:
             self.secrets.check(name, check_secrets(secrets))
+            new = self.secrets.new_holders({}, [name] if secrets else (), {name: dataset.secret_jobs})
+            check_confirmed(new, holders)
         defined = self._store.define_dataset(dataset)
         if secrets is not None:
-            changes, warnings = self.secrets.set(name, secrets)
+            changes, warnings = self.secrets.set(name, secrets, holders)
             defined = Defined((*defined.changes, *changes), (*defined.warnings, *warnings))
         return self._defined(defined)
 
@@ -113,10 +120,12 @@ class Ledger:
         retry_delay: float = 0,
         on_failure: str = "rerun",
         share: bool = True,
+        holders: Iterable[str] = (),
     ) -> Defined:
         """A job as it shall be; the same again changes nothing. Gives what changed, and what looks like a mistake.
 
-        `share`: its keys open the secrets of datasets that it has gained, as far as the keys at hand allow.
+        `share`: its keys open the secrets of datasets that it has gained, as far as the keys at hand allow. `holders`:
+        those of which that is meant, as DATASET/JOB; else HoldersUnconfirmed.
         """
         job = Job(
             check_name("job", name),
@@ -129,8 +138,11 @@ class Ledger:
             parse_on_failure(on_failure),
         )
         check_job_variables(job.environment, self._variables, "here")
-        defined = self._store.define_job(check_job(job))
-        missing = self.secrets.share(job.name) if share else []
+        check_job(job)
+        if share:
+            check_confirmed(self.secrets.new_holders({name: (*job.inputs, *job.outputs)}), holders)
+        defined = self._store.define_job(job)
+        missing = self.secrets.share(job.name, holders) if share else []
         return self._defined(Defined(defined.changes, (*defined.warnings, *missing)))
 
     def datasets(self) -> Sequence[Dataset]:
@@ -477,7 +489,10 @@ class Ledger:
             # Set anew since they were opened.
             opened = self.secrets.open(job, self.secrets.key(key))
         plain = opened.plain
-        return {name: replace(port, secrets=plain.get(name, {})) for name, port in ports.items()}
+        # What the job may not hold stays masked.
+        masked = {name: dict.fromkeys(port.secrets, MASKED) for name, port in ports.items()}
+        texts = {name: {**masked[name], **plain.get(name, {})} for name in ports}
+        return {name: replace(port, secrets=texts[name]) for name, port in ports.items()}
 
     def _give_up(self, claim: Claim) -> None:
         """The loop was left: a failure, unless it was reported otherwise already."""

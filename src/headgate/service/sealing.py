@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from hmac import compare_digest
 
-from headgate.core.credentials import MASTER, Custody, CustodyChange, JobKey, Sealed
+from headgate.core.credentials import MASTER, Custody, CustodyChange, JobKey, Sealed, sealed_for
 from headgate.core.errors import Refused, WrongKey
 from headgate.service import crypto
 from headgate.service.keyring import KEY_PREFIX, Ring
@@ -96,6 +96,31 @@ class Sealer:
                 if data_key is not None:
                     return crypto.decrypt(data_key, copy.sealed, copy.additional_data)
         return None
+
+    def holds(self, dataset: str, job: str) -> bool:
+        """Whether a job is known to hold a dataset's secrets: one of its copies opens with the keys at hand.
+
+        A copy that somebody planted in the store does not, since it was made without them. With a ring, it is the
+        ring that has to open it: a job's own workers have the job's key.
+        """
+        for name in self.custody.secrets.get(dataset, {}):
+            for copy in self.custody.copies(dataset, name):
+                if copy.job == job and self._is_ours(copy):
+                    return True
+        return False
+
+    def new_holders(self, change: CustodyChange) -> list[str]:
+        """The jobs that would become holders by a change, as DATASET/JOB."""
+        return [each for each in sealed_for(change) if not self.holds(*each.split("/"))]
+
+    def _is_ours(self, copy: Sealed) -> bool:
+        with suppress(WrongKey, *crypto.CANNOT_OPEN):
+            by_master = self._unwrap_master(copy.master_id, copy.job, copy.master_wrap) if copy.master_id else None
+            data_key = by_master if self.ring is not None else self._data_key(copy)
+            if data_key is not None:
+                crypto.decrypt(data_key, copy.sealed, copy.additional_data)
+                return True
+        return False
 
     def seal(self, dataset: str, name: str, version: int, plain: str, holder: JobKey | None, kek: bytes) -> Sealed:
         """A copy for one key of a job, and for the master key if there is one."""

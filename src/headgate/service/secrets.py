@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.errors import BadValue, NotAllowed, Refused, UnknownName, WrongKey
 from headgate.core.names import check_name
+from headgate.service.holders import Allowed, check_confirmed, new_holders, users_of
 from headgate.service.keyring import KEY_SETTING, RING_SETTING, Ring, add_to_ring, read_private, read_ring
 from headgate.settings import Settings
 from headgate.stores.base import LedgerStore
@@ -63,11 +64,21 @@ class Secrets:
 
     # ---------------------------------------------------------------- keys
 
-    def new_key(self, job: str, *, passphrase: str | None = None, beside: bool = False, lost: bool = False) -> NewKey:
+    def new_key(
+        self,
+        job: str,
+        *,
+        passphrase: str | None = None,
+        beside: bool = False,
+        lost: bool = False,
+        holders: Iterable[str] = (),
+    ) -> NewKey:
         """A key for a job, told once and kept nowhere. Refused when it has one, unless told what becomes of that.
 
         `beside`: the old key opens everything until it is retired, so that workers can change over one by one.
         `lost`: nobody has the old key; what it opened is sealed anew where the master key is at hand, else dropped.
+        `holders`: as DATASET/JOB, where the job shall open secrets that it did not open before; HoldersUnconfirmed
+        names those that are missing there, and nothing changes.
         """
         from headgate.service.sealing import plan_key
 
@@ -78,7 +89,7 @@ class Secrets:
             _check_room(custody, beside=beside, lost=lost)
             sealer = self._sealer(custody)
             change, key, warnings = plan_key(sealer, passphrase, lost=lost)
-            if self._applied(sealer, change):
+            if self._applied(sealer, change, holders):
                 break
         generation = max(key.generation for key in change.keys or ())
         event("secrets.made", job=job, generation=generation)
@@ -150,6 +161,17 @@ class Secrets:
 
     # ---------------------------------------------------------------- secrets
 
+    def new_holders(
+        self, uses: Mapping[str, Iterable[str]], named: Iterable[str] = (), allowed: Allowed | None = None
+    ) -> list[str]:
+        """The jobs that would become holders of secrets, as DATASET/JOB, if they used these datasets.
+
+        `named`: datasets that are about to get secrets; the jobs that use them count too. `allowed`: the jobs that may
+        hold the secrets of a dataset, where that is about to change.
+        """
+        every = users_of(self._store, named) | {job: list(datasets) for job, datasets in uses.items()}
+        return new_holders(self._store, self._sealer, every, named, allowed or {})
+
     def check(self, dataset: str, secrets: Mapping[str, str]) -> None:
         """Refused, as setting them would be; the dataset need not be there yet."""
         from headgate.core.credentials import Custody
@@ -162,7 +184,7 @@ class Secrets:
         if secrets:
             plan_secrets(self._sealer(custody), secrets)
 
-    def set(self, dataset: str, secrets: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    def set(self, dataset: str, secrets: Mapping[str, str], holders: Iterable[str] = ()) -> tuple[list[str], list[str]]:
         """A dataset's secrets are exactly these. Gives what changed, and warnings; secrets are named, never shown."""
         from headgate.service.sealing import plan_secrets
 
@@ -172,10 +194,10 @@ class Secrets:
                 return [], []
             sealer = self._sealer(custody)
             change, lines, warnings = plan_secrets(sealer, secrets)
-            if self._applied(sealer, change):
+            if self._applied(sealer, change, holders):
                 return lines, warnings
 
-    def share(self, job: str) -> list[str]:
+    def share(self, job: str, holders: Iterable[str] = ()) -> list[str]:
         """A job's keys open the secrets of its datasets, also of those that it has gained. Gives what is missing."""
         while True:
             custody = self._store.job_custody(job)
@@ -185,7 +207,7 @@ class Secrets:
 
             sealer = self._sealer(custody)
             change, warnings = plan_sharing(sealer)
-            if self._applied(sealer, change):
+            if self._applied(sealer, change, holders):
                 return warnings
 
     def key(self, given: str | None) -> str:
@@ -258,7 +280,10 @@ class Secrets:
             self._used = (key, KeyText(key))
         return self._used[1]
 
-    def _applied(self, sealer: Sealer, change: CustodyChange) -> bool:
+    def _applied(self, sealer: Sealer, change: CustodyChange, confirmed: Iterable[str]) -> bool:
+        new = sealer.new_holders(change)
+        check_confirmed(new, confirmed)
+        change = replace(change, holders=tuple(new))
         if change and sealer.ring is not None:
             self._know(sealer.ring)
         return not change or self._store.change_custody(sealer.custody, change)

@@ -43,7 +43,11 @@ def job_custody(gate: TheGate, who: SecretReader, job: str) -> Response:
     "/custody", under("changed"), responses=documented(200, dict[str, bool], "Whether it was still as it was known.")
 )
 def change_custody(gate: TheGate, _who: Definer, document: Document) -> Response:
-    """Change keys and sealed secrets, if all is still as it was `known`; otherwise nothing changes."""
+    """Change keys and sealed secrets, if all is still as it was `known`; otherwise nothing changes.
+
+    `holders` of the change lists the jobs that become holders of secrets by it, as DATASET/JOB, each confirmed by an
+    admin. With one missing or too many it is refused, and the answer lists the `holders` that are missing.
+    """
     known, change = _parsed(Custody, document, "known"), _parsed(CustodyChange, document, "change")
     return answer({"changed": gate.ledger.store.change_custody(known, change)})
 

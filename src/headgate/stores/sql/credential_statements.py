@@ -55,6 +55,16 @@ DROP_STRAY_COPIES = Statement(
     """delete from hg_credential where job_id = :job
          and dataset_id not in (select dataset_id from hg_job_dataset where job_id = :job)""",
 )
+READ_HOLDERS = Statement(
+    "The jobs that hold copies of a dataset's secrets.",
+    """select distinct j.name from hg_credential c join hg_job j on j.id = c.job_id where c.dataset_id = :dataset
+       order by j.name""",
+)
+DROP_COPIES_OF = Statement(
+    "A job no longer holds a dataset's secrets.",
+    """delete from hg_credential
+       where dataset_id = :dataset and job_id = (select id from hg_job where name = :job)""",
+)
 
 # ---------------------------------------------------------------- another master key
 

@@ -6,7 +6,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from headgate.core.credentials import MASTER, Custody, CustodyChange, JobKey, MasterWrap, Sealed, parse_proofs
+from headgate.core.credentials import (
+    MASTER,
+    Custody,
+    CustodyChange,
+    JobKey,
+    MasterWrap,
+    Sealed,
+    check_holders,
+    parse_proofs,
+)
 from headgate.core.ledger import Dataset
 from headgate.stores.sql import credential_statements as sql
 from headgate.stores.sql import ledger_statements
@@ -22,20 +31,25 @@ MASTER_CHECK = "master_check."
 def dataset_custody(tx: Transaction, name: str, users: Statement = sql.READ_USERS) -> Custody:
     """All about the secrets of one dataset."""
     number, dataset = dataset_of(tx, name)
-    jobs = {int(job): (str(job_name), str(proofs)) for job, job_name, proofs in tx.all(users, dataset=number)}
-    names = {job: job_name for job, (job_name, _) in jobs.items()}
+    found = [(int(job), str(job_name), str(proofs)) for job, job_name, proofs in tx.all(users, dataset=number)]
+    jobs = {job: (job_name, proofs) for job, job_name, proofs in found if dataset.may_hold(job_name)}
+    names = {job: job_name for job, job_name, _ in found}
     copies = [_sealed(row, names) for row in tx.all(sql.READ_COPIES, dataset=number)]
-    return Custody(name, "", {name: _versions(dataset)}, _keys(tx, jobs), tuple(copies), _least_master(tx))
+    return Custody(
+        name, "", {name: _versions(dataset)}, _keys(tx, jobs), tuple(copies), _least_master(tx), _allowed([dataset])
+    )
 
 
 def job_custody(tx: Transaction, name: str) -> Custody:
     """All about the keys of one job, and the secrets that they open."""
     shape = shape_of(tx, name, share=False)
-    secrets = {each: _versions(dataset) for each, dataset in sorted(shape.datasets.items())}
+    secrets = {
+        each: _versions(dataset) if dataset.may_hold(name) else {} for each, dataset in sorted(shape.datasets.items())
+    }
     found = tx.all(sql.READ_OWN_COPIES, datasets=sorted(shape.ids.values()), job=shape.id)
     copies = [_sealed(row, {shape.id: name}) for row in found]
     keys = _keys(tx, {shape.id: (name, shape.key_check)})
-    return Custody("", name, secrets, keys, tuple(copies), _least_master(tx))
+    return Custody("", name, secrets, keys, tuple(copies), _least_master(tx), _allowed(shape.datasets.values()))
 
 
 def change_custody(tx: Transaction, known: Custody, change: CustodyChange) -> bool:
@@ -43,6 +57,7 @@ def change_custody(tx: Transaction, known: Custody, change: CustodyChange) -> bo
     datasets = {str(row[1]): int(row[0]) for row in tx.all(ledger_statements.OWN_DATASETS, names=sorted(known.secrets))}
     if _read_held(tx, known) != known:
         return False
+    check_holders(known, change)
     jobs = {MASTER: 0}
     for name in {each.job for each in (*change.put, *change.drop)} | ({known.job} if known.job else set()):
         jobs[name] = 0 if name == MASTER else int(tx.one(ledger_statements.READ_JOB, name=name)[0])
@@ -149,6 +164,10 @@ def _sealed(row: Row, jobs: Mapping[int, str]) -> Sealed:
         str(dataset), str(name), jobs.get(int(job), MASTER), int(generation), int(version), str(wrap), str(sealed),
         int(master_id), str(master_wrap),
     )  # fmt: skip
+
+
+def _allowed(datasets: Iterable[Dataset]) -> dict[str, tuple[str, ...]]:
+    return {each.name: each.secret_jobs for each in datasets if each.secret_jobs is not None}
 
 
 def _versions(dataset: Dataset) -> dict[str, int]:

@@ -13,7 +13,7 @@ from headgate.stores.base import Defined
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.candidates import BATCH, Consumer, clear_missing
 from headgate.stores.sql.chunks import Chunk
-from headgate.stores.sql.credential_statements import DROP_STRAY_COPIES
+from headgate.stores.sql.credential_statements import DROP_COPIES_OF, DROP_STRAY_COPIES, READ_HOLDERS
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import to_micro
 from headgate.stores.sql.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of, stamp_definitions
@@ -31,6 +31,7 @@ def define_dataset(tx: Transaction, dataset: Dataset) -> Defined:
     columns = {
         "uri": dataset.uri, "dataid_order": str(dataset.order), "settings": _json(dataset.settings),
         "secrets": _json(dataset.secrets),
+        "secret_jobs": None if dataset.secret_jobs is None else json.dumps(dataset.secret_jobs, ensure_ascii=False),
     }  # fmt: skip
     if old is None:
         tx.run(sql.ADD_DATASET, name=dataset.name, **columns)
@@ -38,6 +39,9 @@ def define_dataset(tx: Transaction, dataset: Dataset) -> Defined:
     if old.order is not dataset.order and tx.one(sql.HAS_CHUNKS, dataset=number):
         raise Refused(f"dataset {dataset.name} has chunks already, in {old.order} order; the order cannot be changed")
     tx.run(sql.CHANGE_DATASET, id=number, **columns)
+    for job in {str(name) for (name,) in tx.all(READ_HOLDERS, dataset=number)}:
+        if not dataset.may_hold(job):
+            tx.run(DROP_COPIES_OF, dataset=number, job=job)
     stamp_definitions(tx)
     return Defined(tuple(changes))
 

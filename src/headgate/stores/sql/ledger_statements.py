@@ -9,7 +9,7 @@ ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c
                  c.started, c.message"""
 _JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.retry_delay, j.on_failure, j.paused,
                   j.key_check"""
-_DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets"
+_DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets, d.secret_jobs"
 _SHAPE = """from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id
             where k.job_id = :job order by d.id"""
 
@@ -60,12 +60,13 @@ READ_NAMED = Statement(
 )
 ADD_DATASET = Statement(
     "A new dataset.",
-    """insert into hg_dataset (name, uri, dataid_order, settings, secrets)
-       values (:name, :uri, :dataid_order, :settings, :secrets)""",
+    """insert into hg_dataset (name, uri, dataid_order, settings, secrets, secret_jobs)
+       values (:name, :uri, :dataid_order, :settings, :secrets, :secret_jobs)""",
 )
 CHANGE_DATASET = Statement(
     "A dataset gets another definition.",
-    """update hg_dataset set uri = :uri, dataid_order = :dataid_order, settings = :settings, secrets = :secrets
+    """update hg_dataset set uri = :uri, dataid_order = :dataid_order, settings = :settings, secrets = :secrets,
+              secret_jobs = :secret_jobs
        where id = :id""",
 )
 HAS_CHUNKS = Statement("Whether a dataset has any chunk.", "select 1 from hg_chunk where dataset_id = :dataset limit 1")

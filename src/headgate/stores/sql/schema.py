@@ -155,6 +155,7 @@ dataset = Table(
     Column("dataid_order", text(10), nullable=False),
     Column("settings", Document, nullable=False, comment="JSON"),
     Column("secrets", Document, nullable=False, comment="JSON: names of its secrets, each with its version"),
+    Column("secret_jobs", Document, comment="JSON: names of the jobs that may hold its secrets; null: any"),
     CheckConstraint(one_of("dataid_order", tuple(Order)), name="hg_dataset_order"),
     Index("hg_dataset_name", "name", unique=True),
     **MYSQL,

@@ -18,6 +18,8 @@ from headgate.stores.sql.statement import Row, Statement
 
 #: How many columns say what a job is.
 JOB_COLUMNS = 9
+#: How many columns say what a dataset is.
+DATASET_COLUMNS = 7
 
 
 class Claimed(NamedTuple):
@@ -80,8 +82,9 @@ class Shape:
 
 def read_dataset(row: Row) -> tuple[int, Dataset]:
     """Columns of a dataset: its number, and what it is."""
-    number, name, uri, order, settings, secrets = row[:6]
-    dataset = Dataset(str(name), str(uri), Order(order), json.loads(settings), json.loads(secrets))
+    number, name, uri, order, settings, secrets, secret_jobs = row[:DATASET_COLUMNS]
+    holders = None if secret_jobs is None else tuple(json.loads(secret_jobs))
+    dataset = Dataset(str(name), str(uri), Order(order), json.loads(settings), json.loads(secrets), holders)
     return int(number), dataset
 
 
@@ -101,7 +104,7 @@ def shape_of(tx: Transaction, name: str, *, share: bool) -> Shape:
     if row is None:
         raise unknown("job", name, (str(found[1]) for found in tx.all(sql.READ_JOB_NAMES)))
     links = tx.all(sql.SHARE_SHAPE if share else sql.READ_SHAPE, job=row[0])
-    return build_shape(row, [link[:8] for link in links])
+    return build_shape(row, [link[: 2 + DATASET_COLUMNS] for link in links])
 
 
 def stamp_definitions(tx: Transaction) -> None:
