@@ -1,5 +1,7 @@
 """Fixtures of the service: a real one, on a port of its own, spoken to over HTTP."""
 
+import datetime as dt
+import ipaddress
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -8,6 +10,9 @@ from typing import Any, NamedTuple
 
 import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 import headgate
 from headgate import Gate
@@ -96,3 +101,24 @@ def with_scopes(gate: Gate, server: Server) -> Iterator[Tokens]:
 def admin(with_scopes: Tokens) -> httpx2.Client:
     """A client that may do everything."""
     return with_scopes("admin")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Of 127.0.0.1, signed by itself."""
+    folder: Path = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "headgate test")])
+    begin = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + dt.timedelta(days=2))
+        .add_extension(address, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "chain.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(*form))
+    return str(folder / "chain.pem"), str(folder / "key.pem")

@@ -1,16 +1,10 @@
 """Signing in where others may listen or try: TLS cookies, and who fails too often waits."""
 
 import asyncio
-import datetime as dt
-import ipaddress
 import ssl
-from pathlib import Path
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 import headgate
 from headgate import BadValue, Gate, NotAllowed
@@ -21,27 +15,6 @@ from headgate.http.service import Service
 from headgate.http.sign_ins import MOST_ADDRESSES, MOST_FAILED, WITHIN_SECONDS, SignIns
 
 STRANGER = "203.0.113.7"
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Of 127.0.0.1, signed by itself."""
-    folder: Path = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "headgate test")])
-    begin = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + dt.timedelta(days=2))
-        .add_extension(address, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "chain.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(key.private_bytes(*form))
-    return str(folder / "chain.pem"), str(folder / "key.pem")
 
 
 def test_under_tls_the_cookie_goes_by_tls_alone_and_no_other_site_can_set_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import threading
@@ -13,7 +14,9 @@ import uvicorn
 from headgate.core.errors import BadValue
 from headgate.http.app import make_app
 from headgate.http.connections import bounded
+from headgate.http.limits import Limits
 from headgate.http.service import Service
+from headgate.http.tls import TlsListener
 
 #: What is under way when it is time to stop gets this long.
 GRACE_SECONDS = 5
@@ -26,6 +29,8 @@ OTHER_FILES = 500
 class _Uvicorn(uvicorn.Server):
     """Leaves signals to who started it."""
 
+    limits = Limits()
+
     def install_signal_handlers(self) -> None:
         """None of ours."""
 
@@ -33,6 +38,23 @@ class _Uvicorn(uvicorn.Server):
         from contextlib import nullcontext
 
         return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; where there is TLS, by our own listener."""
+        context = self.config.ssl
+        if context is None or sockets is None:
+            await super().startup(sockets)
+            return
+        for each in sockets:  # Who comes from here on is accepted in a moment.
+            each.listen(BACKLOG)
+        await super().startup([])
+        self.servers += [TlsListener(each, context, self._protocol, self.limits) for each in sockets]  # type: ignore[misc]
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
 
 class Server:
@@ -53,6 +75,7 @@ class Server:
             ssl_certfile=certificate, ssl_keyfile=key, proxy_headers=False,
         )  # fmt: skip
         self._server = _Uvicorn(config)
+        self._server.limits = service.limits
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="headgate-http", daemon=True)
 
