@@ -9,12 +9,14 @@ from typing import Any, Literal
 import pytest
 from axe_playwright_python.base import AxeResults
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from tests.browser.site import Site, break_store, fill, working_site
 
 CHROMIUM = "/usr/bin/chromium"
 HEIGHT = 800
+#: Milliseconds that a page has to show what is expected, on a machine that is busy with other tests.
+expect.set_options(timeout=30_000)
 #: What every page is held to.
 AXE = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],

@@ -51,7 +51,8 @@ def test_a_command_under_a_lock(on_store: Headgate) -> None:
 
 
 def test_a_broken_lock_ends_the_command(on_store: Headgate) -> None:
-    runner = on_store.start("lock", "run", "--lease", "2", DB, "--", "sleep", "60")
+    # Long enough that it is not lost on a busy machine before it is broken.
+    runner = on_store.start("lock", "run", "--lease", "10", DB, "--", "sleep", "60")
     until(lambda: on_store.locks(DB)["locks"], "the lock to be held")
     (lock,) = on_store.locks(DB)["locks"]
     assert on_store("lock", "break", lock["id"], "--reason", "we need it").code == 0
