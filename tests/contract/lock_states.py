@@ -236,6 +236,11 @@ def fire_break(case: Case) -> None:
     case.store.break_lock(case.lock_id, "the disk is full", "operator")
 
 
+def fire_hand_over(case: Case) -> None:
+    # To whoever has it: so it can be looked at as before.
+    case.lock = case.store.hand_over(case.lock_id, case.lock.principal if case.lock else "somebody", "")
+
+
 FIRE: dict[str, Callable[[Case], None]] = {
     "grant": fire_grant,
     "refuse": fire_refuse,
@@ -246,6 +251,7 @@ FIRE: dict[str, Callable[[Case], None]] = {
     "upgrade": fire_upgrade,
     "downgrade": fire_downgrade,
     "leave": fire_release,
+    "hand-over": fire_hand_over,
     "release": fire_release,
     "expire": fire_expire,
     "break": fire_break,

@@ -15,6 +15,8 @@ from headgate.wiring import connect
 from tests.conftest import SQL_STORES
 
 HTTP = "http"
+#: The principal of the contract's API token.
+PRINCIPAL = "the contract"
 #: The stores that keep a ledger.
 LEDGER_STORES = [*SQL_STORES, HTTP]
 #: Files of the contract that say nothing about a service, each with the reason.
@@ -43,7 +45,7 @@ class Spokesman:
         self._empty()
         self._gate = BEHIND[self.url] = connect(self._store_url)
         self._server.service.gate = self._gate
-        return self._gate.tokens.new("the contract", ["admin"]).token
+        return self._gate.tokens.new(PRINCIPAL, ["admin"]).token
 
     def close(self) -> None:
         self._server.stop()
@@ -62,7 +64,7 @@ def is_apart(item: pytest.Item) -> bool:
 
 
 def kept_id(store: LockStore, request: Request) -> str:
-    """The id that the store knows a request by: a service keeps the ids of each API token apart."""
+    """The id that the store knows a request by: a service keeps the ids of each principal apart."""
     if not isinstance(store, ServiceLocks):
         return request.id
-    return scoped_id(store._connection._token.split("_")[1], request.id)
+    return scoped_id(PRINCIPAL, request.id)

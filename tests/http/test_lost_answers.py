@@ -9,7 +9,9 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.core.errors import AlreadyDone
+from headgate.core.owners import Actor
 from headgate.http.server import Server
+from headgate.stores.acting import acting
 from tests.contract.queue_steps import WHY, job_in, new_batch, taken_job
 from tests.proxy import TO_CLIENT, Cut, Proxy
 
@@ -83,7 +85,8 @@ def _told(gate: Gate, event: str) -> int:
 @pytest.mark.parametrize("name", ACTS)
 def test_it_is_done_once_and_answered(gate: Gate, proxy: Proxy, remote: Gate, name: str) -> None:
     make, act, event = ACTS[name]
-    made = make(gate)
+    with acting(Actor("remote")):
+        made = make(gate)
     before = _told(gate, event)
     proxy.arm(Cut(TO_CLIENT, 1))
     assert act(remote, made) is not None

@@ -214,4 +214,4 @@ def test_a_key_must_be_text_that_can_be_kept(clients: list[httpx2.Client]) -> No
 
 def _record(replica: Replica, name: str) -> str:
     token = next(each for each in replica.gate.tokens.list() if each.name == name)
-    return record_id(token.id, KEY["Idempotency-Key"])
+    return record_id(token.principal, KEY["Idempotency-Key"])

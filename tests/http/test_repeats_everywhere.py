@@ -118,6 +118,7 @@ def _locks(walk: Walk) -> None:
     walk.post("/v1/locks/{lock_id}/check", proof, **at)
     walk.post("/v1/locks/{lock_id}/downgrade", proof, **at)
     walk.post("/v1/locks/{lock_id}/upgrade", proof, **at)
+    walk.post("/v1/locks/{lock_id}/hand-over", {"to": "walker"}, **at)
     walk.post("/v1/locks/{lock_id}/break", ACT, **at)
 
 
@@ -221,7 +222,8 @@ def _rest(walk: Walk) -> None:
     walk.post("/v1/custody", {"known": known, "change": plain(CustodyChange())})
     walk.post("/v1/master-wraps", {"pairs": []})
     walk.post("/v1/reap", query={"of": "locks"})
-    walk.post("/v1/tokens", {"name": "once", "scopes": ["read"]})
+    token = walk.post("/v1/tokens", {"name": "once", "scopes": ["read"]})
     walk.post("/v1/sign-in-codes")
+    walk.post("/v1/tokens/{token_id}/rotate", {}, token_id=token["id"])
     walk.post("/v1/uploads", file=b"some bytes", query={"name": "x.txt"})
     walk.post("/v1/objects/verify", {"ark": "ark:/99999/fk4x"}, status=404)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from headgate.core.owners import Actor
 from headgate.http.bodies import SHORT
 from headgate.http.limits import Limits
+from headgate.stores.acting import acting
 from tests.http.conftest import Bounded
 from tests.waiting import until
 
@@ -90,8 +92,9 @@ def test_renewals_and_reports_are_answered_while_slow_bodies_use_up_all_room(bou
     gate = service.gate
     gate.ledger.define_dataset("out")
     gate.ledger.define_job("make", outputs=["out"])
-    lock = gate.locks.acquire("holder", "r", "exclusive", lease=60)
-    done, failed = (gate.ledger.claim("make", each, worker="w") for each in ("1", "2"))
+    with acting(Actor("a test")):  # The principal of `client`.
+        lock = gate.locks.acquire("holder", "r", "exclusive", lease=60)
+        done, failed = (gate.ledger.claim("make", each, worker="w") for each in ("1", "2"))
     with ExitStack() as crowd, service.client("lock:acquire", "chunk:claim") as worker:
         attackers = [crowd.enter_context(service.socket()) for _ in range(4)]
         for each in attackers:

@@ -17,11 +17,13 @@ from starlette.concurrency import run_in_threadpool
 
 import headgate
 from headgate import Gate
+from headgate.core.owners import Actor
 from headgate.http import service as service_file
 from headgate.http.following import newer, newest
 from headgate.http.server import Server
 from headgate.http.service import THREADS, Service
 from headgate.service.activity import PORTION
+from headgate.stores.acting import acting
 from tests.faults.conftest import FULL
 from tests.http.conftest import Bounded, Tokens
 from tests.waiting import until
@@ -52,7 +54,8 @@ def threads_of(server: Server) -> list[threading.Thread]:
 @pytest.mark.timeout(240)
 def test_many_wait_and_others_are_answered(gate: Gate, server: Server, admin: httpx2.Client) -> None:
     token = gate.tokens.new("waiters", ["lock:acquire"]).token
-    held = [gate.locks.acquire("holder", f"busy:{number}", "exclusive") for number in range(10)]
+    with acting(Actor("a test")):  # The principal of `admin`.
+        held = [gate.locks.acquire("holder", f"busy:{number}", "exclusive") for number in range(10)]
 
     async def crowd() -> list[int]:
         open_ones = [await wait_for_lock(server, token, number) for number in range(MANY)]
@@ -243,7 +246,9 @@ def test_nothing_is_lost_where_a_later_entry_is_written_first(gate: Gate) -> Non
     gate.locks.acquire("c", "gap:1", "shared")
     begun = newest(gate)
     last, now = begun.ids[0], int(time.time() * 1e6)
-    copied = """insert into hg_history select ?, ?, noun, event, rkey, client, lock_id, token, state_before,
+    copied = """insert into hg_history (id, at, noun, event, rkey, client, lock_id, token, state_before, state_after,
+                                        reason)
+                select ?, ?, noun, event, rkey, client, lock_id, token, state_before,
                 state_after, reason from hg_history where id = ?"""
 
     def write(number: int, at: int = now) -> None:

@@ -11,6 +11,7 @@ from headgate.cli.items import ItemId
 from headgate.cli.output import ago, aligned, table, working
 from headgate.cli.session import DURATION, Session, common
 from headgate.core.durations import in_words
+from headgate.core.owners import LOCAL
 from headgate.core.queue import ALL
 from headgate.core.wire import plain, rfc3339
 
@@ -190,13 +191,18 @@ def _history_text(entries: Sequence[Entry]) -> str:
             ago(each.at),
             _event(each),
             each.resource,
-            each.client,
+            _who(each),
             each.token,
             each.reason,
         )
         for each in entries
     ]
     return table(("N", "AT", "", "EVENT", "RESOURCE", "CLIENT", "TOKEN", "REASON"), rows)
+
+
+def _who(entry: Entry) -> str:
+    """Who did it, or to whom it happened; with the principal, where a service knew who it was."""
+    return entry.client if entry.principal in ("", LOCAL, entry.client) else f"{entry.client} [{entry.principal}]"
 
 
 def _queue_history_text(entries: Sequence[Entry]) -> str:
@@ -208,7 +214,7 @@ def _queue_history_text(entries: Sequence[Entry]) -> str:
             each.event,
             f"{each.before} → {each.after}" if each.before != each.after else each.after or "-",
             "-" if each.spent is None else in_words(each.spent),
-            each.client,
+            _who(each),
             each.reason,
         )
         for each in entries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -26,7 +27,23 @@ HEADINGS = ("STATE", "RESOURCE", "CLIENT", "SINCE", "LEASE", "TOKEN", "ID")
 def grant(function: F) -> F:
     """The two words that name a grant."""
     token = click.option("--token", type=int, required=True, metavar="N", help="The token that the grant carries.")
-    return click.argument("lock_id", metavar="ID")(token(function))
+    return click.argument("lock_id", metavar="ID")(token(override(function)))
+
+
+def override(function: F) -> F:
+    """The reason that lets an operator act on another principal's lock."""
+    text = "Why you act on another principal's lock; takes the scope admin:force, and is kept in the history."
+
+    @wraps(function)
+    def call(*args: Any, override: str | None, **more: Any) -> Any:
+        from headgate.core.names import check_reason
+        from headgate.core.owners import Actor
+        from headgate.stores.acting import acting
+
+        with acting(Actor(override="" if override is None else check_reason(override))):
+            return function(*args, **more)
+
+    return click.option("--override", metavar="REASON", help=text)(call)  # type: ignore[return-value] # the same kind
 
 
 @click.group("lock", cls=InOrder)
@@ -179,6 +196,27 @@ def downgrade(session: Session, lock_id: str, token: int) -> None:
     session.answer(lock_document(changed), lambda: f"downgraded  {_in_short(changed)}")
 
 
+@lock.command("hand-over", short_help="Let a lock belong to another principal.")
+@click.argument("lock_id", metavar="ID")
+@click.option("--to", required=True, metavar="PRINCIPAL", help="The new owner.")
+@click.option("--reason", default="", help="Why; kept in the history.")
+@override
+@common
+@click.pass_obj
+def hand_over(session: Session, lock_id: str, to: str, reason: str) -> None:
+    """Let a lock belong to another principal: yours, or with --override anybody's.
+
+    It has a new token from then on, so that the holder before cannot use it any more.
+
+    \b
+    Example:
+      headgate lock hand-over 7fqa-mzxw6ytboi2gk3tf-nbswy3dpeb3w --to nightly
+    """
+    with session.gate() as gate:
+        handed = gate.locks.hand_over(lock_id, to=to, reason=reason)
+    session.answer(lock_document(handed), lambda: f"handed over to {handed.principal}  {_in_short(handed)}")
+
+
 @lock.command("list")
 @click.option("--resource", help="Only locks on exactly this resource.")
 @click.option("--client", help="Only locks of this client.")
@@ -260,7 +298,15 @@ def _listing(locks: Sequence[Lock], waiting: Sequence[Waiter]) -> str:
     if not locks and not waiting:
         return "no locks"
     rows: list[Sequence[object]] = [
-        (each.mode, each.resource, each.client, ago(each.since), lease_words(each.expires_in), each.token, each.id)
+        (
+            each.mode,
+            each.resource,
+            each.client,
+            ago(each.since),
+            lease_words(each.expires_in),
+            each.token or "-",
+            each.id,
+        )
         for each in locks
     ]
     rows += [("waits", each.resource, each.client, ago(each.since), f"for {each.mode}", "", "") for each in waiting]
@@ -275,7 +321,8 @@ def _description(held: Lock) -> str:
             "resource": held.resource,
             "mode": held.mode,
             "client": held.client,
-            "token": held.token,
+            "principal": held.principal or "-",
+            "token": held.token or "-",
             "since": f"{rfc3339(held.since)} ({ago(held.since)})",
             "lease": "persistent" if held.lease is None else f"{in_words(held.lease)}, {lease_words(held.expires_in)}",
             "holds": held.count,

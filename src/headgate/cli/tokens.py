@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,13 +23,18 @@ DEFAULT_SERVICE = "http://127.0.0.1:8750"
 
 @click.group("token", cls=InOrder)
 def token() -> None:
-    """Make, list and revoke the API tokens that open the service.
+    """Make, list, rotate and revoke the API tokens that open the service.
+
+    A token belongs to a principal: the owner of the locks, claims and items that are taken with it. Tokens with the
+    same principal share what they hold; nobody else can release, renew or report it.
 
     \b
     Examples:
       headgate token new ann --role operator --expires 90d
       headgate token new cleaner --job clean                       claims and reports that job, nothing else
       headgate token new nightly --scope lock:acquire:s3://bucket/
+      headgate token new ann --principal nightly --scope lock:acquire     works on what `nightly` holds
+      headgate token rotate abcdefghijkl
       headgate token revoke abcdefghijkl
       headgate token sign-in                                       an address that signs a browser in, once
 
@@ -46,16 +51,17 @@ def token() -> None:
 @click.option("--job", "jobs", multiple=True, help="Claim and report this job, and read its sealed secrets.")
 @click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="One scope more; some take :NAME.")
 @click.option("--expires", type=DURATION, help="It ends after this time.")
+@click.option("--principal", help="The owner of what is taken with it.  [default: NAME]")
 @common
 @click.pass_obj
 def new(
-    session: Session, name: str, role: str | None, jobs: Sequence[str], scopes: Sequence[str], expires: float | None
+    session: Session, /, name: str, role: str | None, jobs: Sequence[str], scopes: Sequence[str], **more: Any
 ) -> None:
     """Make an API token for NAME, and show it once: it is kept nowhere."""
     wanted = [*ROLES.get(role or "", ()), *scopes]
     wanted += [f"{word}:{job}" for job in jobs for word in ("chunk:claim", "cred:read")]
     with session.gate() as gate:
-        made = gate.tokens.new(name, wanted, expires=expires)
+        made = gate.tokens.new(name, wanted, **more)
     session.answer(plain(made), lambda: made.token)
     session.say("it is shown this once; give it to its user in HEADGATE_API_TOKEN")
 
@@ -64,11 +70,32 @@ def new(
 @common
 @click.pass_obj
 def list_tokens(session: Session) -> None:
-    """List the tokens: whose, for what, until when."""
+    """List the tokens: whose, of which principal, for what, until when."""
     with session.gate() as gate:
         found = gate.tokens.list()
-    rows = [(each.id, each.name, ", ".join(each.scopes), _until(each), _used(each)) for each in found]
-    session.answer({"tokens": plain(found)}, lambda: table(("ID", "NAME", "SCOPES", "ENDS", "USED"), rows))
+    rows = [(each.id, each.name, each.principal, ", ".join(each.scopes), _until(each), _used(each)) for each in found]
+    headings = ("ID", "NAME", "PRINCIPAL", "SCOPES", "ENDS", "USED")
+    session.answer({"tokens": plain(found)}, lambda: table(headings, rows))
+
+
+@token.command("rotate", short_help="Replace a token by one with a new secret.")
+@click.argument("token_id", metavar="ID")
+@click.option("--expires", type=DURATION, help="It ends after this time.  [default: when the old one would have ended]")
+@common
+@click.pass_obj
+def rotate(session: Session, token_id: str, expires: float | None) -> None:
+    """Replace a token by one with a new id and secret, for the same principal and scopes.
+
+    The old one opens nothing any more. What the principal holds stays its own.
+
+    \b
+    Example:
+      headgate token rotate abcdefghijkl --expires 90d
+    """
+    with session.gate() as gate:
+        made = gate.tokens.rotate(token_id, expires=expires)
+    session.answer(plain(made), lambda: made.token)
+    session.say("it is shown this once; give it to its user in HEADGATE_API_TOKEN")
 
 
 @token.command("revoke")
@@ -76,10 +103,21 @@ def list_tokens(session: Session) -> None:
 @common
 @click.pass_obj
 def revoke(session: Session, token_id: str) -> None:
-    """End a token at once: within a second it opens nothing any more, on every service."""
+    """End a token at once: within a second it opens nothing any more, on every service.
+
+    What its principal holds is listed, and stays: another token of the principal can release it, an operator with the
+    scope admin:force can break it or hand it over.
+    """
+    from headgate.service.holdings import held_by
+
     with session.gate() as gate:
+        principal = gate.tokens.get(token_id).principal
         gate.tokens.revoke(token_id)
-    session.answer({"revoked": token_id}, lambda: f"revoked  {token_id}")
+        held = held_by(gate.locks, gate.queue, principal)
+    session.answer({"revoked": token_id, "principal": principal, "held": plain(held)}, lambda: f"revoked  {token_id}")
+    if held:
+        rows = [(each.noun, each.what, each.by, ago(each.since), each.id) for each in held]
+        session.say(f"the principal {principal} still holds:\n{table(('NOUN', 'WHAT', 'BY', 'SINCE', 'ID'), rows)}")
 
 
 @token.command("sign-in")

@@ -15,6 +15,7 @@ from headgate.client.errors import raise_problem
 from headgate.core.errors import MissingExtra, StoreUnavailable
 from headgate.service.identity import new_request_id, owner
 from headgate.settings import mask
+from headgate.stores.acting import actor
 from headgate.stores.deadlines import BULK_SECONDS, current, time_limit, within
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
@@ -93,7 +94,7 @@ class Connection:
         client, httpx = self._open()
         url = self._base + "".join(f"/{_quoted(part)}" for part in path)
         key = None if name is None else name[1]
-        headers = {"Headgate-Client": owner(), **({} if name is None else dict([name]))}
+        headers = {"Headgate-Client": owner(), **_override(), **({} if name is None else dict([name]))}
         given = {name: _text(value) for name, value in query.items() if value is not None}
 
         def ask() -> Any:
@@ -154,6 +155,12 @@ class Connection:
             verify=_certificates() if self._base.startswith("https:") else False,
             trust_env=False, follow_redirects=False,
         )  # fmt: skip
+
+
+def _override() -> dict[str, str]:
+    """The header that says why this caller acts on what other principals hold, if it does."""
+    why = actor().override
+    return {"Headgate-Override": quote(why, safe=" ")} if why else {}
 
 
 def _answered(ask: Callable[[], Any], httpx: Any, until: float, *, again: bool) -> Any:

@@ -28,6 +28,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "LockLost": {"lock_id": Any, "token": Any, "why": Any},
     "ClaimLost": {"job": Any, "dataid": Any, "token": Any, "why": Any},
     "ItemLost": {"item": Any, "token": Any, "why": Any},
+    "NotOwner": {"what": Any, "owner": Any, "principal": Any},
     "VersionLost": {"object_id": Any, "version": Any},
     "WorkStopped": {"work": Any},
     "StoreUnavailable": {"store": Any, "why": Any, "request_id": Any, "outcome": Any},

@@ -108,6 +108,9 @@ class ServiceLocks:
     def downgrade(self, lock_id: str, token: int) -> Lock:
         return self._change(lock_id, "downgrade", {"token": token}, once=True)
 
+    def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
+        return self._change(lock_id, "hand-over", {"to": to, "reason": reason}, once=True)
+
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         del lock, lost  # The holder learns of it when it renews.
         return lambda: None

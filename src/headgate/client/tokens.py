@@ -18,9 +18,17 @@ class ServiceTokens(Tokens):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def new(self, name: str, scopes: Iterable[str], *, expires: float | None = None) -> NewToken:
-        body = {"name": name, "scopes": list(check_scopes(scopes)), "expires": expires}
+    def new(
+        self, name: str, scopes: Iterable[str], *, expires: float | None = None, principal: str | None = None
+    ) -> NewToken:
+        body = {"name": name, "scopes": list(check_scopes(scopes)), "expires": expires, "principal": principal}
         found: NewToken = parse(NewToken, self._connection.once("tokens", body=body))
+        return found
+
+    def rotate(self, token_id: str, *, expires: float | None = None) -> NewToken:
+        found: NewToken = parse(
+            NewToken, self._connection.once("tokens", token_id, "rotate", body={"expires": expires})
+        )
         return found
 
     def list(self) -> Sequence[ApiToken]:

@@ -16,6 +16,7 @@ HeadgateError
 │   ├── LockLost                released, expired, broken, or the token is stale
 │   ├── ClaimLost               reported already, reaped, taken by another, or the token is stale
 │   ├── ItemLost                a batch or ingest job that is not taken by you (any more)
+│   ├── NotOwner                another principal holds the lock, claim, batch or ingest job
 │   ├── VersionLost             somebody else stored a version of the object meanwhile
 │   └── WorkStopped             work was told to stop before its end
 ├── Unavailable             cannot be reached now; nothing is known about the answer
@@ -217,6 +218,22 @@ class ItemLost(Lost):
         self.why = why
         shown = "" if token is None else f" (token {token})"
         super().__init__(f"{item}{shown} is not yours: {why}")
+
+
+class NotOwner(Lost):
+    """Another principal holds it. Nothing was changed."""
+
+    def __init__(self, what: str, owner: str, principal: str) -> None:
+        #: The lock, claim, batch or ingest job.
+        self.what = what
+        #: The principal that holds it.
+        self.owner = owner
+        #: The principal that asked.
+        self.principal = principal
+        super().__init__(
+            f"{what} belongs to the principal {owner!r}, not to {principal!r}. Use an API token of {owner!r}, ask for "
+            "a hand-over, or override with the scope admin:force and a reason"
+        )
 
 
 class VersionLost(Lost):

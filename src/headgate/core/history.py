@@ -37,3 +37,5 @@ class Entry:
     job: str = ""
     #: How many seconds it had been in the state before (batches and ingest jobs).
     spent: float | None = None
+    #: The principal that did it; empty: the store itself, or it was told before principals were recorded.
+    principal: str = ""

@@ -182,6 +182,8 @@ class Row:
     started: datetime | None = None
     #: Why, as reported.
     message: str = ""
+    #: The principal that the newest claim belongs to; empty: none, or it was claimed before owners were recorded.
+    principal: str = ""
 
     @property
     def alive(self) -> bool:

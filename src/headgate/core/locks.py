@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from headgate.core.durations import in_words
 from headgate.core.errors import BadValue, ForeignStore
+from headgate.core.owners import LOCAL, Actor
 
 
 class Mode(StrEnum):
@@ -87,6 +88,15 @@ class Request:
     fresh: bool = False
     #: True when a leased grant is to outlive this process's clean end: it is taken for a client of the service.
     outlives: bool = False
+    #: Who asks, as the service knows it: the grant is this principal's.
+    principal: str = LOCAL
+    #: Why holds of other principals may be joined; empty: they may not.
+    override: str = ""
+
+    @property
+    def actor(self) -> Actor:
+        """Who asks."""
+        return Actor(self.principal, self.override)
 
     def delay_of(self, mode: Mode) -> float:
         """The lock-delay of a grant in that mode: a dead reader leaves nothing half-written."""
@@ -109,7 +119,7 @@ class Lock:
     client: str
     #: shared or exclusive.
     mode: Mode
-    #: Grows with every grant on the resource; hand it to whatever you write to.
+    #: Grows with every grant on the resource; hand it to whatever you write to. 0: it is not shown to this caller.
     token: int
     #: When it was granted, by the store's clock.
     since: datetime
@@ -125,6 +135,8 @@ class Lock:
     note: str = ""
     #: The request that it was granted to last.
     request_id: str = field(default="", repr=False, compare=False)
+    #: The principal that it belongs to; empty: it was granted before owners were recorded.
+    principal: str = ""
 
     @property
     def alive(self) -> bool:
@@ -172,6 +184,8 @@ class Blocker:
     owner: str = ""
     #: Why, for people.
     note: str = ""
+    #: The principal that it belongs to, if it is a lock.
+    principal: str = ""
 
     def sentence(self) -> str:
         """One line that says who, since when, and what ends it."""
@@ -183,7 +197,8 @@ class Blocker:
         since = f" since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
         if self.kind == "waiter":
             return f"{self.resource}: {who} waits for {self.mode}{since} and was there first"
-        held = f"{self.resource}: {who} holds it {self.mode}{since}"
+        whose = f" for the principal {self.principal}" if self.principal not in ("", LOCAL) else ""
+        held = f"{self.resource}: {who} holds it {self.mode}{whose}{since}"
         note = f", note: {self.note}" if self.note else ""
         return f"{held}, {self._ending()}{note} [lock {self.lock_id}]"
 
@@ -249,7 +264,9 @@ def claim_blockers(request: Request, claims: Iterable[Lock]) -> tuple[Blocker, .
 def _own_hold(request: Request, here: Sequence[Lock]) -> Lock | None:
     if not request.reentrant:
         return None
-    return next((lock for lock in here if lock.client == request.client and lock.alive), None)
+    may_join = request.actor.may_touch
+    same = (lock for lock in here if lock.client == request.client and lock.alive and may_join(lock.principal))
+    return next(same, None)
 
 
 def _may_enter(own: Lock, want: Want, here: Sequence[Lock]) -> bool:
@@ -275,7 +292,9 @@ def repeated_grant(request: Request, tag: str, held: Iterable[Lock]) -> tuple[Lo
     if not any(grant) or (request.reentrant and not all(grant)):
         return ()
     same = all(
-        lock and (lock.client, lock.mode) == (request.client, want.mode)
+        lock
+        and (lock.client, lock.mode) == (request.client, want.mode)
+        and request.actor.may_touch(lock.principal)  # It may have been handed over since.
         for lock, want in zip(grant, request.wants, strict=True)
     )
     if not same:
@@ -352,6 +371,7 @@ def _holding(lock: Lock) -> Blocker:
         lock.expires_in,
         lock.owner,
         lock.note,
+        lock.principal,
     )
 
 

@@ -145,6 +145,8 @@ class Batch:
     token: int = 0
     #: Seconds that the taking lives without being renewed, as it was asked for.
     lease: float | None = None
+    #: The principal that has taken it; empty: nobody.
+    principal: str = ""
 
     @property
     def profile(self) -> str:
@@ -180,6 +182,8 @@ class IngestJob:
     token: int = 0
     #: Seconds that the taking lives without being renewed, as it was asked for.
     lease: float | None = None
+    #: The principal that has taken it; empty: nobody.
+    principal: str = ""
 
     @property
     def profile(self) -> str:
@@ -299,7 +303,7 @@ def moved_by(row: Transition, item: Item, message: str, at: datetime) -> Item:
     """The item after a row of its table, by itself: nobody's, for that reason, since that time."""
     text = why(row, message)
     if isinstance(item, Batch):
-        return replace(item, state=row.target, message=text, since=at, worker="", lease=None)
+        return replace(item, state=row.target, message=text, since=at, worker="", lease=None, principal="")
     return replace(
         item,
         state=row.target,
@@ -309,6 +313,7 @@ def moved_by(row: Transition, item: Item, message: str, at: datetime) -> Item:
         since=at,
         worker="",
         lease=None,
+        principal="",
     )
 
 

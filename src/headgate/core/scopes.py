@@ -84,6 +84,8 @@ class ApiToken:
     expires_in: float | None = None
     last_used: datetime | None = None
     revoked: bool = False
+    #: The owner of what is taken with it; tokens with the same principal share what they hold.
+    principal: str = ""
 
     @property
     def good(self) -> bool:
@@ -94,6 +96,18 @@ class ApiToken:
     def reach(self) -> Reach:
         """How far it reaches."""
         return Reach(self.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenToMake:
+    """A token that the store does not have yet."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    principal: str
+    #: Seconds until it ends; None: it does not.
+    seconds: float | None = None
 
 
 def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:

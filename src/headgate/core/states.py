@@ -26,6 +26,8 @@ LOCK = Machine(
         T("exclusive", "downgrade", "shared",    By.HOLDER,   A.TELL_HISTORY,                 "The writer goes on as a reader; others may join it."),
         T("shared",    "leave",     "shared",    By.HOLDER,   A.COUNT_HOLD | A.TELL_HISTORY,  "One of several holds of the same client ends."),
         T("exclusive", "leave",     "exclusive", By.HOLDER,   A.COUNT_HOLD | A.TELL_HISTORY,  "One of several holds of the same client ends."),
+        T("shared",    "hand-over", "shared",    By.HOLDER,   A.NEW_TOKEN | A.TELL_HISTORY,   "It belongs to another principal from now on."),
+        T("exclusive", "hand-over", "exclusive", By.HOLDER,   A.NEW_TOKEN | A.TELL_HISTORY,   "It belongs to another principal from now on."),
         T("shared",    "release",   "released",  By.HOLDER,   A.FREE_RESOURCE | A.TELL_HISTORY, "The reader is done."),
         T("exclusive", "release",   "released",  By.HOLDER,   A.FREE_RESOURCE | A.TELL_HISTORY, "The writer is done."),
         T("shared",    "expire",    "expired",   By.STORE,    A.FREE_RESOURCE | A.TELL_HISTORY, "The reader no longer renews its lease: it died."),

@@ -5,20 +5,24 @@ for; scopes on every route.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import NotAllowed, UnknownName
-from headgate.core.names import NAME_LENGTH, check_name
+from headgate.core.locks import Lock
+from headgate.core.names import NAME_LENGTH, check_name, check_reason
+from headgate.core.owners import Actor
 from headgate.core.scopes import SCOPES, ApiToken, Reach
 from headgate.core.wire import plain
 from headgate.http import sessions
 from headgate.http.service import Service
 from headgate.service.sessions import Session
+from headgate.stores.acting import act_as
 from headgate.stores.idempotency import own_ids, scoped_id
 from headgate.wiring import Gate
 
@@ -26,6 +30,8 @@ from headgate.wiring import Gate
 CLIENT_HEADER = "Headgate-Client"
 #: Methods that change nothing.
 SAFE = ("GET", "HEAD")
+#: Why a caller with the scope `admin:force` acts on what another principal holds; in UTF-8, percent-encoded.
+OVERRIDE_HEADER = "Headgate-Override"
 _BEARER = HTTPBearer(auto_error=False, description="An API token, `hg_…`, made by `headgate token new`.")
 
 
@@ -42,8 +48,8 @@ class Caller:
 
     @property
     def principal(self) -> str:
-        """The owner of this caller's idempotency keys and request ids."""
-        return self.token.id
+        """The owner of what this caller takes, and of its idempotency keys and request ids."""
+        return self.token.principal
 
     def request_id(self, key: str | None, request: str | None) -> str | None:
         """Return the id by which the store recognises this request, from its Idempotency-Key or its Headgate-Request;
@@ -55,6 +61,11 @@ class Caller:
     def shown(self, value: Any) -> Any:
         """Return a value in JSON's own types, with this caller's request ids as it gave them."""
         return own_ids(self.principal, plain(value))
+
+    def seen(self, lock: Lock) -> Lock:
+        """A lock as this caller sees it: the token is its owner's, and an operator's who may override the owner."""
+        own = lock.principal == self.principal or self.reach.has("admin:force")
+        return lock if own else replace(lock, token=0)
 
     @property
     def reach(self) -> Reach:
@@ -69,6 +80,16 @@ class Caller:
         if self.reach.unlimited:
             return said or self.token.name
         return f"{self.token.name} ({said})"[:NAME_LENGTH] if said else self.token.name
+
+    def acting(self, override: str | None) -> Actor:
+        """Who acts on the store; `override`: why on what others own, as the header has it."""
+        if override is None:
+            return Actor(self.principal)
+        if not self.reach.has("admin:force"):
+            raise NotAllowed(
+                f"the API token of {self.token.name} may not override an owner; it takes admin:force", "admin:force"
+            )
+        return Actor(self.principal, check_reason(unquote(override)))
 
     def must_reach(self, word: str, name: str) -> None:
         """NotAllowed when the scope is limited to others."""
@@ -102,6 +123,7 @@ async def admit(request: Request, words: Sequence[str]) -> Caller:
     if not any(who.reach.has(word) for word in words):
         wanted = " or ".join(words)
         raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", words[0])
+    act_as(who.acting(request.headers.get(OVERRIDE_HEADER)))
     return who
 
 

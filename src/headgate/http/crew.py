@@ -12,19 +12,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from headgate.service.clock import steady
 from headgate.stores.deadlines import asked_at
-from headgate.stores.idempotency import is_keyed
 
 #: A call that took less was not one to a disk or a server.
 NO_TIME_SECONDS = 0.0005
 T = TypeVar("T")
-#: What to call, with what, for whom, and when that was asked (monotonic): deadlines run from then.
-Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]", float]
+#: What to call, with what, for whom, when that was asked (monotonic: deadlines run from then), and in which context.
+Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]", float, Context]
 
 
 class Crew:
@@ -45,9 +44,8 @@ class Crew:
             self._start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        if is_keyed():  # The store must know whose effect it writes.
-            call, arguments = copy_context().run, (call, *arguments)
-        self._asked.append((call, arguments, future, time.monotonic()))
+        # The store must know who acts, and whose effect it writes.
+        self._asked.append((call, arguments, future, time.monotonic(), copy_context()))
         if len(self._asked) == 1:
             loop.call_soon(self._hand_over)
         return await future
@@ -83,11 +81,10 @@ class Crew:
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         while (todo := self._waiting.get()) is not None:
-            call, arguments, future, asked = todo
+            call, arguments, future, asked, context = todo
             began = steady()
             try:
-                with asked_at(asked):
-                    self._done.append((future, call(*arguments), None))
+                self._done.append((future, context.run(_call, call, arguments, asked), None))
             except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 self._done.append((future, None, error))
             if not self._may_wait(steady() - began) and not self._tell(loop):
@@ -117,3 +114,8 @@ class Crew:
                 future.set_result(result)
             else:
                 future.set_exception(error)
+
+
+def _call(call: Callable[..., T], arguments: tuple[Any, ...], asked: float) -> T:
+    with asked_at(asked):
+        return call(*arguments)

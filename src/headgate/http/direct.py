@@ -29,6 +29,7 @@ from headgate.core.errors import BadValue
 from headgate.http.auth import Caller, admit, is_caller, prove_form, provided, service_of
 from headgate.http.bodies import with_body
 from headgate.http.repeats import KEY_HEADER, FileDigest, Repeat
+from headgate.stores.acting import acting
 from headgate.stores.deadlines import asked_at
 
 #: How a body's type may be named.
@@ -61,8 +62,9 @@ class Direct(Route):
         """Answer, if it is a method of this route."""
         if scope["method"] not in (self.methods or ()):
             raise HTTPException(405)
-        answer = await self.answer(Request(scope, receive, send))
-        await answer(scope, receive, send)
+        with acting():  # Whoever is admitted acts until the answer is sent.
+            answer = await self.answer(Request(scope, receive, send))
+            await answer(scope, receive, send)
 
     async def answer(self, request: Request) -> Response:
         """What the function answers: it is awaited, or called in a thread. The body is read when the caller may ask."""

@@ -27,6 +27,7 @@ from headgate.core.errors import (
     Lost,
     MissingExtra,
     NotAllowed,
+    NotOwner,
     Refused,
     SchemaMismatch,
     StoreMisconfigured,
@@ -42,6 +43,7 @@ TYPE = "urn:headgate:"
 #: By kind, the first that fits.
 STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
     (Refused, 409),
+    (NotOwner, 403),
     (Lost, 409),
     (UnknownName, 404),
     (Unavailable, 503),
@@ -66,7 +68,8 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schema
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": _PROBLEM}
     for status, text in {
-        400: "The body is no JSON.", 401: "No good API token.", 403: "The token does not reach that far.",
+        400: "The body is no JSON.", 401: "No good API token.",
+        403: "The token does not reach that far, or another principal holds it.",
         404: "Nothing of that name.", 408: "The body did not come in time.",
         409: "Refused, or no longer yours.", 413: "The body is too large.", 422: "Wrong as it stands.",
         429: "Too many at once.", 503: "The store does not answer.",

@@ -19,6 +19,7 @@ from headgate.service.clock import steady
 from headgate.service.identity import new_request_id
 from headgate.service.locks import check_wants
 from headgate.service.obtaining import PAUSE_SECONDS, waits_outside
+from headgate.stores.acting import actor
 from headgate.stores.base import Grant, Ticket
 from headgate.stores.deadlines import within
 from headgate.wiring import Gate
@@ -45,6 +46,8 @@ def request_of(asked: LockAsked, who: Caller, key: str | None, gate: Gate) -> Re
         note=check_note("note", asked.note),
         fresh=key is None,
         outlives=True,
+        principal=who.principal,
+        override=actor().override,
     )
 
 

@@ -118,6 +118,13 @@ class Renewal(Tokened):
     lease: Lease | None = Field(None, description="Another length from now on.")
 
 
+class HandedOver(Body):
+    """A lock that shall belong to another principal."""
+
+    to: str = Field(description="The principal.", examples=["nightly"])
+    reason: str = Field("", description="Why; kept in the history.")
+
+
 class WaiterAsked(LockAsked):
     """A waiter who proves its place by what it asked for."""
 

@@ -16,6 +16,7 @@ from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused,
 from headgate.core.faults import Fault
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, decide, parse_lock_id, parse_mode
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
+from headgate.core.owners import LOCAL, check_principal
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
 from headgate.service.guard_keeper import GuardKeeper
@@ -25,6 +26,7 @@ from headgate.service.identity import new_request_id, owner
 from headgate.service.obtaining import Obtained, Obtaining
 from headgate.service.renewal import LONGEST_PAUSE_SECONDS, Hold
 from headgate.service.undoing import leave as leave_undone
+from headgate.stores.acting import actor
 from headgate.stores.base import Grant, LockFilter, LockStore, Ticket
 from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
@@ -204,6 +206,14 @@ class Locks:
             self._guards.change(changed.id, Mode.SHARED)
             return self._changed(lock, changed)
 
+    def hand_over(self, lock_id: str, *, to: str, reason: str = "") -> Lock:
+        """Let a lock belong to another principal, and return it: it has a new token. NotOwner when it is another's."""
+        owner_after = LOCAL if to == LOCAL else check_principal(to)
+        handed = self._store.hand_over(lock_id, owner_after, check_note("reason", reason))
+        event("lock.handed_over", logging.WARNING, lock=lock_id, to=to, reason=reason)
+        self._guards.changed(handed)
+        return handed
+
     def break_lock(self, lock_id: str, *, reason: str, by: str | None = None) -> Lock:
         """An operator's act: the lock goes, its token is stale, the reason is kept."""
         broken = self._store.break_lock(lock_id, check_reason(reason), owner() if by is None else check_name("by", by))
@@ -360,6 +370,8 @@ class Locks:
             owner=owner(),
             note=check_note("note", note),
             fresh=request_id is None,
+            principal=actor().principal,
+            override=actor().override,
         )
         return self._obtaining.obtain(request, steady() + check_seconds("wait", wait))
 

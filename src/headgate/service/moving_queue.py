@@ -146,7 +146,7 @@ def _jobs(queue: QueueStore) -> Iterator[Sequence[IngestJob]]:
 
 def _still(item: T) -> T:
     """As it is when nobody has taken it; its times as every store can keep them."""
-    return replace(item, worker="", token=0, lease=None, since=_milliseconds(item.since))
+    return replace(item, worker="", token=0, lease=None, principal="", since=_milliseconds(item.since))
 
 
 def _still_batch(batch: Batch) -> Batch:

@@ -140,6 +140,9 @@ class RoutedLocks:
     def downgrade(self, lock_id: str, token: int) -> Lock:
         return self._for_id(lock_id).downgrade(lock_id, token)
 
+    def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
+        return self._for_id(lock_id).hand_over(lock_id, to, reason)
+
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         return self._for_id(lock.id).watch_loss(lock, lost)
 

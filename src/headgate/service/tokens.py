@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headgate.core.durations import in_words
-from headgate.core.errors import NotAllowed, UnknownName
+from headgate.core.errors import BadValue, NotAllowed, UnknownName
 from headgate.core.names import check_name
-from headgate.core.scopes import ApiToken, check_scopes
+from headgate.core.owners import check_principal
+from headgate.core.scopes import ApiToken, TokenToMake, check_scopes
 from headgate.service.checks import check_span
 from headgate.service.clock import steady
 from headgate.stores.idempotency import answering
@@ -33,8 +34,14 @@ Proof = tuple[str, str]
 class TokenStore(Protocol):
     """Where tokens are kept."""
 
-    def add_token(self, token_id: str, name: str, scopes: Sequence[str], seconds: float | None, proof: Proof) -> None:
+    def add_token(self, token: TokenToMake, proof: Proof) -> None:
         """One more."""
+
+    def rotate_token(self, old: str, new: str, seconds: float | None, proof: Proof) -> bool:
+        """One more like the old one, which opens nothing any more: one step. `seconds`: None keeps the old one's end.
+
+        False: there is none, or it was revoked.
+        """
 
     def token(self, token_id: str) -> tuple[ApiToken, Proof] | None:
         """A token and what proves it."""
@@ -58,6 +65,8 @@ class NewToken:
     scopes: tuple[str, ...]
     #: To be handed to its user; kept nowhere.
     token: str = field(repr=False)
+    #: The owner of what is taken with it.
+    principal: str = ""
 
 
 class Tokens:
@@ -69,17 +78,41 @@ class Tokens:
         self._used: dict[str, float] = {}
         self._guard = threading.Lock()
 
-    def new(self, name: str, scopes: Iterable[str], *, expires: float | None = None) -> NewToken:
-        """A token, told once and kept nowhere. `expires`: seconds until it ends."""
+    def new(
+        self, name: str, scopes: Iterable[str], *, expires: float | None = None, principal: str | None = None
+    ) -> NewToken:
+        """Make a token and return it; its text is kept nowhere.
+
+        `expires`: seconds until it ends. `principal`: the owner of what is taken with it (default: `name`).
+        """
         check_name("name", name)
         chosen = check_scopes(scopes)
-        public = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(12))
-        text = f"hg_{public}_{secrets.token_urlsafe(32)}"
+        public, text = _new_text()
+        owner = _own_principal(name, public) if principal is None else check_principal(principal)
         seconds = None if expires is None else check_span("expires", expires)
-        salt = secrets.token_hex(16)
-        self._store.add_token(public, name, chosen, seconds, (salt, _digest(salt, text)))
-        event("token.made", id=public, whose=name, scopes=chosen)
-        return NewToken(public, name, chosen, text)
+        self._store.add_token(TokenToMake(public, name, chosen, owner, seconds), _proof(text))
+        event("token.made", id=public, whose=name, scopes=chosen, principal=owner)
+        return NewToken(public, name, chosen, text, owner)
+
+    def rotate(self, token_id: str, *, expires: float | None = None) -> NewToken:
+        """Replace a token by one with the same principal and scopes, and return it: the old one opens nothing any more.
+
+        `expires`: seconds until it ends (default: when the old one would have ended).
+        """
+        found = self._store.token(token_id)
+        if found is None or found[0].revoked:
+            raise UnknownName("API token", token_id, "See: headgate token list")
+        old = found[0]
+        if not old.good and expires is None:
+            raise BadValue("token", token_id, "has ended; say when the new one ends")
+        public, text = _new_text()
+        seconds = None if expires is None else check_span("expires", expires)
+        if not self._store.rotate_token(token_id, public, seconds, _proof(text)):
+            raise UnknownName("API token", token_id, "See: headgate token list")
+        with self._guard:
+            self._proven.clear()
+        event("token.rotated", id=token_id, new=public, whose=old.name, principal=old.principal)
+        return NewToken(public, old.name, old.scopes, text, old.principal)
 
     def list(self) -> Sequence[ApiToken]:
         """All tokens, oldest first; what opens the service is not among it."""
@@ -89,6 +122,13 @@ class Tokens:
         """Return the tokens that still open something and end within so many seconds, the earliest first."""
         ending = [(each.expires_in, each.id, each) for each in self._store.tokens() if each.good and each.expires_in]
         return [token for seconds, _, token in sorted(ending) if seconds <= within]
+
+    def get(self, token_id: str) -> ApiToken:
+        """Return one token; UnknownName when there is none."""
+        for each in self.list():
+            if each.id == token_id:
+                return each
+        raise UnknownName("API token", token_id, "See: headgate token list")
 
     def revoke(self, token_id: str) -> None:
         """It opens nothing any more."""
@@ -153,3 +193,23 @@ def _digest(salt: str, text: str) -> str:
 def _place(text: str) -> str:
     """Where a proven token is remembered: its text is kept nowhere."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _new_text() -> tuple[str, str]:
+    """The public part of a new token, and all of it."""
+    public = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(12))
+    return public, f"hg_{public}_{secrets.token_urlsafe(32)}"
+
+
+def _own_principal(name: str, public: str) -> str:
+    """The principal of a token that names none: its name; where that cannot be one, the token's id."""
+    try:
+        return check_principal(name)
+    except BadValue:
+        return public
+
+
+def _proof(text: str) -> Proof:
+    """What proves a new token."""
+    salt = secrets.token_hex(16)
+    return salt, _digest(salt, text)

@@ -1,6 +1,7 @@
 """The ports: what every store must do, in the words of the domain. No optional method.
 
-All times and all expiry are judged by the store's own clock. Every method may raise StoreUnavailable.
+All times and all expiry are judged by the store's own clock. Every method may raise StoreUnavailable. What changes
+something that is held raises NotOwner when it is another principal's than the one that acts (stores/acting.py).
 """
 
 from __future__ import annotations
@@ -126,6 +127,12 @@ class LockStore(Protocol):
 
     def downgrade(self, lock_id: str, token: int) -> Lock:
         """Exclusive: shared, same token. Otherwise LockLost, or TransitionRefused when it is shared already."""
+
+    def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
+        """Held, by the acting principal or anybody it may act for: it belongs to the other one, by a new token.
+
+        UnknownName when there is none, NotOwner when it is another principal's.
+        """
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         """Call `lost(why)`, from any thread, as soon as the store itself learns that the lock is gone.

@@ -96,12 +96,21 @@ def scoped_id(principal: str, given: str) -> str:
 
 
 def own_ids(principal: str, value: Any) -> Any:
-    """Return a JSON value in which the principal's own request ids are as the principal gave them."""
+    """Return a request id, or a JSON value with request ids in it, in which the principal's own are as it gave them."""
+    if isinstance(value, str):
+        return value.removeprefix(f"{principal}:")
     if isinstance(value, dict):
-        return {name: own_ids(principal, each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [own_ids(principal, each) for each in value]
-    return value.removeprefix(f"{principal}:") if isinstance(value, str) else value
+        return {name: each if _is_other(name, each) else own_ids(principal, each) for name, each in value.items()}
+    return (
+        [each if _is_other("", each) else own_ids(principal, each) for each in value]
+        if isinstance(value, list)
+        else value
+    )
+
+
+def _is_other(name: str, value: Any) -> bool:
+    """Whether a value of that name is a text, and no request id: a resource may begin like one."""
+    return isinstance(value, str) and name != "request_id"
 
 
 def pending() -> Keyed | None:

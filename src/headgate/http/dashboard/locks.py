@@ -47,7 +47,8 @@ WAITING: Mapping[str, Column] = {
 }
 IN_FILE = {name: HELD[name] for name in ("resource", "client", "mode", "since", "lease")} | {
     "owner": Column("Process", lambda lock: lock.owner),
-    "token": Column("Token", lambda lock: lock.token),
+    "principal": Column("Principal", lambda lock: lock.principal),
+    "token": Column("Token", lambda lock: lock.token or ""),
     "id": Column("Id", lambda lock: lock.id),
 }
 
@@ -59,7 +60,7 @@ def locks(request: Request, gate: TheGate, who: Reader) -> Response:
     chosen = {name: query[name] for name in FILTERS if query.get(name)}
     resource, client, mode = (chosen.get(name) for name in FILTERS)
     found = gate.locks.list(resource, client, mode, after=query.get("after") or None, limit=ROWS + 1)
-    rows, more = cut(found, lambda lock: lock.id)
+    rows, more = cut([who.seen(each) for each in found], lambda lock: lock.id)
     queue = gate.locks.waiters(chosen.get("resource"))
     waiters = [each for each in queue if _is_chosen(each, chosen)]
     counted = Counter(each.resource for each in queue)
@@ -79,16 +80,16 @@ def locks(request: Request, gate: TheGate, who: Reader) -> Response:
 
 
 @router.get("/locks.csv")
-def locks_file(request: Request, gate: TheGate, _who: Reader) -> Response:
+def locks_file(request: Request, gate: TheGate, who: Reader) -> Response:
     """The same as a file, whole."""
     resource, client, mode = (request.query_params.get(name) or None for name in FILTERS)
-    return as_csv("locks", IN_FILE, gate.locks.list(resource, client, mode))
+    return as_csv("locks", IN_FILE, map(who.seen, gate.locks.list(resource, client, mode)))
 
 
 @router.get("/locks/{lock_id}")
 def lock(request: Request, gate: TheGate, who: Reader, lock_id: str) -> Response:
     """One lock: its holder, its queue, its history."""
-    found = gate.locks.get(lock_id)
+    found = who.seen(gate.locks.get(lock_id))
     waiting = gate.locks.explain(found.resource)
     entries = gate.history(found.resource, limit=TOLD)
     summary = f"{found.client} holds {found.resource}, {len(waiting):,} waiting"

@@ -17,6 +17,7 @@ from headgate.http.schemas import (
     Acted,
     After,
     Granted,
+    HandedOver,
     Key,
     Limit,
     LockAsked,
@@ -40,6 +41,7 @@ from headgate.wiring import Gate
 router = direct.router("locks")
 Holder = Annotated[Caller, needs("lock:acquire")]
 Looker = Annotated[Caller, needs("read", "lock:acquire")]
+Giver = Annotated[Caller, needs("lock:acquire", "admin:force")]
 TokenGiven = Annotated[int, Query(ge=1, lt=2**63, description="The number that the grant carries.")]
 
 
@@ -74,13 +76,13 @@ def list_locks(
             return [lock for lock in gate.ledger.store.running() if behind is None or lock.id > behind][: limit + 1]
         return gate.locks.list(resource, client, mode, after=behind, limit=limit + 1)
 
-    return page(_all_seen(who, ask, after, limit), limit, lambda lock: lock.id, shown_lock)
+    return page(_all_seen(who, ask, after, limit), limit, lambda lock: lock.id, lambda lock: shown_lock(who.seen(lock)))
 
 
 @router.get("/locks/{lock_id}", responses=documented(200, Lock, "As it is."))
 def get(gate: TheGate, who: Looker, lock_id: str) -> Response:
     """One live lock."""
-    return answer(shown_lock(_seen(gate, who, lock_id)))
+    return answer(shown_lock(who.seen(_seen(gate, who, lock_id))))
 
 
 @router.delete("/locks/{lock_id}", status_code=204)
@@ -128,6 +130,14 @@ def downgrade(gate: TheGate, service: TheService, who: Holder, lock_id: str, giv
     changed = gate.locks.downgrade(lock_id, given.token)
     service.ring(("lock", lock_id.split("-")[1]))
     return answer(who.shown(changed))
+
+
+@router.post("/locks/{lock_id}/hand-over", RESULT, responses=documented(200, Lock, "The new owner's, by a new token."))
+def hand_over(gate: TheGate, who: Giver, lock_id: str, given: HandedOver) -> Response:
+    """Let a lock belong to another principal. It has a new token then: the holder before can no longer use it."""
+    _own(gate, who, lock_id)
+    handed = gate.locks.hand_over(lock_id, to=given.to, reason=given.reason)
+    return answer(who.shown(handed))
 
 
 @router.post("/locks/{lock_id}/break", BROKEN, responses=documented(200, Lock, "What was broken."))
@@ -230,10 +240,10 @@ def _all_seen(
     return found[: limit + 1]
 
 
-def _own(gate: Gate, who: Caller, lock_id: str, token: int) -> None:
+def _own(gate: Gate, who: Caller, lock_id: str, token: int | None = None) -> None:
     """Of a token that is limited to some resources, whether the lock is on one of them; else, as if it were gone."""
     parse_lock_id(lock_id)
-    if who.reach.covers("lock:acquire", ""):
+    if who.reach.covers("lock:acquire", "") or (token is None and who.reach.has("admin:force")):
         return
     try:
         reached = who.reach.covers("lock:acquire", gate.locks.get(lock_id).resource)

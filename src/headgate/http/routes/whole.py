@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from headgate import __version__
 from headgate.core.describe import machine_data
 from headgate.core.errors import BadValue
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
+from headgate.core.locks import Lock
 from headgate.core.names import check_name
 from headgate.core.queue import check_item_id
 from headgate.core.scopes import ApiToken
@@ -35,9 +36,11 @@ from headgate.http.schemas import (
     moment,
     nothing,
     page,
+    shown_lock,
 )
 from headgate.service.checks import check_limit
 from headgate.service.histories import Wanted
+from headgate.service.holdings import held_by
 from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.wiring import Gate
@@ -66,6 +69,13 @@ class TokenAsked(Body):
     name: str
     scopes: list[str]
     expires: Lease | None = None
+    principal: str | None = Field(None, description="The owner of what is taken with it (default: the name).")
+
+
+class TokenRotated(Body):
+    """A token that replaces another one."""
+
+    expires: Lease | None = Field(None, description="Seconds until it ends (default: when the old one would have).")
 
 
 @router.get("/about", responses=documented(200, dict[str, Any], "Version, store and caller."))
@@ -84,14 +94,18 @@ def about(gate: TheGate, who: Anyone) -> Response:
             "guards": gate.guards,
             "token": who.token.name,
             "scopes": who.token.scopes,
+            "principal": who.principal,
         }
     )
 
 
 @router.get("/status", responses=documented(200, dict[str, Any], "opsQueue, lockCount, locks, failures."))
-def status(gate: TheGate, _who: Reader, rich: bool = False) -> Response:
+def status(gate: TheGate, who: Reader, rich: bool = False) -> Response:
     """What runs, what is locked, what failed. `rich` adds holders, waiters and the queue's counts."""
-    return answer(gate.status(rich=rich))
+    found = gate.status(rich=rich)
+    if rich:
+        found["holders"] = [shown_lock(who.seen(Lock(**each))) for each in found["holders"]]
+    return answer(found)
 
 
 @router.get("/store/faults", responses=documented(200, list[Fault], "Each with what a repair does."))
@@ -255,14 +269,25 @@ def expiring_tokens(gate: TheGate, _who: Reader) -> Response:
 @router.post("/tokens", SECRET, status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
 def new_token(gate: TheGate, _who: Admin, asked: TokenAsked) -> Response:
     """Make an API token. It is shown this once, and kept nowhere."""
-    return answer(gate.tokens.new(asked.name, asked.scopes, expires=asked.expires), 201)
+    made = gate.tokens.new(asked.name, asked.scopes, expires=asked.expires, principal=asked.principal)
+    return answer(made, 201)
 
 
-@router.delete("/tokens/{token_id}", status_code=204)
+@router.post(
+    "/tokens/{token_id}/rotate", SECRET, status_code=201, responses=documented(201, dict[str, Any], "Shown this once.")
+)
+def rotate_token(gate: TheGate, _who: Admin, token_id: str, asked: TokenRotated) -> Response:
+    """Replace a token by a new one with the same principal and scopes. The old one opens nothing any more."""
+    return answer(gate.tokens.rotate(token_id, expires=asked.expires), 201)
+
+
+@router.delete("/tokens/{token_id}", responses=documented(200, dict[str, Any], "What its principal still holds."))
 def revoke_token(gate: TheGate, _who: Admin, token_id: str) -> Response:
-    """A token opens nothing any more."""
+    """Revoke a token: it opens nothing any more. Its principal keeps what it holds, which is listed."""
+    token = gate.tokens.get(token_id)
     gate.tokens.revoke(token_id)
-    return nothing()
+    held = held_by(gate.locks, gate.queue, token.principal)
+    return answer({"id": token.id, "principal": token.principal, "held": held})
 
 
 @router.post("/sign-in-codes", HARMLESS, status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))

@@ -32,6 +32,7 @@ from headgate.core.ledger import (
 )
 from headgate.core.locks import Lock, resource_digest
 from headgate.core.ordering import order_key
+from headgate.stores.acting import actor, must_own
 from headgate.stores.base import Asker
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql import lock_statements
@@ -39,7 +40,7 @@ from headgate.stores.sql.candidates import batches, became_ready, became_unready
 from headgate.stores.sql.engine import Duplicate, Transaction
 from headgate.stores.sql.moments import MICROSECONDS, moment, to_micro, to_seconds
 from headgate.stores.sql.running import ENDLESS
-from headgate.stores.sql.scene import read_lock
+from headgate.stores.sql.scene import BESIDE, read_lock
 from headgate.stores.sql.shapes import Claimed, Shape
 from headgate.stores.sql.statement import Row as SqlRow
 
@@ -50,7 +51,7 @@ BY_HAND = 2**61
 def read_row(row: SqlRow, datasets: dict[int, str], jobs: dict[int, str]) -> Row:
     """Columns of a chunk as a row; numbers become names."""
     (dataset, dataid, job, kind, status, former, attempt, failures, crashes, token, worker, lease, left, forced,
-     retry, since, started, message) = row  # fmt: skip
+     retry, since, started, message, principal) = row  # fmt: skip
     expires = to_seconds(left)
     return Row(
         dataset=datasets[int(dataset)],
@@ -72,6 +73,7 @@ def read_row(row: SqlRow, datasets: dict[int, str], jobs: dict[int, str]) -> Row
         since=moment(since),
         started=None if started is None else moment(started),
         message=str(message),
+        principal=str(principal),
     )
 
 
@@ -133,6 +135,7 @@ class Chunk:
         running = replace(
             prior, status=RUNNING, former="", attempt=prior.attempt + 1, token=token, worker=asker.worker,
             lease=asker.lease, expires_in=asker.lease, forced=forced, retry_in=None, message="",
+            principal=actor().principal,
         )  # fmt: skip
         for kind, names in ((Kind.OUTPUT, self.job.outputs), (Kind.INPUT, self.job.inputs)):
             for name in names:
@@ -157,6 +160,8 @@ class Chunk:
         row = worst_row([each for each in self.view.counted() if each])
         if row is None:
             raise ClaimLost(self.job.name, self.dataid, token, "there is no such claim")
+        if row.status == RUNNING:
+            must_own(f"the claim of {self.job.name} on {self.dataid}", row.principal)
         if row.token != token:
             now = f"the newest claim has token {row.token}"
             raise ClaimLost(self.job.name, self.dataid, token, f"{now}; it is {row.status}")
@@ -223,7 +228,7 @@ class Chunk:
             "status": row.status, "former": row.former, "attempt": row.attempt, "failures": row.failures,
             "crashes": row.crashes, "token": row.token, "worker": row.worker, "request_id": request_id or "",
             "lease": to_micro(row.lease), "lease_left": _lease_left(row), "forced": row.forced,
-            "delay": to_micro(row.retry_in), "message": row.message, "starts": starts,
+            "delay": to_micro(row.retry_in), "message": row.message, "starts": starts, "principal": row.principal,
         }  # fmt: skip
         if old is None or found is None:
             key = order_key(self.dataid, self.shape.datasets[row.dataset].order)
@@ -281,7 +286,7 @@ class Chunk:
         """Into the history, with the change that it tells of."""
         self._tx.run(
             sql.TELL, event=event, job=self.shape.id, dataset=self.shape.told, dataid=self.dataid, who=who,
-            token=token, before=before, after=after, reason=reason[:MESSAGE_LENGTH],
+            token=token, before=before, after=after, reason=actor().reason(reason)[:MESSAGE_LENGTH],
         )  # fmt: skip
 
     def _running(self) -> list[Row]:
@@ -295,7 +300,7 @@ class Chunk:
     def _locks(self) -> tuple[Lock, ...]:
         keys = [resource_digest(resource) for resource in claim_modes(self.job, self.dataid)]
         rows = self._tx.all(lock_statements.READ_LOCKS, keys=keys)
-        return tuple(read_lock(row) for row in rows if row[12] is None or int(row[12]) > 0)
+        return tuple(read_lock(row) for row in rows if row[BESIDE] is None or int(row[BESIDE]) > 0)
 
     def _replace(self, old: Row | None, new: Row | None) -> None:
         rows = [row for row in self.view.rows if row is not old]

@@ -8,6 +8,7 @@ from headgate.core.claims import after_failure, claim_modes, may_claim, worst_ro
 from headgate.core.errors import ClaimLost, ClaimRefused
 from headgate.core.ledger import DONE, ERROR, HOLD, READY, Claim
 from headgate.core.locks import COMPATIBLE
+from headgate.stores.acting import actor
 from headgate.stores.base import Asker
 from headgate.stores.idempotency import Unfinished
 from headgate.stores.sql import ledger_statements as sql
@@ -104,7 +105,15 @@ def fail(tx: Transaction, job: str, dataid: str, token: int, message: str, who: 
 def heartbeat(tx: Transaction, job: str, dataid: str, token: int, lease: float) -> float:
     """The worker lives."""
     shape = shape_of(tx, job, share=False)
-    if tx.count(sql.BEAT, datasets=shape.numbers, dataid=dataid, job=shape.id, token=token, lease=to_micro(lease)):
+    if tx.count(
+        sql.BEAT,
+        datasets=shape.numbers,
+        dataid=dataid,
+        job=shape.id,
+        token=token,
+        lease=to_micro(lease),
+        principal=actor().compared,
+    ):
         return lease
     Chunk(tx, shape, dataid).verify(token, ())
     raise ClaimLost(job, dataid, token, "its lease has run out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Integer, LargeBinary, MetaData, String, Text
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Text
 from sqlalchemy.dialects import mysql
 
 metadata = MetaData()
@@ -22,6 +22,11 @@ ON_LEASE_CLOCK = {LEASE_CLOCK: True}
 def text(length: int) -> String:
     """Text that is compared as it is written."""
     return String(length)
+
+
+def principal(comment: str) -> Column[str]:
+    """The column that names a principal; empty: it was written before principals were recorded."""
+    return Column("principal", text(255), nullable=False, server_default="", comment=comment)
 
 
 Key = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headgate import chance
 from headgate.core.errors import ForeignStore, HeadgateError, StoreMisconfigured, StoreUnavailable
 from headgate.stores import deadlines
+from headgate.stores.acting import actor
 from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
@@ -84,7 +85,8 @@ class Transaction:
     def many(self, statement: Statement, columns: Columns, **fixed: object) -> None:
         """Insert many rows, given by their columns, in as few trips as may be; `fixed` is the same in all rows."""
         if any(columns.values()):
-            self._dialect.insert_many(self._cursor, statement, columns, fixed)
+            given = fixed if "principal" in columns else _with_actor(statement, fixed)
+            self._dialect.insert_many(self._cursor, statement, columns, given)
 
     def insert(self, text: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Insert rows of any kind; `text` is built of the schema's own names."""
@@ -104,7 +106,14 @@ class Transaction:
         return int(self._cursor.lastrowid)
 
     def _execute(self, statement: Statement, params: dict[str, object]) -> None:
-        self._cursor.execute(*self._dialect.prepare(statement, params))
+        self._cursor.execute(*self._dialect.prepare(statement, _with_actor(statement, params)))
+
+
+def _with_actor(statement: Statement, params: Mapping[str, object]) -> Mapping[str, object]:
+    """The parameters, with the acting principal where the statement names one and the caller does not."""
+    if "principal" in params or not statement.acts:
+        return params
+    return {**params, "principal": actor().principal}
 
 
 class _Sent:
@@ -337,7 +346,7 @@ class Database:
     ) -> list[Row]:
         # Where writers take turns, whatever writes is a transaction.
         sent.may_count = sent.may_count or not self.dialect.one_writer
-        return self.dialect.ask(connection, statement, params)
+        return self.dialect.ask(connection, statement, _with_actor(statement, params))
 
     def _put_back(self, connection: Connection) -> None:
         """Give back a connection, unless its rollback was not answered in time."""

@@ -32,6 +32,7 @@ def grant_quickly(database: Database, tag: str, request: Request) -> Grant:
         "rkey": resource_digest(want.resource), "uri": want.resource, "mode": want.mode.value, "id": lock_id,
         "client": request.client, "lease": to_micro(request.lease), "lock_delay": to_micro(request.delay_of(want.mode)),
         "request_id": request.id, "owner": request.owner, "note": request.note,
+        "principal": request.principal,
     }  # fmt: skip
     sent = steady()
     try:
@@ -44,7 +45,7 @@ def grant_quickly(database: Database, tag: str, request: Request) -> Grant:
     return (
         Lock(
             lock_id, want.resource, request.client, want.mode, int(granted.token), moment(granted.since),
-            request.lease, request.lease, 1, request.owner, request.note, request.id,
+            request.lease, request.lease, 1, request.owner, request.note, request.id, request.principal,
         ),
     )  # fmt: skip
 

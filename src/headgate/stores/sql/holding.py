@@ -6,6 +6,8 @@ import base64
 
 from headgate.core.errors import LockLost, LockRefused, UnknownName
 from headgate.core.locks import ENDINGS, Lock, Mode, Request, Want, claim_blockers, decide_upgrade
+from headgate.core.owners import handed_reason
+from headgate.stores.acting import actor, must_own
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.granting import Wakes
@@ -19,6 +21,7 @@ def held(tx: Transaction, lock_id: str, token: int) -> Lock:
     if row is None:
         raise lost(tx, lock_id, token)
     lock = read_lock(row)
+    must_own(f"lock {lock_id}", lock.principal)
     if lock.token != token:
         raise LockLost(lock_id, token, f"the token is not that of the grant, which has {lock.token}")
     if not lock.alive:
@@ -28,7 +31,7 @@ def held(tx: Transaction, lock_id: str, token: int) -> Lock:
 
 def renew(tx: Transaction, lock_id: str, token: int, lease: float | None) -> Lock:
     """A live lease begins anew."""
-    changed = tx.count(sql.RENEW_LOCK, id=lock_id, token=token, lease=to_micro(lease))
+    changed = tx.count(sql.RENEW_LOCK, id=lock_id, token=token, lease=to_micro(lease), principal=actor().compared)
     lock = held(tx, lock_id, token)
     if not changed and lock.lease is not None:
         raise LockLost(lock_id, token, "its lease has run out")
@@ -54,6 +57,7 @@ def upgrade(tx: Transaction, tag: str, lock_id: str, token: int) -> Lock | LockR
     """Shared to exclusive for the sole holder; a refusal is counted."""
     found = tx.one(sql.READ_LOCK, id=lock_id)
     if tx.again and found and read_lock(found).mode is Mode.EXCLUSIVE:
+        must_own(f"lock {lock_id}", read_lock(found).principal)
         return read_lock(found)
     scene, lock = scene_of_held(tx, tag, lock_id, token)
     request = Request(lock.request_id, lock.client, (Want(lock.resource, Mode.EXCLUSIVE),), lock.lease)
@@ -77,13 +81,35 @@ def downgrade(tx: Transaction, tag: str, lock_id: str, token: int) -> tuple[Lock
 
 def break_lock(tx: Transaction, tag: str, lock_id: str, reason: str, by: str) -> tuple[Lock, Wakes]:
     """Anybody's lock goes."""
+    scene, lock = _scene_of(tx, tag, lock_id)
+    scene.end(lock, "break", reason, by)
+    return lock, scene.settle()
+
+
+def hand_over(tx: Transaction, tag: str, lock_id: str, to: str, reason: str) -> tuple[Lock, Wakes]:
+    """The lock belongs to another principal, by a new token."""
+    scene, lock = _scene_of(tx, tag, lock_id)
+    if not lock.alive:
+        raise unknown(lock_id)
+    if tx.again and lock.principal == to:
+        return lock, ()
+    must_own(f"lock {lock_id}", lock.principal)
+    return scene.change(lock, "hand-over", owner=to, reason=handed_reason(lock.principal, to, reason)), scene.settle()
+
+
+def _scene_of(tx: Transaction, tag: str, lock_id: str) -> tuple[Scene, Lock]:
+    """The resource of anybody's lock, and the lock; UnknownName when there is none."""
     found = tx.one(sql.READ_LOCK, id=lock_id)
     scene = Scene(tx, [found[1]], tag) if found else None
     lock = next((each for each in scene.locks if each.id == lock_id), None) if scene else None
     if scene is None or lock is None:
-        raise UnknownName("lock", lock_id, "It may have been released; see: headgate lock list")
-    scene.end(lock, "break", reason, by)
-    return lock, scene.settle()
+        raise unknown(lock_id)
+    return scene, lock
+
+
+def unknown(lock_id: str) -> UnknownName:
+    """There is no such lock."""
+    return UnknownName("lock", lock_id, "It may have been released; see: headgate lock list")
 
 
 def scene_of_held(tx: Transaction, tag: str, lock_id: str, token: int) -> tuple[Scene, Lock]:

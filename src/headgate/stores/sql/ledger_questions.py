@@ -95,7 +95,7 @@ def _select_rows(now: ColumnElement[int]) -> Select[Any]:
     return select(
         chunk.dataset_id, chunk.dataid, chunk.job_id, chunk.kind, chunk.status, chunk.former, chunk.attempt,
         chunk.failures, chunk.crashes, chunk.token, chunk.worker, chunk.lease, chunk.lease_until - now, chunk.forced,
-        chunk.retry_after - now, chunk.since, chunk.started, chunk.message,
+        chunk.retry_after - now, chunk.since, chunk.started, chunk.message, chunk.principal,
     )  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def ask_running(database: Database, tag: str) -> Sequence[Lock]:
     question = (
         select(
             dataset.name, chunk.dataid, func.coalesce(job.name, "external"), chunk.kind, chunk.token, chunk.worker,
-            chunk.lease, chunk.lease_until - now, chunk.since, chunk.attempt,
+            chunk.lease, chunk.lease_until - now, chunk.since, chunk.attempt, chunk.principal,
         )
         .join_from(schema.chunk, schema.dataset, dataset.id == chunk.dataset_id)
         .outerjoin(schema.job, job.id == chunk.job_id)
@@ -172,7 +172,7 @@ def _history(tx: Transaction, which: LedgerHistoryFilter) -> list[Entry]:
     question: Select[Any] = (
         select(
             told.id, told.at, told.event, dataset.name, told.dataid, func.coalesce(job.name, "external"), told.who,
-            told.token, told.state_before, told.state_after, told.reason,
+            told.token, told.state_before, told.state_after, told.reason, told.principal,
         )
         .select_from(schema.chunk_history)
         .outerjoin(schema.dataset, dataset.id == told.dataset_id)
@@ -197,11 +197,11 @@ def _history(tx: Transaction, which: LedgerHistoryFilter) -> list[Entry]:
 
 
 def _entry(row: SqlRow) -> Entry:
-    number, at, event, dataset, dataid, job, who, token, before, after, reason = row
+    number, at, event, dataset, dataid, job, who, token, before, after, reason, principal = row
     noun, resource = ("job", "") if dataset is None else ("chunk", chunk_resource(str(dataset), str(dataid)))
     return Entry(
         int(number), moment(at), noun, str(event), resource, str(who), "", int(token), str(before), str(after),
-        str(reason), job=str(job),
+        str(reason), job=str(job), principal=str(principal),
     )  # fmt: skip
 
 

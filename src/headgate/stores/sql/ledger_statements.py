@@ -6,7 +6,7 @@ from headgate.stores.sql.statement import Statement
 
 ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c.attempt, c.failures, c.crashes,
                  c.token, c.worker, c.lease, c.lease_until - {now}, c.forced, c.retry_after - {now}, c.since,
-                 c.started, c.message"""
+                 c.started, c.message, c.principal"""
 _JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.retry_delay, j.on_failure, j.paused,
                   j.key_check"""
 _DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets, d.secret_jobs"
@@ -150,17 +150,17 @@ ADD_ROW = Statement(
     "A chunk's first row of its kind for a job.",
     """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
                              token, worker, request_id, lease, lease_until, forced, retry_after, since, started,
-                             message)
+                             message, principal)
        values (:dataset, :dataid, :job, :kind, :order_key, :status, :former, :attempt, :failures, :crashes,
                :token, :worker, :request_id, :lease, {now} + :lease_left, :forced, {now} + :delay, {wall},
-               case when :starts then {wall} end, :message)""",
+               case when :starts then {wall} end, :message, :principal)""",
 )
 CHANGE_ROW = Statement(
     "A chunk's row changes, if it is still as it was read.",
     """update hg_chunk set status = :status, former = :former, attempt = :attempt, failures = :failures,
               crashes = :crashes, token = :token, worker = :worker, request_id = :request_id, lease = :lease,
               lease_until = {now} + :lease_left, forced = :forced, retry_after = {now} + :delay, since = {wall},
-              started = case when :starts then {wall} else started end, message = :message
+              started = case when :starts then {wall} else started end, message = :message, principal = :principal
        where dataset_id = :dataset and dataid = :dataid and job_id = :job and kind = :kind
          and status = :was and token = :was_token""",
 )
@@ -173,7 +173,7 @@ BEAT = Statement(
     "A live claim's lease begins anew. One that has run out does not.",
     """update hg_chunk set lease = :lease, lease_until = {now} + :lease
        where dataset_id in (:datasets*) and dataid = :dataid and job_id = :job and token = :token
-         and status = 'RUNNING' and lease_until > {now}""",
+         and status = 'RUNNING' and lease_until > {now} and {owned}""",
 )
 PUBLISH_ROW = Statement(
     "Data made elsewhere is there.",
@@ -199,7 +199,7 @@ READ_REPEATED = Statement(
 READ_RUNNING = Statement(
     "What runs on a chunk now.",
     """select coalesce(j.name, 'external'), c.kind, c.token, c.worker, c.lease, c.lease_until - {now}, c.since,
-              c.attempt
+              c.attempt, c.principal
        from hg_chunk c left join hg_job j on j.id = c.job_id
        where c.dataset_id = :dataset and c.dataid = :dataid and c.status = 'RUNNING'
          and c.lease_until > {now}""",
@@ -320,6 +320,6 @@ COUNT_STATUSES = Statement(
 TELL = Statement(
     "Tell of an event.",
     """insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after,
-                                     reason)
-       values ({wall}, :event, :job, :dataset, :dataid, :who, :token, :before, :after, :reason)""",
+                                     reason, principal)
+       values ({wall}, :event, :job, :dataset, :dataid, :who, :token, :before, :after, :reason, :principal)""",
 )

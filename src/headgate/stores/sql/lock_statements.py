@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate.stores.sql.statement import Statement
 
 _LOCK_COLUMNS = """l.id, r.uri, l.client, l.mode, l.token, l.since, l.lease, l.lease_until - {now}, l.count,
-                   l.owner, l.note, l.request_id"""
+                   l.owner, l.note, l.request_id, l.principal"""
 
 READ_TAG = Statement("The store's tag.", "select value from hg_meta where name = 'tag'")
 
@@ -29,7 +29,8 @@ READ_LOCKS = Statement(
 )
 READ_QUEUE = Statement(
     "The places in the queues of these resources, and how long their waiters are known to live.",
-    "select w.ticket, r.uri, t.client, w.mode, t.since, t.owner, t.alive_until - {now}, t.channel, t.lock_id, t.lease"
+    "select w.ticket, r.uri, t.client, w.mode, t.since, t.owner, t.alive_until - {now}, t.channel, t.lock_id, t.lease,"
+    " t.principal"
     " from hg_wait w join hg_ticket t on t.number = w.ticket join hg_resource r on r.rkey = w.rkey"
     " where w.rkey in (:keys*) order by w.ticket",
 )
@@ -58,8 +59,9 @@ TAKE_EXPIRED = Statement(
 )
 TELL_EXPIRED = Statement(
     "Tell that these locks expired, and what they are then.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       select {wall}, 'lock', 'expire', rkey, client, id, token, mode, :after, :reason from hg_lock
+    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+                               principal)
+       select {wall}, 'lock', 'expire', rkey, client, id, token, mode, :after, :reason, principal from hg_lock
        where id in (:ids*) and mode in (:modes*)""",
 )
 COUNT_HOLDERS = Statement(
@@ -74,20 +76,21 @@ READ_DEAD_WAITERS = Statement(
 WRITE_LOCK = Statement(
     "Write a grant.",
     """insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
-                            request_id, owner, note)
+                            request_id, owner, note, principal)
        values (:id, :rkey, :client, :mode, :token, :since, :lease, {now} + :lease, :lock_delay, 1,
-               :request_id, :owner, :note)""",
+               :request_id, :owner, :note, :principal)""",
 )
 HAND_LOCK = Statement(
     "Write a grant for a waiter, on trial until it takes it up.",
     """insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
-                            request_id, owner, note)
+                            request_id, owner, note, principal)
        select t.lock_id, :rkey, t.client, :mode, :token, :since, t.lease, {now} + :trial, t.lock_delay, 1,
-              t.request_id, t.owner, t.note from hg_ticket t where t.number = :ticket""",
+              t.request_id, t.owner, t.note, t.principal from hg_ticket t where t.number = :ticket""",
 )
 CHANGE_LOCK = Statement(
     "A held lock gets another mode, token or count.",
-    "update hg_lock set mode = :mode, token = :token, count = :count, request_id = :request_id where id = :id",
+    """update hg_lock set mode = :mode, token = :token, count = :count, request_id = :request_id, principal = :owner
+       where id = :id""",
 )
 LENGTHEN_LOCK = Statement(
     "A lock that is entered again lives by the longer of the two leases, which begins anew.",
@@ -104,7 +107,7 @@ DELETE_LOCKS = Statement(
 RENEW_LOCK = Statement(
     "A live lease begins anew. One that has run out does not.",
     """update hg_lock set lease = coalesce(:lease, lease), lease_until = {now} + coalesce(:lease, lease)
-       where id = :id and token = :token and lease_until > {now}""",
+       where id = :id and token = :token and lease_until > {now} and {owned}""",
 )
 WRITE_RESOURCE = Statement(
     "Bring a resource's row into line with its locks and its queue.",
@@ -118,8 +121,9 @@ WRITE_RESOURCES = Statement(
 )
 WRITE_HISTORY = Statement(
     "Tell of an event.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       values ({wall}, 'lock', :event, :rkey, :client, :lock_id, :token, :before, :after, :reason)""",
+    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+                               principal)
+       values ({wall}, 'lock', :event, :rkey, :client, :lock_id, :token, :before, :after, :reason, :principal)""",
 )
 READ_END = Statement(
     "How a lock ended, if the history has it: newest first.",
@@ -138,8 +142,10 @@ WRITE_REFUSAL = Statement(
 )
 WRITE_TICKET = Statement(
     "Take a number.",
-    """insert into hg_ticket (request_id, client, owner, since, alive_until, channel, lock_id, lease, lock_delay, note)
-       values (:request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease, :lock_delay, :note)""",
+    """insert into hg_ticket (request_id, client, owner, since, alive_until, channel, lock_id, lease, lock_delay, note,
+                              principal)
+       values (:request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease, :lock_delay, :note,
+               :principal)""",
 )
 READ_NUMBER = Statement(
     "The number that was taken.",
@@ -148,9 +154,9 @@ READ_NUMBER = Statement(
 TAKE_NUMBER_AGAIN = Statement(
     "Take back a number that was voided while its process was stopped.",
     """{insert_once} hg_ticket (number, request_id, client, owner, since, alive_until, channel, lock_id, lease,
-                                lock_delay, note)
+                                lock_delay, note, principal)
        values (:ticket, :request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease,
-               :lock_delay, :note) {or_leave}""",
+               :lock_delay, :note, :principal) {or_leave}""",
 )
 READ_TICKETS = Statement(
     "The numbers that a request has taken.", "select number from hg_ticket where request_id = :request_id"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
+from headgate.stores.acting import actor
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time
 from headgate.stores.sql import holding
@@ -23,7 +24,7 @@ from headgate.stores.sql.expiring import Expiry, expire_carefully
 from headgate.stores.sql.granting import Wakes, grant_or_refuse, grant_quickly
 from headgate.stores.sql.ledger import SqlLedger
 from headgate.stores.sql.moments import moment
-from headgate.stores.sql.scene import Scene, heads, read_lock, read_places
+from headgate.stores.sql.scene import BESIDE, Scene, heads, read_lock, read_places
 
 if TYPE_CHECKING:
     from headgate.core.faults import Fault
@@ -184,8 +185,9 @@ class SqlLocks:
     def check(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
         rows = self._database.single(sql.CHECK_LOCK, id=lock_id)
-        lock = read_lock(rows[0]) if rows and rows[0][12] else None
-        if lock is not None and lock.alive and lock.token == token:
+        lock = read_lock(rows[0]) if rows and rows[0][BESIDE] else None
+        mine = lock is not None and actor().may_touch(lock.principal)
+        if lock is not None and mine and lock.alive and lock.token == token:
             return lock
         return self._database.read(lambda tx: holding.held(tx, lock_id, token), look=True)
 
@@ -199,6 +201,11 @@ class SqlLocks:
     def downgrade(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
         return self._wake(self._database.write(lambda tx: holding.downgrade(tx, self.tag, lock_id, token)))
+
+    def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
+        check_lock_id(lock_id, self.tag, self.name)
+        with self._telling_claims(lock_id):
+            return self._wake(self._database.write(lambda tx: holding.hand_over(tx, self.tag, lock_id, to, reason)))
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         del lock, lost  # A database says nothing by itself: the holder learns of it when it renews.

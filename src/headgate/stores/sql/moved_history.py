@@ -25,9 +25,9 @@ UNKNOWN = -1
 KEEP = Statement(
     "An entry that came from elsewhere.",
     """insert into hg_moved_history (store, about, id, version, at, noun, event, rkey, resource, client, lock_id, token,
-                                     state_before, state_after, reason, count, batch, item, spent)
+                                     state_before, state_after, reason, count, batch, item, spent, principal)
        values (:store, :about, :id, :version, :at, :noun, :event, :rkey, :resource, :client, :lock_id, :token,
-               :before, :after, :reason, :count, :batch, :item, nullif(:spent, -1))""",
+               :before, :after, :reason, :count, :batch, :item, nullif(:spent, -1), :principal)""",
 )
 FIND_KEPT = Statement(
     "Which of these entries are here already.",
@@ -57,6 +57,7 @@ class SqlHistoryKeeper:
             select(
                 told.id, told.at, told.noun, told.event, told.resource, told.client, told.lock_id, told.token,
                 told.state_before, told.state_after, told.reason, told.count, told.item, told.spent,
+                told.principal,
             )
             .where(told.store == book.store, told.about == book.about, *_conditions(which))
             .order_by(told.id.desc())
@@ -107,6 +108,7 @@ def _columns(leaves: Sequence[Leaf]) -> dict[str, Sequence[object]]:
         "count": [entry.count for entry in entries],
         "batch": [leaf.batch for leaf in leaves],
         "item": [entry.job for entry in entries],
+        "principal": [entry.principal for entry in entries],
         "spent": [UNKNOWN if entry.spent is None else to_micro(entry.spent) for entry in entries],
     }
 
@@ -130,8 +132,8 @@ def _conditions(which: HistoryFilter | QueueHistoryFilter) -> list[ColumnElement
 
 
 def _entry(row: Row) -> Entry:
-    number, at, noun, event, resource, client, lock_id, token, before, after, reason, count, item, spent = row
+    number, at, noun, event, resource, client, lock_id, token, before, after, reason, count, item, spent, by = row
     return Entry(
         int(number), moment(at), str(noun), str(event), str(resource), str(client), str(lock_id), int(token),
-        str(before), str(after), str(reason), int(count), str(item), to_seconds(spent),
+        str(before), str(after), str(reason), int(count), str(item), to_seconds(spent), str(by),
     )  # fmt: skip

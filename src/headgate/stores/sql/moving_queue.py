@@ -135,5 +135,5 @@ def _history_row(entry: Entry, batch: str) -> dict[str, object]:
         "at": micro(entry.at), "event": entry.event, "batch_id": number_of(batch) if batch else None,
         "job_id": number_of(entry.job) if of_job else None, "profile": entry.resource, "who": entry.client,
         "token": entry.token, "state_before": entry.before, "state_after": entry.after, "reason": entry.reason,
-        "spent": to_micro(entry.spent),
+        "spent": to_micro(entry.spent), "principal": entry.principal,
     }  # fmt: skip

@@ -24,7 +24,7 @@ def ask_locks(database: Database, which: LockFilter) -> Sequence[Lock]:
     question = (
         select(
             lock.id, resource.uri, lock.client, lock.mode, lock.token, lock.since, lock.lease,
-            lock.lease_until - now, lock.count, lock.owner, lock.note, lock.request_id,
+            lock.lease_until - now, lock.count, lock.owner, lock.note, lock.request_id, lock.principal,
         )
         .join_from(schema.lock, schema.resource, lock.rkey == resource.rkey)
         .where(lock.lease_until.is_(None) | (lock.lease_until > now))
@@ -77,7 +77,7 @@ def ask_history(database: Database, which: HistoryFilter) -> Sequence[Entry]:
     question = (
         select(
             told.id, told.at, told.noun, told.event, resource.uri, told.client, told.lock_id, told.token,
-            told.state_before, told.state_after, told.reason, func.coalesce(refusal.count, 1),
+            told.state_before, told.state_after, told.reason, func.coalesce(refusal.count, 1), told.principal,
         )
         .join_from(schema.history, schema.resource, told.rkey == resource.rkey)
         .outerjoin(schema.refusal, refusal.history_id == told.id)
@@ -108,10 +108,10 @@ def _history_conditions(which: HistoryFilter) -> list[ColumnElement[bool]]:
 
 
 def _entry(row: Row) -> Entry:
-    number, at, noun, event, uri, client, lock_id, token, before, after, reason, count = row
+    number, at, noun, event, uri, client, lock_id, token, before, after, reason, count, principal = row
     return Entry(
         int(number), moment(at), str(noun), str(event), str(uri), str(client), str(lock_id), int(token),
-        str(before), str(after), str(reason), int(count),
+        str(before), str(after), str(reason), int(count), principal=str(principal),
     )  # fmt: skip
 
 

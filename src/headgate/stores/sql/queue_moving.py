@@ -28,6 +28,7 @@ from headgate.core.queue import (
     moved_by,
     refuse_others,
 )
+from headgate.stores.acting import actor, must_own
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Duplicate, Transaction
 from headgate.stores.sql.moments import micro, moment
@@ -65,9 +66,17 @@ def hold_still(tx: Transaction, item_id: str) -> Held | None:
 def owned(tx: Transaction, taken: Taken) -> Held:
     """The item, if it is this owner's; otherwise ItemLost."""
     held = hold_still(tx, taken.id)
+    if held is not None:
+        check_owner(held.item)
     if held is None or not is_owner(held.item, taken):
         raise lost(taken, None if held is None else held.item)
     return held
+
+
+def check_owner(item: Item) -> None:
+    """NotOwner when another principal has taken it."""
+    if item.lease is not None:
+        must_own(item.id, item.principal)
 
 
 def is_owner(item: Item, taken: Taken) -> bool:
@@ -97,6 +106,7 @@ def fire(tx: Transaction, taken: Taken, event: str, message: str, changes: Chang
     if held is None:
         raise lost(taken, None)
     item = held.item
+    check_owner(item)
     if not is_owner(item, taken):
         targets = {row.target for row in machine.find(taken.state, event)}
         if item.token == taken.token and item.state in targets and item.lease is None:
@@ -184,7 +194,7 @@ def count(tx: Transaction, batch: str, before: Folder | None, after: Folder | No
 def tell(tx: Transaction, held: Held, event: str, who: str, after: str, reason: str) -> None:
     """Into the history, with the change that it tells of."""
     item = held.item
-    tx.run(sql.TELL, **told_columns(item, event, who, item.state, after, reason), at=held.at,
+    tx.run(sql.TELL, **told_columns(item, event, who, item.state, after, actor().reason(reason)), at=held.at,
            spent=held.at - micro(item.since))  # fmt: skip
 
 

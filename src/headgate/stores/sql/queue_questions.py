@@ -75,7 +75,7 @@ def ask_queue_history(database: Database, which: QueueHistoryFilter) -> Sequence
     told = schema.queue_history.c
     question = select(
         told.id, told.at, told.event, told.batch_id, told.job_id, told.profile, told.who, told.token,
-        told.state_before, told.state_after, told.reason, told.spent,
+        told.state_before, told.state_after, told.reason, told.spent, told.principal,
     ).order_by(told.id.desc()).limit(which.limit)  # fmt: skip
     if which.item is not None:
         column = told.batch_id if is_batch(which.item) else told.job_id
@@ -95,7 +95,7 @@ def ask_queue_history(database: Database, which: QueueHistoryFilter) -> Sequence
 
 
 def _entry(row: Row) -> Entry:
-    number, at, event, batch, job, profile, who, token, before, after, reason, spent = row
+    number, at, event, batch, job, profile, who, token, before, after, reason, spent, principal = row
     noun, item = "hold", ""
     if job is not None:
         noun, item = JOBS.machine.name, JOBS.id_of(int(job))
@@ -103,5 +103,5 @@ def _entry(row: Row) -> Entry:
         noun, item = BATCHES.machine.name, BATCHES.id_of(int(batch))
     return Entry(
         int(number), moment(at), noun, str(event), str(profile), str(who), "", int(token), str(before), str(after),
-        str(reason), job=item, spent=to_seconds(spent),
+        str(reason), job=item, spent=to_seconds(spent), principal=str(principal),
     )  # fmt: skip

@@ -43,7 +43,7 @@ def noun_of(item_id: str) -> Noun:
 def read_batch(row: Row) -> Batch:
     """Columns of a batch as a batch. What the dead have taken is nobody's."""
     (number, state, profile, submitter, url, kind, mode, metadata, submit_id, message, since, processing, failed,
-     completed, made, report, worker, token, lease, left) = row  # fmt: skip
+     completed, made, report, worker, token, lease, left, principal) = row  # fmt: skip
     alive = left is not None and left > 0
     return Batch(
         id=BATCHES.id_of(number),
@@ -59,13 +59,14 @@ def read_batch(row: Row) -> Batch:
         worker=str(worker) if alive else "",
         token=int(token),
         lease=to_seconds(lease) if alive else None,
+        principal=str(principal) if alive else "",
     )
 
 
 def read_job(row: Row) -> IngestJob:
     """Columns of a job as a job. What the dead have taken is nobody's."""
     (number, batch, state, last, retries, priority, space, identifiers, configuration, message, since, worker,
-     token, lease, left) = row  # fmt: skip
+     token, lease, left, principal) = row  # fmt: skip
     alive = left is not None and left > 0
     names = json.loads(identifiers)
     return IngestJob(
@@ -83,6 +84,7 @@ def read_job(row: Row) -> IngestJob:
         worker=str(worker) if alive else "",
         token=int(token),
         lease=to_seconds(lease) if alive else None,
+        principal=str(principal) if alive else "",
     )
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, Tabl
 from headgate.core.machine import Also, Machine
 from headgate.core.queue import HIGHEST_NUMBER, HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
 from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.sql.columns import MYSQL, ON_LEASE_CLOCK, Document, Number, metadata, one_of, text
+from headgate.stores.sql.columns import MYSQL, ON_LEASE_CLOCK, Document, Number, metadata, one_of, principal, text
 
 
 def kept_states(machine: Machine) -> tuple[str, ...]:
@@ -54,6 +54,7 @@ batch = Table(
     Column("token", BigInteger, nullable=False, comment="of the newest taking"),
     Column("lease", BigInteger, comment="micro-seconds; null: nobody has taken it"),
     Column("lease_until", BigInteger, comment="on the lease clock", info=ON_LEASE_CLOCK),
+    principal("the owner of the newest taking"),
     CheckConstraint(one_of("state", kept_states(BATCH)), name="hg_batch_state"),
     CheckConstraint("processing >= 0 and failed >= 0 and completed >= 0", name="hg_batch_counts"),
     CheckConstraint("made >= processing + failed + completed", name="hg_batch_made"),
@@ -84,6 +85,7 @@ ingest_job = Table(
     Column("token", BigInteger, nullable=False, comment="of the newest taking"),
     Column("lease", BigInteger, comment="micro-seconds; null: nobody has taken it"),
     Column("lease_until", BigInteger, comment="on the lease clock", info=ON_LEASE_CLOCK),
+    principal("the owner of the newest taking"),
     CheckConstraint(one_of("state", kept_states(INGEST_JOB)), name="hg_ingest_job_state"),
     CheckConstraint(f"priority between 0 and {HIGHEST_NUMBER}", name="hg_ingest_job_priority"),
     CheckConstraint("space_needed >= 0 and retry_count >= 0", name="hg_ingest_job_numbers"),
@@ -120,6 +122,7 @@ queue_history = Table(
     Column("state_after", text(20), nullable=False),
     Column("reason", text(1000), nullable=False),
     Column("spent", BigInteger, comment="micro-seconds in the state before"),
+    principal("who did it"),
     CheckConstraint(one_of("event", QUEUE_EVENTS), name="hg_queue_history_event"),
     Index("hg_queue_history_batch", "batch_id", "id"),
     Index("hg_queue_history_job", "job_id", "id"),

@@ -9,15 +9,17 @@ from headgate.stores.sql.statement import Statement
 
 BATCH_COLUMNS = """i.id, i.state, i.profile, i.submitter, i.payload_url, i.type, i.mode, i.metadata, i.submit_id,
                    i.message, i.since, i.processing, i.failed, i.completed, i.made, i.report, i.worker, i.token,
-                   i.lease, i.lease_until - {now}"""
+                   i.lease, i.lease_until - {now}, i.principal"""
 JOB_COLUMNS = """i.id, i.batch_id, i.state, i.last_successful, i.retry_count, i.priority, i.space_needed,
                  i.identifiers, i.configuration, i.message, i.since, i.worker, i.token, i.lease,
-                 i.lease_until - {now}"""
+                 i.lease_until - {now}, i.principal"""
 #: Nobody has it: it was not taken, or whoever took it died.
 _FREE = "(i.lease_until is null or i.lease_until <= {now})"
 #: In that state, free, and the whole queue is not paused.
 TAKEABLE = f"i.state = :state and {_FREE} and not exists (select 1 from hg_hold h where h.profile = '{ALL}')"
-TAKING = "worker = :worker, request_id = :request_id, lease = :lease, lease_until = {now} + :lease"
+TAKING = (
+    "worker = :worker, request_id = :request_id, lease = :lease, lease_until = {now} + :lease, principal = :principal"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +43,7 @@ class ItemStatements:
 
 def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> ItemStatements:
     source = f"from {table} i"
-    owned = "id = :id and state = :state and token = :token and lease_until > {now}"
+    owned = "id = :id and state = :state and token = :token and lease_until > {now} and {owned}"
     dead = "lease_until is not null and lease_until + :grace <= {now}"
     return ItemStatements(
         read=Statement(f"A {what}.", f"select {columns} {source} where i.id = :id"),
@@ -156,8 +158,8 @@ SET_PRIORITY = Statement("A job gets another priority.", "update hg_ingest_job s
 TELL = Statement(
     "Tell of an event.",
     """insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
-                                     reason, spent)
-       values (:at, :event, :batch, :job, :profile, :who, :token, :before, :after, :reason, :spent)""",
+                                     reason, spent, principal)
+       values (:at, :event, :batch, :job, :profile, :who, :token, :before, :after, :reason, :spent, :principal)""",
 )
 READ_LAST_TOLD_BATCH = Statement(
     "What was last told of a batch itself.",

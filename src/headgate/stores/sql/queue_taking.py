@@ -9,11 +9,12 @@ from headgate.core.errors import QueueRefused, UnknownName
 from headgate.core.machine import Also
 from headgate.core.queue import Changes, IngestJob, Item, Place, Taken, changed_by
 from headgate.core.states import INGEST_JOB
+from headgate.stores.acting import actor
 from headgate.stores.base import Asker
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import moment, to_micro
-from headgate.stores.sql.queue_moving import hold_still, lost, owned, put, told_columns
+from headgate.stores.sql.queue_moving import check_owner, hold_still, lost, owned, put, told_columns
 from headgate.stores.sql.queue_rows import JOBS, Noun, noun_of, number_of
 
 #: States of a job that has left the queue.
@@ -29,7 +30,7 @@ def take(tx: Transaction, noun: Noun, state: str, asker: Asker, after: Place | N
         return None
     token = tx.next_token()
     tx.run(noun.sql.take, id=row[0], token=token, **taking_columns(asker))
-    return replace(noun.read(row), worker=asker.worker, token=token, lease=asker.lease)
+    return replace(noun.read(row), worker=asker.worker, token=token, lease=asker.lease, principal=actor().principal)
 
 
 def place_columns(noun: Noun, after: Place | None) -> dict[str, object]:
@@ -87,9 +88,12 @@ def set_priority(tx: Transaction, job_id: str, priority: int, reason: str, who: 
 
 
 def _guard(taken: Taken) -> dict[str, Any]:
-    return {"id": number_of(taken.id), "state": taken.state, "token": taken.token}
+    principal = actor().compared
+    return {"id": number_of(taken.id), "state": taken.state, "token": taken.token, "principal": principal}
 
 
 def _lost(tx: Transaction, taken: Taken) -> Exception:
     held = hold_still(tx, taken.id)
+    if held is not None:
+        check_owner(held.item)
     return lost(taken, None if held is None else held.item)

@@ -26,7 +26,7 @@ from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.granting import Wakes, grant_quickly, scene_of
 from headgate.stores.sql.moments import MICROSECONDS, to_seconds
 from headgate.stores.sql.running import running_on
-from headgate.stores.sql.scene import TRIAL, WAITER_LEASE, Place, read_lock, read_places, ticket_columns
+from headgate.stores.sql.scene import BESIDE, TRIAL, WAITER_LEASE, Place, read_lock, read_places, ticket_columns
 from headgate.stores.sql.statement import Row
 from headgate.stores.sql.waiting import Wakeups
 
@@ -244,7 +244,7 @@ class Queueing:
             return tx.all(sql.READ_LOCKS, keys=keys), read_places(tx, keys), running
 
         rows, places, running = self._database.read(read)
-        locks = [(read_lock(row), to_seconds(row[12])) for row in rows]
+        locks = [(read_lock(row), to_seconds(row[BESIDE])) for row in rows]
         if any(lock.request_id == ticket.request.id for lock, _ in locks):
             return _Outlook(ready=True)
         earlier = [p.waiter for p in places if p.alive and p.waiter.ticket < ticket.number]

@@ -37,7 +37,7 @@ def running_on(tx: Transaction, resources: Iterable[str], tag: str, *, hold_stil
 
 def as_lock(tag: str, row: Row) -> Lock:
     """A running row as the lock that it acts as: who writes is alone, readers are together."""
-    dataset, dataid, job, kind, token, worker, lease, left, since, attempt = row
+    dataset, dataid, job, kind, token, worker, lease, left, since, attempt, principal = row
     resource = chunk_resource(str(dataset), str(dataid))
     expires = to_seconds(left)
     return Lock(
@@ -51,4 +51,5 @@ def as_lock(tag: str, row: Row) -> Lock:
         expires_in=None if expires is None or expires > ENDLESS else expires,
         owner=f"job {job}",
         note=f"job {job} runs on it, attempt {attempt}",
+        principal=str(principal),
     )

@@ -26,7 +26,9 @@ from headgate.core.locks import (
     resource_digest,
 )
 from headgate.core.machine import Also
+from headgate.core.owners import Actor
 from headgate.core.states import LOCK
+from headgate.stores.acting import acting, actor
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.dialects.base import Columns
 from headgate.stores.sql.engine import Transaction
@@ -38,13 +40,15 @@ from headgate.stores.sql.statement import Row, Statement
 EXPIRED = "the lease ran out"
 #: A waiter that was not heard of for this long has died.
 WAITER_LEASE = 10 * MICROSECONDS
+#: The first column behind those of a lock, where a statement has one.
+BESIDE = 13
 #: A lock that is handed to a waiter lives only this long until the waiter takes it up, since it may have died.
 TRIAL = 30 * MICROSECONDS
 
 
 def read_lock(row: Row) -> Lock:
     """A row of lock columns as a lock."""
-    lock_id, uri, client, mode, token, since, lease, left, count, owner, note, request_id = row[:12]
+    lock_id, uri, client, mode, token, since, lease, left, count, owner, note, request_id, principal = row[:BESIDE]
     return Lock(
         id=str(lock_id),
         resource=str(uri),
@@ -58,6 +62,7 @@ def read_lock(row: Row) -> Lock:
         owner=str(owner),
         note=str(note),
         request_id=str(request_id),
+        principal=str(principal),
     )
 
 
@@ -71,6 +76,8 @@ class Place:
     #: The id of its grant; empty: it waits for several resources, and takes its turn itself.
     lock_id: str
     lease: int | None
+    #: The owner of its grant.
+    principal: str = ""
 
 
 @dataclass(slots=True)
@@ -93,7 +100,7 @@ def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object
         "request_id": request.id, "client": request.client, "owner": request.owner, "alive": WAITER_LEASE,
         "channel": channel, "lock_id": request.lock_id(tag, request.wants[0].resource) if single else "",
         "lease": to_micro(request.lease), "lock_delay": to_micro(request.delay_of(request.wants[0].mode)),
-        "note": request.note,
+        "note": request.note, "principal": request.principal,
     }  # fmt: skip
 
 
@@ -103,9 +110,9 @@ def read_places(tx: Transaction, keys: Sequence[bytes]) -> list[Place]:
 
 
 def _read_place(row: Row) -> Place:
-    ticket, uri, client, mode, since, owner, left, channel, lock_id, lease = row
+    ticket, uri, client, mode, since, owner, left, channel, lock_id, lease, principal = row
     waiter = Waiter(int(ticket), str(uri), str(client), Mode(mode), moment(since), str(owner))
-    return Place(waiter, str(channel), int(left) > 0, str(lock_id), lease)
+    return Place(waiter, str(channel), int(left) > 0, str(lock_id), lease, str(principal))
 
 
 class Scene:
@@ -120,7 +127,7 @@ class Scene:
         self.places = read_places(tx, keys)
         rows = tx.all(sql.READ_LOCKS, keys=keys)
         self.locks = [read_lock(row) for row in rows]
-        left = (row[12] for row in rows)
+        left = (row[BESIDE] for row in rows)
         gone = [lock for lock, each in zip(self.locks, left, strict=True) if each is not None and int(each) <= 0]
         self._end(gone, "expire", EXPIRED)
         #: How many had expired, and are gone now.
@@ -195,7 +202,7 @@ class Scene:
 
     def end(self, lock: Lock, event: str, reason: str = "", by: str | None = None) -> None:
         """A lock ends: release, expire or break, as the table says."""
-        self._end([lock], event, f"{by}: {reason}" if by else reason)
+        self._end([lock], event, f"{by}: {reason}" if by else actor().reason(reason))
 
     def _end(self, locks: Sequence[Lock], event: str, reason: str) -> None:
         """Locks end in the same way: in few statements, however many they are."""
@@ -213,11 +220,16 @@ class Scene:
             "token": [lock.token for lock in locks],
             "before": [lock.mode.value for lock in locks],
             "after": [target[lock.mode] for lock in locks],
+            # Nobody did it: what has expired is told of its owner.
+            "principal": [lock.principal if event == "expire" else actor().principal for lock in locks],
         }
         self._tx.many(sql.WRITE_HISTORY, columns, event=event, reason=reason[:1000])
 
-    def change(self, lock: Lock, event: str, *, count: int = 0, request_id: str | None = None) -> Lock:
-        """A lock stays, with another mode, token or count, as the table says."""
+    def change(
+        self, lock: Lock, event: str, *, count: int = 0, request_id: str | None = None, owner: str | None = None,
+        reason: str = "",
+    ) -> Lock:  # fmt: skip
+        """A lock stays, with another mode, token, count or owner, as the table says."""
         row = LOCK.find(lock.mode, event)[0]
         new = replace(
             lock,
@@ -225,6 +237,7 @@ class Scene:
             token=self._next_token(lock.resource) if Also.NEW_TOKEN in row.also else lock.token,
             count=lock.count + count,
             request_id=request_id or lock.request_id,
+            principal=lock.principal if owner is None else owner,
         )
         self._tx.run(
             sql.CHANGE_LOCK,
@@ -233,11 +246,12 @@ class Scene:
             token=new.token,
             count=new.count,
             request_id=new.request_id,
+            owner=new.principal,
         )
         self.locks = [new if other.id == lock.id else other for other in self.locks]
         if event == "downgrade":
             self._freed.add(lock.resource)
-        self._tell(event, lock.resource, lock.client, lock.id, new.token, lock.mode, row.target, "")
+        self._tell(event, lock.resource, lock.client, lock.id, new.token, lock.mode, row.target, actor().reason(reason))
         return new
 
     def make_known(self) -> None:
@@ -302,9 +316,13 @@ class Scene:
         )  # fmt: skip
         lease = to_seconds(place.lease)
         self.locks.append(
-            Lock(place.lock_id, resource, waiter.client, waiter.mode, token, self._wall, lease, trial / MICROSECONDS)
-        )
-        self._tell("grant", resource, waiter.client, place.lock_id, token, "waiting", waiter.mode, "")
+            Lock(
+                place.lock_id, resource, waiter.client, waiter.mode, token, self._wall, lease, trial / MICROSECONDS,
+                principal=place.principal,
+            )
+        )  # fmt: skip
+        with acting(Actor(place.principal)):
+            self._tell("grant", resource, waiter.client, place.lock_id, token, "waiting", waiter.mode, "")
         self.leave_queue([waiter.ticket])
 
     def _take_rows(self, resources: Sequence[str]) -> dict[str, _Resource]:
@@ -355,6 +373,7 @@ class Scene:
             owner=request.owner,
             note=request.note,
             request_id=request.id,
+            principal=request.principal,
         )
         # An id that is taken is a dead lock of the same request, kept by its lock-delay.
         self._tx.run(
@@ -362,9 +381,11 @@ class Scene:
             id=lock.id, rkey=self._resources[resource].key, client=lock.client, mode=mode.value, token=lock.token,
             since=micro(self._wall), lease=to_micro(request.lease),
             lock_delay=to_micro(request.delay_of(mode)), request_id=request.id, owner=request.owner, note=request.note,
+            principal=request.principal,
         )  # fmt: skip
         self.locks.append(lock)
-        self._tell("grant", resource, lock.client, lock.id, lock.token, before, mode, "")
+        with acting(request.actor):
+            self._tell("grant", resource, lock.client, lock.id, lock.token, before, mode, "")
         return lock
 
     def _enter(self, request: Request, own: Lock, wanted: Mode) -> Lock:

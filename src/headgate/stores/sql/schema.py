@@ -10,7 +10,7 @@ from headgate.core.locks import Mode
 from headgate.core.ordering import Order
 from headgate.core.states import CHUNK, LOCK
 from headgate.stores.sql import columns, inventory_schema, queue_schema
-from headgate.stores.sql.columns import MYSQL, ON_LEASE_CLOCK, Document, Key, Number, OrderKey, one_of, text
+from headgate.stores.sql.columns import MYSQL, ON_LEASE_CLOCK, Document, Key, Number, OrderKey, one_of, principal, text
 
 metadata = columns.metadata
 #: Tables that stand in files of their own.
@@ -61,6 +61,7 @@ lock = Table(
     Column("request_id", text(200), nullable=False),
     Column("owner", text(255), nullable=False),
     Column("note", text(1000), nullable=False),
+    principal("the owner"),
     CheckConstraint(one_of("mode", MODES), name="hg_lock_mode"),
     CheckConstraint("count >= 1", name="hg_lock_count"),
     # A token is given once on a resource.
@@ -85,6 +86,7 @@ ticket = Table(
     Column("lease", BigInteger, comment="micro-seconds; null: persistent"),
     Column("lock_delay", BigInteger, nullable=False),
     Column("note", text(1000), nullable=False),
+    principal("the owner of the grant"),
     sqlite_autoincrement=True,
     **MYSQL,
 )
@@ -114,6 +116,7 @@ history = Table(
     Column("state_before", text(20), nullable=False),
     Column("state_after", text(20), nullable=False),
     Column("reason", text(1000), nullable=False),
+    principal("who did it"),
     CheckConstraint(one_of("event", LOCK.told), name="hg_history_event"),
     Index("hg_history_resource", "rkey", "id"),
     **MYSQL,
@@ -216,6 +219,7 @@ chunk = Table(
     Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
     Column("started", BigInteger, comment="micro-seconds since 1970"),
     Column("message", text(1000), nullable=False),
+    principal("the owner of the newest claim"),
     CheckConstraint(one_of("kind", KINDS), name="hg_chunk_kind"),
     # What runs, and nothing else, has a lease: so the claims of the dead are found among the running ones alone.
     CheckConstraint("(lease_until is null) = (status <> 'RUNNING')", name="hg_chunk_lease"),
@@ -283,6 +287,7 @@ chunk_history = Table(
     Column("state_before", text(40), nullable=False),
     Column("state_after", text(40), nullable=False),
     Column("reason", text(1000), nullable=False),
+    principal("who did it"),
     CheckConstraint(one_of("event", LEDGER_EVENTS), name="hg_chunk_history_event"),
     Index("hg_chunk_history_job", "job_id", "dataid", "id"),
     **MYSQL,
@@ -345,6 +350,7 @@ moved_history = Table(
     Column("batch", text(20), nullable=False, comment="of the batch or ingest job that it happened to"),
     Column("item", text(20), nullable=False, comment="the batch or ingest job"),
     Column("spent", BigInteger, comment="micro-seconds in the state before"),
+    principal("who did it"),
     CheckConstraint(one_of("about", ("locks", "queue")), name="hg_moved_history_about"),
     Index("hg_moved_history_resource", "store", "about", "rkey", "id"),
     Index("hg_moved_history_lock", "store", "about", "lock_id", "id"),
@@ -368,6 +374,7 @@ api_token = Table(
     Column("revoked", Boolean, nullable=False),
     Column("digest", text(64), nullable=False, comment="HMAC-SHA-256 of the whole token"),
     Column("salt", text(64), nullable=False, server_default="", comment="hex; of its digest"),
+    principal("the owner of what is taken with it"),
     **MYSQL,
 )
 

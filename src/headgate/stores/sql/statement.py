@@ -23,6 +23,11 @@ class Statement:
     #: The text.
     text: str
 
+    @property
+    def acts(self) -> bool:
+        """Whether it compares or writes a principal."""
+        return ":principal" in self.text or "{owned}" in self.text
+
 
 def spread(text: str, params: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     """Write each list parameter out as single ones: `:keys*` becomes `:keys_0, :keys_1`."""

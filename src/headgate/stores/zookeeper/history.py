@@ -34,7 +34,7 @@ class History(HistoryFolders):
         reason = f',"reason":{quoted(told.reason[:1000])}' if told.reason else ""
         data = (
             f'{{"uri":{quoted(told.resource)},"client":{quoted(told.client)},'
-            f'"before":"{told.before}","after":"{told.after}"{reason}}}'
+            f'"before":"{told.before}","after":"{told.after}","principal":{quoted(told.principal)}{reason}}}'
         )
         return Op("tell", f"{folder}/{name}", data.encode())
 
@@ -70,7 +70,7 @@ class History(HistoryFolders):
             return Entry(
                 number, moment(stat.ctime), content.get("noun", NOUN), event, content["uri"],
                 content["client"], f"{self._tag}-{key}-{letters}", int(token), content["before"], content["after"],
-                content.get("reason", ""), content.get("count", 1),
+                content.get("reason", ""), content.get("count", 1), principal=content.get("principal", ""),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError):
             return None

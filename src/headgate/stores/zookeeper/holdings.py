@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headgate.core.locks import Lock
+from headgate.stores.acting import actor
 
 #: Locks of others (clients of a service) that are remembered.
 MOST_REMEMBERED = 10_000
@@ -22,6 +23,8 @@ class Holding:
     until: float
     #: It ends with this process.
     own: bool
+    #: Its owner.
+    principal: str = ""
 
 
 class Holdings:
@@ -41,14 +44,16 @@ class Holdings:
                 continue
             known = self._known.get(lock.id)
             ours = own if own is not None else known is not None and known.own
-            self._known[lock.id] = Holding(lock.token, sent + lock.expires_in, ours)
+            self._known[lock.id] = Holding(lock.token, sent + lock.expires_in, ours, lock.principal)
         if len(self._known) > MOST_REMEMBERED:
             self._known = {lock_id: each for lock_id, each in self._known.items() if each.own}
 
     def left(self, lock_id: str, token: int) -> float:
-        """Seconds that it lives for certain; 0: it has to be asked."""
+        """Seconds that it lives for certain; 0: it has to be asked, or is not the acting principal's."""
         known = self._known.get(lock_id)
-        return max(known.until - time.monotonic(), 0.0) if known is not None and known.token == token else 0.0
+        if known is None or known.token != token or not actor().may_touch(known.principal):
+            return 0.0
+        return max(known.until - time.monotonic(), 0.0)
 
     def forget(self, lock_id: str) -> None:
         """It ended, or is another's affair."""

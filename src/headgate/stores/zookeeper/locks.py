@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
@@ -22,6 +22,8 @@ from headgate.core.locks import (
     decide_upgrade,
     find_cycle,
 )
+from headgate.core.owners import handed_reason
+from headgate.stores.acting import must_own
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.deadlines import within
 from headgate.stores.history import HistoryKeeper, HistorySource
@@ -29,7 +31,8 @@ from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
 from headgate.stores.zookeeper import store_faults
 from headgate.stores.zookeeper.address import Address, parse
-from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
+from headgate.stores.zookeeper.asking import look
+from headgate.stores.zookeeper.clients import Clients
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.holdings import Holdings
@@ -39,14 +42,12 @@ from headgate.stores.zookeeper.outages import ZookeeperOutages
 from headgate.stores.zookeeper.questions import Questions, live
 from headgate.stores.zookeeper.queue import ZookeeperQueue
 from headgate.stores.zookeeper.queue_tokens import with_token_base
-from headgate.stores.zookeeper.records import moment
 from headgate.stores.zookeeper.refusals import Refusals
 from headgate.stores.zookeeper.repeats import ZkRepeats
 from headgate.stores.zookeeper.scene import Held, Scene, Stale
-from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.stores.zookeeper.session import Sessions
 from headgate.stores.zookeeper.tenure import Tenure
 from headgate.stores.zookeeper.transitions import Done, Transitions, told_lock
-from headgate.stores.zookeeper.tree import client_name
 from headgate.stores.zookeeper.waiting import Queue
 
 GONE = "It may have been released; see: headgate lock list"
@@ -80,6 +81,7 @@ class ZookeeperLocks:
         self._transitions.token_base = root.token_base
         self._refusals = Refusals(sessions, tree, self._history)
         self._questions = Questions(sessions, tree, self._transitions)
+        self._clients = Clients(sessions, tree, self._questions)
         self._queue = Queue(sessions, tree, self._transitions, tag)
         self._holdings = Holdings()
         self._transitions.knows_alive = lambda holder: self._holdings.left(holder.id, holder.token) > 0
@@ -263,6 +265,19 @@ class ZookeeperLocks:
 
         return self._outcome(self._change(lock_id, work))[0]
 
+    def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
+        def work(scene: Scene) -> Outcome:
+            held = scene.find(lock_id)
+            if held is None or held.holder.dead:
+                raise UnknownName("lock", lock_id, GONE)
+            before = held.holder.principal
+            must_own(f"lock {lock_id}", before)
+            return (scene.change(held, "hand-over", owner=to, reason=handed_reason(before, to, reason)),)
+
+        (lock,) = self._outcome(self._change(lock_id, work))
+        self._holdings.forget(lock_id)
+        return lock
+
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         watch = LossWatch(self._sessions, self._tree, lock, lost, self.check)
         watch.begin()
@@ -314,22 +329,13 @@ class ZookeeperLocks:
     # ------------------------------------------------------------------ names
 
     def register_client(self, client: str) -> datetime:
-        path = self._tree.client(client)
-        _, stat = self._sessions.base.ask(make(path), look(path))
-        return moment(stat.ctime) if stat else self.register_client(client)
+        return self._clients.register(client)
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
-        _, nodes = self._sessions.base.ask(catch_up(self._tree.clients), children(self._tree.clients))
-        names = [client_name(node) for node in nodes]
-        stats = self._sessions.base.ask(*(look(self._tree.client(name)) for name in names))
-        return sorted((name, moment(stat.ctime)) for name, stat in zip(names, stats, strict=True) if stat)
+        return self._clients.all()
 
     def forget_client(self, client: str) -> None:
-        held = self._questions.holds(client)
-        if held:
-            raise Refused(f"client {client!r} holds {held} lock(s); release them first")
-        if isinstance(self._sessions.base.ask(remove(self._tree.client(client)))[0], Exception):
-            raise UnknownName("client", client)
+        self._clients.forget(client)
 
     def register_resource(self, resource: str) -> None:
         def work(scene: Scene) -> None:
@@ -363,17 +369,8 @@ class ZookeeperLocks:
         self._sessions.base.ask(look(self._tree.clients))
 
     def close(self) -> None:
-        self._end_own()
+        self._tenure.end_own()
         self._sessions.close()
-
-    def _end_own(self) -> None:
-        """A clean end gives up what this process holds by a lease: at once, as if it had run out."""
-        nodes = [self._tenure.node(lock_id, token) for lock_id, token in self._holdings.own()]
-        if not nodes or not self._sessions.base.connected:
-            return
-        with suppress(StoreUnavailable), within(self._sessions.answer_within):
-            for portion in windows(nodes):
-                self._sessions.base.ask(*(remove(node) for node in portion))
 
     # ------------------------------------------------------------------ within
 

@@ -259,5 +259,5 @@ def _told(entry: Entry, batch: str) -> Told:
     job = entry.job if entry.job != batch else ""
     return Told(
         entry.event, entry.client, entry.before, entry.after, entry.reason, batch, job, entry.resource, entry.token,
-        entry.spent, entry.at,
+        entry.spent, entry.at, entry.principal,
     )  # fmt: skip

@@ -28,6 +28,7 @@ from headgate.core.queue import (
     is_batch,
     refuse_others,
 )
+from headgate.stores.acting import actor
 from headgate.stores.base import Asker
 from headgate.stores.history import Book
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
@@ -225,7 +226,8 @@ class ZookeeperQueue:
         item = record.item
         batch, job = (item.id, "") if isinstance(item, Batch) else (item.batch, item.id)
         spent = max((self._commits.now() - item.since).total_seconds(), 0.0)
-        return Told(row.event, who, row.source, row.target, reason, batch, job, token=record.version, spent=spent)
+        told = actor().reason(reason)
+        return Told(row.event, who, row.source, row.target, told, batch, job, token=record.version, spent=spent)
 
     def set_priority(self, job_id: str, priority: int, reason: str, who: str) -> IngestJob:
         def build() -> Plan[IngestJob]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
@@ -12,6 +12,7 @@ from headgate.core.documents import read_document
 from headgate.core.history import Entry
 from headgate.core.queue import MESSAGE_LENGTH, is_batch
 from headgate.core.wire import rfc3339
+from headgate.stores.acting import actor
 from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.zookeeper.history_folders import HistoryFolders, parts_of
 from headgate.stores.zookeeper.multi import Op
@@ -36,6 +37,7 @@ class Told:
     spent: float | None = None
     #: When, if not now: it happened in a store that the queue was moved from.
     at: datetime | None = None
+    principal: str = field(default_factory=lambda: actor().principal)
 
 
 class QueueHistory(HistoryFolders):
@@ -52,7 +54,8 @@ class QueueHistory(HistoryFolders):
         spent = "" if told.spent is None else f',"spent":{told.spent:.3f}'
         reason = f',"reason":{quoted(told.reason[:MESSAGE_LENGTH])}' if told.reason else ""
         at = "" if told.at is None else f',"at":"{rfc3339(told.at)}"'
-        data = f'{{"client":{quoted(told.who)},"before":"{told.before}","after":"{told.after}"{spent}{reason}{at}}}'
+        who = f'"client":{quoted(told.who)},"principal":{quoted(told.principal)}'
+        data = f'{{{who},"before":"{told.before}","after":"{told.after}"{spent}{reason}{at}}}'
         return Op("tell", f"{folder}/{name}", data.encode())
 
     def ask(self, which: QueueHistoryFilter) -> Sequence[Entry]:
@@ -73,7 +76,7 @@ class QueueHistory(HistoryFolders):
             return Entry(
                 number, at, noun, event, unquote(profile), content["client"], "", int(token),
                 content["before"], content["after"], content.get("reason", ""), job=job or batch,
-                spent=content.get("spent"),
+                spent=content.get("spent"), principal=content.get("principal", ""),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError):
             return None

@@ -12,7 +12,7 @@ from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
-from headgate.stores.zookeeper.queue_records import Record, judged
+from headgate.stores.zookeeper.queue_records import Record, judged, owner_content
 from headgate.stores.zookeeper.queue_tree import QueueTree, decode, encode
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
 
@@ -37,7 +37,7 @@ class ItemLeases:
 
     def renew_in_one_trip(self, taken: Taken, lease: float, record: Record) -> bool:
         """Renew what is alive for certain. False: something has changed."""
-        content = encode({"worker": record.item.worker, "lease": lease, "mark": record.mark})
+        content = owner_content(record.item, lease, record.mark)
         ops = [
             Op("check", self._tree.status(taken.id), version=taken.token),
             Op("set", self._tree.owner(taken.id), content),

@@ -8,10 +8,13 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from headgate.core.queue import Batch, Counts, Folder, IngestJob, Item, Report
+from headgate.core.errors import ItemLost
+from headgate.core.owners import LOCAL
+from headgate.core.queue import Batch, Counts, Folder, IngestJob, Item, Report, Taken
+from headgate.stores.acting import must_own
 from headgate.stores.zookeeper.asking import Question, look, read
 from headgate.stores.zookeeper.clock import Now
-from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode
+from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, encode
 
 #: Instead of a version: whichever the node has; and that there is no node.
 ANY, ABSENT = -1, -2
@@ -75,14 +78,14 @@ def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> Record | N
     content = decode(status[0], "status")
     settings = decode(_data(configuration), "configuration")
     batch_id = _text(rest[0]) if rest else str(settings.get("batch_id", ""))
-    worker, lease, mark = _owner(lock, owner)
+    worker, lease, mark, principal = _owner(lock, owner)
     job = IngestJob(
         job_id, batch_id, _job_state(tree, content.get("status")),
         tree.good_step(content.get("last_successful_status")), _number(content.get("retry_count", 0), "retry_count"),
         _number(_text(priority), "priority"), max(_number(_text(space) or 0, "space_needed"), 0),
         tree.read_identifiers(decode(_data(identifiers) or b"{}", "identifiers")),
         tree.read_configuration(settings, batch_id), str(content.get("message") or ""), tree.status_time(content),
-        worker, status[1].version, lease,
+        worker, status[1].version, lease, principal,
     )  # fmt: skip
     versions = dict(zip(_JOB_PARTS, map(_version, answers[2:]), strict=False))
     return Record(job, status[0], status[1].version, _session(lock), not isinstance(owner, Exception), mark, versions)
@@ -120,14 +123,14 @@ def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> Record
     content = decode(status[0], "status")
     own = decode(_data(made) or b"{}", "count of jobs")
     counts = {folder: stat.numChildren if stat else 0 for folder, stat in zip(tree.folders, folders, strict=True)}
-    worker, lease, mark = _owner(lock, owner)
+    worker, lease, mark, principal = _owner(lock, owner)
     batch = Batch(
         batch_id, tree.state(content.get("status"), tree.batch_table),
         tree.read_submission(decode(_data(submission), "submission"), str(own.get("request_id", ""))),
         str(content.get("message") or ""), tree.status_time(content),
         Counts(counts[Folder.PROCESSING], counts[Folder.FAILED], counts[Folder.COMPLETED]),
         _number(own.get("made", sum(counts.values())), "count of jobs"), _report(tree, report), worker,
-        status[1].version, lease,
+        status[1].version, lease, principal,
     )  # fmt: skip
     versions = dict(zip((*_BATCH_PARTS, "made"), map(_version, answers[2:]), strict=False))
     present = {folder.value: 0 for folder, stat in zip(tree.folders, folders, strict=True) if stat}
@@ -145,14 +148,38 @@ def judged(record: Record, owner: Any, now: Now) -> Record:
         return record  # Not one of ours: see the faults.
     data, stat = owner
     content = decode(data, "owner")
-    worker, lease, mark = _read_owner(content)
+    worker, lease, mark, principal = _read_owner(content)
     span = content.get("left")
     left = (lease if span is None else float(span)) - now.age(stat.mtime, stat.mzxid)
     if left > 0:
-        item = replace(record.item, worker=worker, lease=lease)
+        item = replace(record.item, worker=worker, lease=lease, principal=principal)
         return replace(record, item=item, owned=True, mark=mark, left=left)
-    item = replace(record.item, worker="", lease=None)
+    item = replace(record.item, worker="", lease=None, principal="")
     return replace(record, item=item, lock=None, owned=False, mark="", remains=stat.version)
+
+
+def check_owner(record: Record | None) -> None:
+    """NotOwner when another principal has taken it."""
+    if record is not None and record.lock is not None:
+        must_own(record.item.id, record.item.principal)
+
+
+def is_owner(record: Record, taken: Taken) -> bool:
+    """Whether it is taken by that token and in that state."""
+    return record.lock is not None and (record.version, record.item.state) == (taken.token, taken.state)
+
+
+def lost(taken: Taken, record: Record | None) -> ItemLost:
+    """Why it is not the caller's."""
+    if record is None:
+        why = "it is gone"
+    elif record.item.state != taken.state:
+        why = f"it is {record.item.state}, not {taken.state}"
+    elif record.lock is not None:
+        why = f"{record.item.worker} has it"
+    else:
+        why = "it was given back, or its session has ended"
+    return ItemLost(taken.id, taken.token, why)
 
 
 def as_cleaned(record: Record) -> Record:
@@ -177,17 +204,23 @@ def _report(tree: QueueTree, answer: Any) -> Report | None:
     return Report(failed, successful, tree.read_time(content.get("last_modified")))
 
 
-def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str]:
-    """Who has it, for how long, and by which taking."""
+def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str, str]:
+    """Who has it, for how long, by which taking, and whose it is."""
     if lock is None:
-        return "", None, ""
-    if isinstance(owner, Exception):
-        return f"session {lock.ephemeralOwner:#x}", None, ""
+        return "", None, "", ""
+    if isinstance(owner, Exception):  # Another tool's, which works on the ensemble itself.
+        return f"session {lock.ephemeralOwner:#x}", None, "", LOCAL
     return _read_owner(decode(owner[0], "owner"))
 
 
-def _read_owner(content: dict[str, Any]) -> tuple[str, float, str]:
-    return str(content.get("worker", "")), float(content.get("lease", 0)), str(content.get("mark", ""))
+def _read_owner(content: dict[str, Any]) -> tuple[str, float, str, str]:
+    worker, mark, principal = (str(content.get(key, "")) for key in ("worker", "mark", "principal"))
+    return worker, float(content.get("lease", 0)), mark, principal
+
+
+def owner_content(item: Item, lease: float, mark: str) -> bytes:
+    """What the node says of whoever has an item."""
+    return encode({"worker": item.worker, "lease": lease, "mark": mark, "principal": item.principal})
 
 
 def _session(lock: Any) -> int | None:

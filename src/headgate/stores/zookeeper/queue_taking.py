@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from headgate import chance
 from headgate.core.errors import HeadgateError, ItemLost, StoreUnavailable
 from headgate.core.queue import ALL, MESSAGE_LENGTH, Batch, IngestJob, Item, Place, Taken, is_batch
+from headgate.stores.acting import actor
 from headgate.stores.base import Asker
 from headgate.stores.deadlines import within
 from headgate.stores.zookeeper.asking import catch_up, look, read
@@ -22,8 +23,18 @@ from headgate.stores.zookeeper.queue_leases import ItemLeases
 from headgate.stores.zookeeper.queue_lists import JobList, Lists, PauseWatch, Wakes
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
-from headgate.stores.zookeeper.queue_records import Record, ask_batch, ask_queued, read_batch, read_queued
-from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, encode
+from headgate.stores.zookeeper.queue_records import (
+    Record,
+    ask_batch,
+    ask_queued,
+    check_owner,
+    is_owner,
+    lost,
+    owner_content,
+    read_batch,
+    read_queued,
+)
+from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode
 from headgate.stores.zookeeper.repeats import check_keys
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
 from headgate.stores.zookeeper.transitions import new_mark
@@ -213,7 +224,10 @@ class Taking:
     def _take(self, session: Session, record: Record, asker: Asker) -> Record | None:
         """One multi: the lock, who it is, and the status as it was, whose new version is the token."""
         item, mark, sent = record.item, new_mark(), time.monotonic()
-        owner = encode({"worker": asker.worker, "lease": asker.lease, "mark": mark})
+        taken = replace(
+            item, worker=asker.worker, token=record.version + 1, lease=asker.lease, principal=actor().principal
+        )
+        owner = owner_content(taken, asker.lease, mark)
         kind = "make" if asker.outlives else "keep"
         remains = self._moves.free(record)
         ops = [
@@ -235,7 +249,6 @@ class Taking:
             if isinstance(results, Exception) or failed is not None:
                 return None
             self._commits.learn(results[-1].mtime)
-        taken = replace(item, worker=asker.worker, token=record.version + 1, lease=asker.lease)
         number = 0 if asker.outlives else session.id
         kept = replace(
             record, item=taken, version=taken.token, lock=number, owned=True, mark=mark, left=None, remains=None
@@ -356,6 +369,7 @@ class Taking:
             raise ItemLost(taken.id, taken.token, "its lease has run out")
         remembered = remembered and in_time
         record = kept.record if kept and kept.record and remembered else self._questions.find(taken.id)
+        check_owner(record)
         if record is None or not is_owner(record, taken) or (kept and record.lock != kept.number):
             raise lost(taken, record)
         return record
@@ -381,6 +395,7 @@ class Taking:
             sent = time.monotonic()
             kept = self._kept.get(taken.id)
             if kept and kept.token == taken.token and not kept.number and sent < kept.until and kept.record:
+                check_owner(kept.record)
                 if not self._leases.renew_in_one_trip(taken, lease, kept.record):
                     self._leases.renew(taken, lease, lambda: self.owned(taken, remembered=False))
             else:
@@ -406,7 +421,7 @@ class Taking:
             if found and found.mark == mark:
                 return Plan([], None)
             record = self.owned(taken, remembered=False)
-            content = encode({"worker": record.item.worker, "lease": lease, "mark": mark})
+            content = owner_content(record.item, lease, mark)
             ops = [
                 Op("check", self._tree.status(taken.id), version=taken.token),
                 Op("remove", lock), Op("keep", lock, self._tree.empty),
@@ -459,24 +474,6 @@ class Taking:
         if isinstance(item, Batch):
             return self._tree.batch_status(item.state, item.since, text)
         return self._tree.job_status(item.state, item.last_successful, item.since, item.retry_count, text)
-
-
-def is_owner(record: Record, taken: Taken) -> bool:
-    """Whether it is taken by that token and in that state."""
-    return record.lock is not None and (record.version, record.item.state) == (taken.token, taken.state)
-
-
-def lost(taken: Taken, record: Record | None) -> ItemLost:
-    """Why it is not the caller's."""
-    if record is None:
-        why = "it is gone"
-    elif record.item.state != taken.state:
-        why = f"it is {record.item.state}, not {taken.state}"
-    elif record.lock is not None:
-        why = f"{record.item.worker} has it"
-    else:
-        why = "it was given back, or its session has ended"
-    return ItemLost(taken.id, taken.token, why)
 
 
 def _name(record: Record) -> str:

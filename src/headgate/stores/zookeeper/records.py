@@ -20,6 +20,8 @@ NEVER = datetime.fromtimestamp(0, UTC)
 LONGEST_NAME = 1000
 #: Waiters that a grant is handed over with the names of, so that the next release need not look.
 MOST_PASSED_ON = 16
+#: Parts of the name of a place that was taken before owners were recorded.
+OLD_PARTS = 11
 WAIT, LOCK, DELAY = "wait:", "lock-", "delay-"
 
 
@@ -85,6 +87,8 @@ class Holder:
     dead: bool = False
     #: When it was granted, in milliseconds, where the child no longer says so.
     since: int | None = None
+    #: The owner; empty: it was granted before owners were recorded.
+    principal: str = ""
 
     def lock(self, resource: str, *, since: datetime = NEVER, left: float | None = None) -> Lock:
         """As the rest of the world sees it. `left`: seconds of its lease, if not all of it."""
@@ -94,7 +98,7 @@ class Holder:
             left = self.lease
         return Lock(
             self.id, resource, self.client, self.mode, self.token, since if self.since is None else moment(self.since),
-            self.lease, left, self.count, self.owner, self.note, self.request_id,
+            self.lease, left, self.count, self.owner, self.note, self.request_id, self.principal,
         )  # fmt: skip
 
 
@@ -110,10 +114,8 @@ def _encode_holder(each: Holder) -> str:
     ]
     if each.lease is not None:
         parts.append(f'"lease":{each.lease!r}')
-    if each.owner:
-        parts.append(f'"owner":{quoted(each.owner)}')
-    if each.note:
-        parts.append(f'"note":{quoted(each.note)}')
+    texts = (("owner", each.owner), ("note", each.note), ("principal", each.principal))
+    parts += [f'"{name}":{quoted(text)}' for name, text in texts if text]
     if each.count != 1:
         parts.append(f'"count":{each.count}')
     if each.delay:
@@ -208,6 +210,11 @@ class Place:
         """The request that waits."""
         return unquote(self._parts[8])
 
+    @property
+    def principal(self) -> str:
+        """The owner of its grant."""
+        return unquote(self._parts[10]) if len(self._parts) > OLD_PARTS else ""
+
     def is_of(self, request: Request) -> bool:
         """Whether it is a place of that very request."""
         return (self.request_id, self.client) == (request.id, request.client)
@@ -220,7 +227,7 @@ class Place:
         """What is waited for."""
         return Request(
             self.request_id, self.client, (Want(resource, self.mode),), self.lease, float(self._parts[5]),
-            owner=unquote(self._parts[7]), note=unquote(self._parts[9]),
+            owner=unquote(self._parts[7]), note=unquote(self._parts[9]), principal=self.principal,
         )  # fmt: skip
 
 
@@ -237,7 +244,8 @@ def place_name(request: Request, mode: Mode, mark: str, session: int, lease: flo
 
 
 def _place_name(request: Request, mode: Mode, mark: str, session: int, lease: str, delay: str, note: str) -> str:
-    texts = (quote(text, safe=" @#") for text in (request.client, request.owner, request.id, note))
+    said = (request.client, request.owner, request.id, note, request.principal)
+    texts = (quote(text, safe=" @#") for text in said)
     return WAIT + ":".join((mark, mode.value, str(session), lease, delay, *texts, ""))
 
 
@@ -246,7 +254,7 @@ def read_place(name: str) -> Place | None:
     if not name.startswith(WAIT):
         return None
     parts = name.split(":")
-    return Place(name, parts) if len(parts) == 11 else None
+    return Place(name, parts) if len(parts) in (OLD_PARTS, OLD_PARTS + 1) else None
 
 
 def read_queue(children: Iterable[str], holders: Sequence[Holder]) -> list[Place]:

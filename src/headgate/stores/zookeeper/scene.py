@@ -10,6 +10,7 @@ from headgate.core.errors import LockLost
 from headgate.core.locks import Decision, Lock, Mode, Request, Waiter, decide, repeated_grant
 from headgate.core.machine import Also
 from headgate.core.states import LOCK
+from headgate.stores.acting import actor, must_own
 from headgate.stores.zookeeper.clock import Now
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.records import (
@@ -95,6 +96,7 @@ class Told:
     before: str
     after: str
     reason: str = ""
+    principal: str = field(default_factory=lambda: actor().principal)
 
 
 @dataclass(slots=True)
@@ -179,6 +181,7 @@ class Scene:
         found = self.find(lock_id)
         if found is None:
             raise LockLost(lock_id, token, RUN_OUT if self.expired.get(lock_id) == token else NO_SUCH)
+        must_own(f"lock {lock_id}", found.holder.principal)
         if found.holder.token != token:
             raise LockLost(lock_id, token, f"the token is not that of the grant, which has {found.holder.token}")
         if found.holder.dead:
@@ -218,11 +221,16 @@ class Scene:
         each.freed = True
         if holder.node in each.children:  # Otherwise its holder ended cleanly.
             self.remove(each, holder.node, version)
-        told = f"{by}: {reason}" if by else reason
-        self.tell(Told(event, each.uri, holder.client, holder.id, holder.token, holder.mode, row.target, told))
+        told = f"{by}: {reason}" if by else actor().reason(reason)
+        # Nobody did it: what has expired is told of its owner.
+        who = holder.principal if event == "expire" else actor().principal
+        self.tell(Told(event, each.uri, holder.client, holder.id, holder.token, holder.mode, row.target, told, who))
 
-    def change(self, held: Held, event: str, *, count: int = 0, request_id: str | None = None) -> Held:
-        """A grant stays, with another mode, token or count, as the table says."""
+    def change(
+        self, held: Held, event: str, *, count: int = 0, request_id: str | None = None, owner: str | None = None,
+        reason: str = "",
+    ) -> Held:  # fmt: skip
+        """A grant stays, with another mode, token, count or owner, as the table says."""
         each, holder = self.resources[held.resource], held.holder
         row = _row(holder.mode, event)
         if Also.NEW_TOKEN in row.also:
@@ -232,9 +240,11 @@ class Scene:
             mode=Mode(row.target),
             count=holder.count + count,
             request_id=request_id or holder.request_id,
+            principal=holder.principal if owner is None else owner,
         )
         each.freed |= event == "downgrade"
-        self.tell(Told(event, each.uri, new.client, new.id, new.token, holder.mode, row.target))
+        told = actor().reason(reason)
+        self.tell(Told(event, each.uri, new.client, new.id, new.token, holder.mode, row.target, told))
         return self._replace(each, new)
 
     def lengthen(self, held: Held, lease: float | None) -> Held:
@@ -368,7 +378,7 @@ class Scene:
         node = lock_node(lock_id, each.token)
         holder = Holder(
             lock_id, request.client, mode, each.token, node, request.lease, 1, request.owner, request.note, request.id,
-            request.lock_delay,
+            request.lock_delay, principal=request.principal,
         )  # fmt: skip
         each.holders.append(holder)
         each.handed |= handed
@@ -376,7 +386,10 @@ class Scene:
         self.make(each, node, write_span(TRIAL_SECONDS) if on_trial else b"")
         if place:
             self._drop_place(each, place)
-        self.tell(Told("grant", resource, holder.client, lock_id, holder.token, "waiting" if waited else "new", mode))
+        before = "waiting" if waited else "new"
+        self.tell(
+            Told("grant", resource, holder.client, lock_id, holder.token, before, mode, principal=request.principal)
+        )
         return Held(resource, holder, fresh=True)
 
     def _enter(self, request: Request, own: Lock, wanted: Mode, place: Place | None) -> Held:

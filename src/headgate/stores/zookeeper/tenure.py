@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from headgate.core.errors import LockLost
+from headgate.core.errors import LockLost, StoreUnavailable
 from headgate.core.locks import ENDINGS, Lock
-from headgate.stores.zookeeper.asking import catch_up, read, write
+from headgate.stores.acting import must_own
+from headgate.stores.deadlines import within
+from headgate.stores.zookeeper.asking import catch_up, read, remove, write
 from headgate.stores.zookeeper.clock import Now
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.holdings import Holdings
 from headgate.stores.zookeeper.questions import Questions
 from headgate.stores.zookeeper.records import Holder, State, decode_state, lock_node, moment, read_stamp
 from headgate.stores.zookeeper.scene import NO_SUCH, RUN_OUT, Scene, View
-from headgate.stores.zookeeper.session import Sessions
+from headgate.stores.zookeeper.session import Sessions, windows
 from headgate.stores.zookeeper.transitions import Transitions, told_lock
 from headgate.stores.zookeeper.tree import Tree
 
@@ -69,6 +72,15 @@ class Tenure:
             if not isinstance(session.ask(write(path, b"", stamp.version))[0], Exception):
                 return holder.lock(resource, since=moment(stamp.made))
 
+    def end_own(self) -> None:
+        """A clean end gives up what this process holds by a lease: at once, as if it had run out."""
+        nodes = [self.node(lock_id, token) for lock_id, token in self._holdings.own()]
+        if not nodes or not self._sessions.base.connected:
+            return
+        with suppress(StoreUnavailable), within(self._sessions.answer_within):
+            for portion in windows(nodes):
+                self._sessions.base.ask(*(remove(node) for node in portion))
+
     def explained(self, error: LockLost) -> LockLost:
         """With how it ended, if the history has it."""
         ends = self._history.endings(error.lock_id, tuple(ENDINGS)) if error.why == NO_SUCH else []
@@ -96,6 +108,8 @@ class Tenure:
     def _live(self, view: View, lock_id: str, token: int) -> tuple[Holder, str]:
         """The live grant and its resource; otherwise LockLost, with how it ended."""
         holder = _find(view, lock_id, token)
+        if holder:
+            must_own(f"lock {lock_id}", holder.principal)
         if holder and view.lives(holder):
             return holder, view.state.uri
         self._holdings.forget(lock_id)

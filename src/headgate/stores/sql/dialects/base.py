@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from headgate.core.errors import BadValue
+from headgate.core.owners import LOCAL
 from headgate.settings import mask
 from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
@@ -32,6 +33,8 @@ IDLE_TRANSACTION_SECONDS, IDLE_BULK_SECONDS = 5, 60
 CONNECT_SECONDS = 10
 #: Whether the store follows the server whose epoch this is.
 IS_CURRENT = "exists (select 1 from hg_meta e where e.name = 'epoch' and e.value = {})"
+#: Whether a row is the acting principal's, or that one is trusted with all rows (core/owners.py).
+OWNED = f"(principal in ('', {{0}}) or {{0}} = '{LOCAL}')"
 GIVE_TOKEN = Statement("This number was given.", "insert into hg_token (number) values (:number)")
 DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
 
@@ -422,6 +425,7 @@ class Dialect(ABC):
             "or_change": self.or_change,
             "behind": self.behind,
             "token_floor": self.token_floor,
+            "owned": OWNED.format(":principal"),
             "epoch": self.epoch or "''",
             "is_current": IS_CURRENT.format(self.epoch) if self.epoch else "1 = 1",
             **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},

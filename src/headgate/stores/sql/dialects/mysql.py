@@ -20,6 +20,7 @@ from headgate.stores.sql.dialects.base import (
     IDLE_BULK_SECONDS,
     IDLE_TRANSACTION_SECONDS,
     LOCK_WAIT_PART,
+    OWNED,
     Columns,
     Connection,
     Dialect,
@@ -84,14 +85,17 @@ BY_CODE = {code: trouble for trouble, codes in MEANINGS.items() for code in code
 
 GRANT = Statement(
     "A resource that is free for this mode becomes held (see the routine).",
-    "call hg_grant_3(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note)",
+    """call hg_grant_4(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note,
+                       :principal)""",
 )
 BEGIN_WRITE, BEGIN_READ = "call hg_look_1(true)", "call hg_look_1(false)"
 SHOW_GALERA = Statement("Whether the server is one of a Galera cluster.", "show global variables like 'wsrep_on'")
 #: A row breaks a CHECK: MariaDB's number, and MySQL's.
 FAILED_CHECKS = (4025, 3819)
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
-RELEASE = Statement("A live lock that is held once goes (see the routine).", "call hg_release_2(:id, :token)")
+RELEASE = Statement(
+    "A live lock that is held once goes (see the routine).", "call hg_release_3(:id, :token, :principal)"
+)
 
 #: Stored routines make one trip of it. They are code: migrate installs them, and a change gets a new number.
 ROUTINES = (
@@ -107,11 +111,12 @@ begin
   end if;
 end""",
     f"""
-create procedure if not exists hg_grant_3(
+create procedure if not exists hg_grant_4(
   in a_rkey binary(32), in a_uri varchar(2048) character set utf8mb4, in a_mode varchar(9) character set utf8mb4,
   in a_id varchar(40) character set utf8mb4, in a_client varchar(255) character set utf8mb4, in a_lease bigint,
   in a_lock_delay bigint, in a_request varchar(200) character set utf8mb4,
-  in a_owner varchar(255) character set utf8mb4, in a_note varchar(1000) character set utf8mb4)
+  in a_owner varchar(255) character set utf8mb4, in a_note varchar(1000) character set utf8mb4,
+  in a_principal varchar(255) character set utf8mb4)
 grant_one: begin
   declare v_token, v_now, v_floor bigint;
   declare v_granted int;
@@ -136,17 +141,19 @@ grant_one: begin
   else
     set v_token = last_insert_id(), v_now = {MICROSECONDS};
     insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
-                         request_id, owner, note)
+                         request_id, owner, note, principal)
     values (a_id, a_rkey, a_client, a_mode, v_token, v_now, a_lease, v_now + a_lease, a_lock_delay, 1,
-            a_request, a_owner, a_note);
-    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-    values (v_now, 'lock', 'grant', a_rkey, a_client, a_id, v_token, 'new', a_mode, '');
+            a_request, a_owner, a_note, a_principal);
+    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
+    values (v_now, 'lock', 'grant', a_rkey, a_client, a_id, v_token, 'new', a_mode, '', a_principal);
     commit;
     select v_token, v_now;
   end if;
 end""",
     f"""
-create procedure if not exists hg_release_2(in a_id varchar(40) character set utf8mb4, in a_token bigint)
+create procedure if not exists hg_release_3(
+  in a_id varchar(40) character set utf8mb4, in a_token bigint,
+  in a_principal varchar(255) character set utf8mb4 collate utf8mb4_nopad_bin)
 begin
   declare v_rkey binary(32);
   declare v_client varchar(255) character set utf8mb4;
@@ -157,6 +164,7 @@ begin
   start transaction;
   select rkey, client, mode into v_rkey, v_client, v_mode from hg_lock
   where id = a_id and token = a_token and count = 1 and (lease_until is null or lease_until > v_now)
+    and {OWNED.format("a_principal")}
     and exists (select 1 from hg_meta where name = 'epoch' and value = {EPOCH}) for update;
   if v_rkey is null then
     rollback;
@@ -165,8 +173,8 @@ begin
     delete from hg_lock where id = a_id;
     update hg_resource set holders = holders - 1 where rkey = v_rkey;
     select waiting into v_waiting from hg_resource where rkey = v_rkey;
-    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-    values (v_now, 'lock', 'release', v_rkey, v_client, a_id, a_token, v_mode, 'released', '');
+    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
+    values (v_now, 'lock', 'release', v_rkey, v_client, a_id, a_token, v_mode, 'released', '', a_principal);
     commit;
     select v_waiting, v_rkey;
   end if;

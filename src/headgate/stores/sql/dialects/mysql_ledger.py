@@ -6,7 +6,7 @@ what others wrote up to then, so they may decide after they have taken the locks
 
 from __future__ import annotations
 
-from headgate.stores.sql.dialects.base import OUTDATED
+from headgate.stores.sql.dialects.base import OUTDATED, OWNED
 from headgate.stores.sql.statement import Statement
 
 NOW = "cast(unix_timestamp(sysdate(6)) * 1000000 as signed)"
@@ -15,11 +15,12 @@ EPOCH = "cast(@@server_id as char character set utf8mb4)"
 
 CLAIM_NEXT = Statement(
     "The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it (see the routine).",
-    "call hg_claim_next_3(:stamp, :job, :told, :worker, :request_id, :lease)",
+    "call hg_claim_next_4(:stamp, :job, :told, :worker, :request_id, :lease, :principal)",
 )
 SUCCEED = Statement(
     "A claim that runs becomes READY and DONE: then there is nothing to say (see the routine).",
-    "call hg_succeed_3(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key)",
+    """call hg_succeed_4(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key,
+                         :principal)""",
 )
 
 #: The job's datasets are not locked or defined by others until the transaction ends. Then, whether it is known rightly.
@@ -30,9 +31,10 @@ _SHARED = f"""select straight_join count(*), sum(k.kind = 'INPUT'), min(d.id) in
   if v_current then select value = a_stamp into v_current from hg_meta where name = 'definitions'; end if;"""
 
 CLAIM_NEXT_ROUTINE = f"""
-create procedure if not exists hg_claim_next_3(
+create procedure if not exists hg_claim_next_4(
   in a_stamp varchar(255) character set utf8mb4, in a_job int, in a_told int,
-  in a_worker varchar(255) character set utf8mb4, in a_request varchar(200) character set utf8mb4, in a_lease bigint)
+  in a_worker varchar(255) character set utf8mb4, in a_request varchar(200) character set utf8mb4, in a_lease bigint,
+  in a_principal varchar(255) character set utf8mb4 collate utf8mb4_nopad_bin)
 find_next: begin
   declare v_links, v_inputs, v_dataset, v_place, v_ready, v_near int;
   declare v_current boolean;
@@ -68,13 +70,15 @@ find_next: begin
   set v_token = last_insert_id();
   delete from hg_token where number = v_token;
   insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes, token,
-                        worker, request_id, lease, lease_until, forced, retry_after, since, started, message)
+                        worker, request_id, lease, lease_until, forced, retry_after, since, started, message,
+                        principal)
   select dataset_id, v_dataid, a_job, kind, v_key, 'RUNNING', '', 1, 0, 0, v_token,
-         a_worker, a_request, a_lease, v_now + a_lease, false, null, v_now, v_now, ''
+         a_worker, a_request, a_lease, v_now + a_lease, false, null, v_now, v_now, '', a_principal
   from hg_job_dataset where job_id = a_job;
   delete from hg_candidate where job_id = a_job and dataid = v_dataid;
-  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason)
-  values (v_now, 'claim', a_job, a_told, v_dataid, a_worker, v_token, 'absent', 'RUNNING', '');
+  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason,
+                                principal)
+  values (v_now, 'claim', a_job, a_told, v_dataid, a_worker, v_token, 'absent', 'RUNNING', '', a_principal);
   commit;
   select concat(v_token, ' ', v_dataid);
 end"""
@@ -85,11 +89,12 @@ COUNTED = """from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dat
     join hg_chunk c on c.dataset_id = k.dataset_id and c.dataid = a_dataid and c.job_id = k.job_id
     where o.job_id = a_job and o.kind = 'OUTPUT' and (c.failures > 0 or c.crashes > 0 or c.retry_after is not null)"""
 SUCCEED_ROUTINE = f"""
-create procedure if not exists hg_succeed_3(
+create procedure if not exists hg_succeed_4(
   in a_stamp varchar(255) character set utf8mb4, in a_job int, in a_told int,
   in a_made varchar(40) character set utf8mb4, in a_read boolean,
   in a_dataid varchar(255) character set utf8mb4, in a_token bigint,
-  in a_who varchar(255) character set utf8mb4, in a_natural varbinary(1300), in a_text varbinary(1300))
+  in a_who varchar(255) character set utf8mb4, in a_natural varbinary(1300), in a_text varbinary(1300),
+  in a_principal varchar(255) character set utf8mb4 collate utf8mb4_nopad_bin)
 succeed: begin
   declare v_links, v_inputs, v_dataset int;
   declare v_current boolean;
@@ -105,14 +110,16 @@ succeed: begin
     update hg_chunk
     set status = case kind when 'OUTPUT' then 'READY' else 'DONE' end, former = '', request_id = '', lease = null,
         lease_until = null, retry_after = null, since = v_now, message = ''
-    where dataset_id = v_dataset and dataid = a_dataid and job_id = a_job and token = a_token and status = 'RUNNING';
+    where dataset_id = v_dataset and dataid = a_dataid and job_id = a_job and token = a_token and status = 'RUNNING'
+      and {OWNED.format("a_principal")};
     set v_ended = v_ended + row_count();
     select min(dataset_id) into v_dataset from hg_job_dataset where job_id = a_job and dataset_id > v_dataset;
   end while;
   if v_ended = 0 or v_ended <> v_links then rollback; select null; leave succeed; end if;
   delete from hg_candidate where job_id = a_job and dataid = a_dataid;
-  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason)
-  values (v_now, 'success', a_job, a_told, a_dataid, a_who, a_token, 'RUNNING', a_made, '');
+  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason,
+                                principal)
+  values (v_now, 'success', a_job, a_told, a_dataid, a_who, a_token, 'RUNNING', a_made, '', a_principal);
   if a_read then
     if exists (select 1 {COUNTED}) then
       update hg_chunk t join (select c.dataset_id, c.job_id {COUNTED}) n

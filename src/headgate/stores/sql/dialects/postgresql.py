@@ -16,6 +16,7 @@ from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.base import (
     IS_CURRENT,
     LOCK_WAIT_PART,
+    OWNED,
     Columns,
     Connection,
     Dialect,
@@ -69,13 +70,14 @@ GRANT = Statement(
          returning r.token),
        held as (
          insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
-                              request_id, owner, note)
+                              request_id, owner, note, principal)
          select :id, :rkey, :client, :mode, token, {wall}, :lease, {now} + :lease, :lock_delay, 1,
-                :request_id, :owner, :note from granted
+                :request_id, :owner, :note, :principal from granted
          returning token, since),
        told as (
-         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-         select since, 'lock', 'grant', :rkey, :client, :id, token, 'new', :mode, '' from held)
+         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+                                 principal)
+         select since, 'lock', 'grant', :rkey, :client, :id, token, 'new', :mode, '', :principal from held)
        select token, since from held""",
 )
 RELEASE = Statement(
@@ -83,14 +85,15 @@ RELEASE = Statement(
     """with gone as (
          delete from hg_lock
          where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
-           and {is_current}
+           and {is_current} and {owned}
          returning rkey, client, mode),
        freed as (
          update hg_resource r set holders = r.holders - 1 from gone where r.rkey = gone.rkey
          returning r.waiting, r.rkey),
        told as (
-         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-         select {wall}, 'lock', 'release', rkey, client, :id, :token, mode, 'released', '' from gone)
+         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+                                 principal)
+         select {wall}, 'lock', 'release', rkey, client, :id, :token, mode, 'released', '', :principal from gone)
        select waiting, rkey, false from freed""",
 )
 ENQUEUE = Statement(
@@ -101,8 +104,9 @@ ENQUEUE = Statement(
          returning 1),
        numbered as (
          insert into hg_ticket (request_id, client, owner, since, alive_until, channel, lock_id, lease,
-                                lock_delay, note)
-         select :request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease, :lock_delay, :note
+                                lock_delay, note, principal)
+         select :request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease, :lock_delay, :note,
+                :principal
          from busy
          returning number),
        placed as (
@@ -111,11 +115,11 @@ ENQUEUE = Statement(
 )
 HAND_OVER = Statement(
     "A live lock that is held once goes, and the first waiter gets the resource if that leaves it free.",
-    "select waiting, rkey, handed from hg_hand_over_2(:id, :token)",
+    "select waiting, rkey, handed from hg_hand_over_3(:id, :token, :principal)",
 )
 #: A function sees what others wrote up to each of its statements, so it may decide after it has taken the row.
 HAND_OVER_ROUTINE = f"""
-create or replace function hg_hand_over_2(a_id text, a_token bigint,
+create or replace function hg_hand_over_3(a_id text, a_token bigint, a_principal text,
                                           out waiting int, out rkey bytea, out handed boolean)
 returns setof record language plpgsql as $routine$
 declare
@@ -126,15 +130,16 @@ declare
   given bigint;
 begin
   if not {IS_CURRENT.format(EPOCH)} then return; end if;
-  select l.rkey, l.client, l.mode into lost from hg_lock l where l.id = a_id and l.token = a_token and l.count = 1;
+  select l.rkey, l.client, l.mode into lost from hg_lock l
+  where l.id = a_id and l.token = a_token and l.count = 1 and {OWNED.format("a_principal")};
   if not found then return; end if;
   select r.token, r.holders, r.waiting into kept from hg_resource r where r.rkey = lost.rkey for update;
   moment := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
   delete from hg_lock l
   where l.id = a_id and l.token = a_token and l.count = 1 and (l.lease_until is null or l.lease_until > moment);
   if not found then return; end if;
-  insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-  values (moment, 'lock', 'release', lost.rkey, lost.client, a_id, a_token, lost.mode, 'released', '');
+  insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
+  values (moment, 'lock', 'release', lost.rkey, lost.client, a_id, a_token, lost.mode, 'released', '', a_principal);
   handed := false;
   if kept.holders = 1 and kept.waiting > 0 then
     select w.mode, t.* into head from hg_wait w join hg_ticket t on t.number = w.ticket
@@ -144,12 +149,13 @@ begin
   if handed then
     given := greatest(kept.token, (select f.value::bigint from hg_meta f where f.name = 'token_floor')) + 1;
     insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count, request_id,
-                         owner, note)
+                         owner, note, principal)
     values (head.lock_id, lost.rkey, head.client, head.mode, given, moment,
             head.lease, moment + least(coalesce(head.lease, 30000000), 30000000), head.lock_delay, 1,
-            head.request_id, head.owner, head.note);
-    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-    values (moment, 'lock', 'grant', lost.rkey, head.client, head.lock_id, given, 'waiting', head.mode, '');
+            head.request_id, head.owner, head.note, head.principal);
+    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
+    values (moment, 'lock', 'grant', lost.rkey, head.client, head.lock_id, given, 'waiting', head.mode, '',
+            head.principal);
     delete from hg_wait w where w.rkey = lost.rkey and w.ticket = head.number;
     delete from hg_ticket t where t.number = head.number;
     update hg_resource r set token = given, mode = head.mode, waiting = kept.waiting - 1
@@ -190,7 +196,7 @@ MOVE_JOB = Statement(
     f"""with was as (
           select i.id, i.since, i.worker, {{wall}} as at from hg_ingest_job i
           where i.id = :id and i.state = :state and i.token = :token and i.lease_until > {{now}}
-            and {{is_current}} for update),
+            and {{is_current}} and {{owned}} for update),
         moved as (
           update hg_ingest_job i
           set state = :target, last_successful = coalesce(:step, i.last_successful),
@@ -205,9 +211,9 @@ MOVE_JOB = Statement(
           from moved m where :leaves and b.id = m.batch_id),
         told as (
           insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
-                                        reason, spent)
+                                        reason, spent, principal)
           select was.at, :event, m.batch_id, m.id, '', was.worker, :token, :state, :target, :reason,
-                 was.at - was.since
+                 was.at - was.since, :principal
           from was, moved m)
         select m.*, pg_notify(:channel, :number) from moved m""",
 )

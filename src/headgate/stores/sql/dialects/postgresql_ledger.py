@@ -7,7 +7,7 @@ careful way would do, or nothing at all: whatever is not plain is left to it.
 
 from __future__ import annotations
 
-from headgate.stores.sql.dialects.base import IS_CURRENT, OUTDATED
+from headgate.stores.sql.dialects.base import IS_CURRENT, OUTDATED, OWNED
 from headgate.stores.sql.statement import Statement
 
 #: Datasets are held still by locks of this space, which end with the transaction and are granted in turn: on the
@@ -26,12 +26,13 @@ _CURRENT = IS_CURRENT.format(EPOCH)
 
 CLAIM_NEXT = Statement(
     "The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it (see the function).",
-    """select hg_claim_next_3(:stamp, :job, :datasets, :inputs, :names, :told, :worker, :request_id, :lease)""",
+    """select hg_claim_next_4(:stamp, :job, :datasets, :inputs, :names, :told, :worker, :request_id, :lease,
+                              :principal)""",
 )
 SUCCEED = Statement(
     "A claim that runs becomes READY and DONE (see the function).",
-    """select hg_succeed_3(:stamp, :job, :datasets, :told, :made, :read, :dataid, :token, :who, :natural_key,
-                           :text_key)""",
+    """select hg_succeed_4(:stamp, :job, :datasets, :told, :made, :read, :dataid, :token, :who, :natural_key,
+                           :text_key, :principal)""",
 )
 #: A plain expression takes the lock when it is free, at a tenth of the cost of a statement; a statement waits for it.
 _SHARED = f"""foreach v_each in array a_datasets loop
@@ -42,9 +43,9 @@ _SHARED = f"""foreach v_each in array a_datasets loop
 
 # Each statement is as simple as may be: what a plan has to be made ready for costs more than what it then does.
 CLAIM_NEXT_ROUTINE = f"""
-create or replace function hg_claim_next_3(
+create or replace function hg_claim_next_4(
   a_stamp text, a_job int, a_datasets int[], a_inputs int[], a_names text[], a_told int, a_worker text, a_request text,
-  a_lease bigint)
+  a_lease bigint, a_principal text)
 returns text language plpgsql as $routine$
 declare
   v_each int;
@@ -89,20 +90,22 @@ begin
      or exists (select from hg_lock l where l.rkey = any(v_resources)) then return null; end if;
   v_token := nextval('hg_token_number_seq');
   insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
-                        token, worker, request_id, lease, lease_until, forced, retry_after, since, started, message)
+                        token, worker, request_id, lease, lease_until, forced, retry_after, since, started, message,
+                        principal)
   select k, v_dataid, a_job, case when k = any(a_inputs) then 'INPUT' else 'OUTPUT' end, v_key, 'RUNNING', '', 1, 0, 0,
-         v_token, a_worker, a_request, a_lease, v_now + a_lease, false, null, v_now, v_now, ''
+         v_token, a_worker, a_request, a_lease, v_now + a_lease, false, null, v_now, v_now, '', a_principal
   from unnest(a_datasets) k;
   delete from hg_candidate where ctid = v_row;
-  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason)
-  values (v_now, 'claim', a_job, a_told, v_dataid, a_worker, v_token, 'absent', 'RUNNING', '');
+  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason,
+                                principal)
+  values (v_now, 'claim', a_job, a_told, v_dataid, a_worker, v_token, 'absent', 'RUNNING', '', a_principal);
   return v_token || ' ' || v_dataid;
 end $routine$"""
 
 SUCCEED_ROUTINE = f"""
-create or replace function hg_succeed_3(
+create or replace function hg_succeed_4(
   a_stamp text, a_job int, a_datasets int[], a_told int, a_made text, a_read boolean, a_dataid text, a_token bigint,
-  a_who text, a_natural bytea, a_text bytea)
+  a_who text, a_natural bytea, a_text bytea, a_principal text)
 returns text language plpgsql as $routine$
 declare
   v_each int;
@@ -119,7 +122,7 @@ begin
   set status = case c.kind when 'OUTPUT' then 'READY' else 'DONE' end, former = '', request_id = '', lease = null,
       lease_until = null, retry_after = null, since = v_now, message = ''
   where c.dataset_id = any(a_datasets) and c.dataid = a_dataid and c.job_id = a_job and c.token = a_token
-    and c.status = 'RUNNING';
+    and c.status = 'RUNNING' and {OWNED.format("a_principal")};
   get diagnostics v_ended = row_count;
   if v_ended = 0 then return null; end if;
   -- Somebody changed one of them by hand. As two that write one row at once: what was done here is undone.
@@ -127,8 +130,9 @@ begin
     raise unique_violation using message = 'only some rows of the claim run';
   end if;
   delete from hg_candidate where job_id = a_job and dataid = a_dataid;
-  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason)
-  values (v_now, 'success', a_job, a_told, a_dataid, a_who, a_token, 'RUNNING', a_made, '');
+  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason,
+                                principal)
+  values (v_now, 'success', a_job, a_told, a_dataid, a_who, a_token, 'RUNNING', a_made, '', a_principal);
   if not a_read then return 'done'; end if;
   select array_agg(distinct i.job_id) into v_consumers
   from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dataset_id and i.kind = 'INPUT'

@@ -39,23 +39,23 @@ RUN = Statement(
     "Its rows are RUNNING.",
     """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
                              token, worker, request_id, lease, lease_until, forced, retry_after, since, started,
-                             message)
+                             message, principal)
        select k.dataset_id, :dataid, :job, k.kind, :order_key, 'RUNNING', '', 1, 0, 0,
-              :token, :worker, :request_id, :lease, {now} + :lease, 0, null, {wall}, {wall}, ''
+              :token, :worker, :request_id, :lease, {now} + :lease, 0, null, {wall}, {wall}, '', :principal
        from hg_job_dataset k where k.job_id = :job""",
 )
 TAKE = Statement("It is claimable no more.", "delete from hg_candidate where job_id = :job and dataid = :dataid")
 TELL = Statement(
     "Tell of it.",
     """insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after,
-                                     reason)
-       values ({wall}, :event, :job, :told, :dataid, :who, :token, :before, :after, '')""",
+                                     reason, principal)
+       values ({wall}, :event, :job, :told, :dataid, :who, :token, :before, :after, '', :principal)""",
 )
 ALL_RUN = Statement(
     "Whether all rows of a claim run with this token.",
     """select count(*) = count(c.token) from hg_job_dataset k
        left join hg_chunk c on c.dataset_id = k.dataset_id and c.dataid = :dataid and c.job_id = :job
-         and c.kind = k.kind and c.token = :token and c.status = 'RUNNING'
+         and c.kind = k.kind and c.token = :token and c.status = 'RUNNING' and {owned}
        where k.job_id = :job""",
 )
 END = Statement(

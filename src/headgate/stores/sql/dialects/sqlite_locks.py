@@ -19,19 +19,21 @@ GRANT_RESOURCE = Statement(
 GRANT_LOCK = Statement(
     "Write the lock.",
     """insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
-                            request_id, owner, note)
+                            request_id, owner, note, principal)
        values (:id, :rkey, :client, :mode, :token, :since, :lease, {now} + :lease, :lock_delay, 1,
-               :request_id, :owner, :note)""",
+               :request_id, :owner, :note, :principal)""",
 )
 GRANT_HISTORY = Statement(
     "Tell of the grant.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       values (:since, 'lock', 'grant', :rkey, :client, :id, :token, 'new', :mode, '')""",
+    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+                               principal)
+       values (:since, 'lock', 'grant', :rkey, :client, :id, :token, 'new', :mode, '', :principal)""",
 )
 RELEASE_LOCK = Statement(
     "Remove a live lock that is held once.",
     """delete from hg_lock
        where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
+         and {owned}
        returning rkey, client, mode""",
 )
 RELEASE_RESOURCE = Statement(
@@ -40,8 +42,9 @@ RELEASE_RESOURCE = Statement(
 )
 RELEASE_HISTORY = Statement(
     "Tell of the release.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       values ({wall}, 'lock', 'release', :rkey, :client, :id, :token, :mode, 'released', '')""",
+    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+                               principal)
+       values ({wall}, 'lock', 'release', :rkey, :client, :id, :token, :mode, 'released', '', :principal)""",
 )
 
 

@@ -1,0 +1,44 @@
+"""What a principal holds: locks, claims, batches and ingest jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from headgate.core.locks import Lock
+from headgate.core.queue import Item
+from headgate.service.locks import Locks
+from headgate.service.queue import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Something that is held."""
+
+    #: lock, batch or ingest job. A claim is listed as the lock that it acts as.
+    noun: str
+    #: The id of the lock, batch or ingest job.
+    id: str
+    #: The resource that is locked; the state of a batch or ingest job.
+    what: str
+    #: The client or worker, in its own words.
+    by: str
+    #: Since when.
+    since: datetime
+
+
+def held_by(locks: Locks, queue: Queue, principal: str) -> Sequence[Holding]:
+    """Return everything that belongs to a principal now."""
+    found = [_lock(each) for each in locks.list() if each.principal == principal]
+    found += [_item("batch", each) for each in queue.batches(taken=True) if each.principal == principal]
+    found += [_item("ingest job", each) for each in queue.jobs(taken=True) if each.principal == principal]
+    return found
+
+
+def _lock(lock: Lock) -> Holding:
+    return Holding("lock", lock.id, lock.resource, lock.client, lock.since)
+
+
+def _item(noun: str, item: Item) -> Holding:
+    return Holding(noun, item.id, item.state, item.worker, item.since)

@@ -1,0 +1,99 @@
+"""Owners over HTTP: what lists show to whom, the override header, revoking and rotating tokens, keys by principal."""
+
+from typing import Any
+
+from headgate import Gate
+from headgate.stores.base import HistoryFilter
+from tests.http.conftest import Tokens
+
+
+def taken(client: Any, resource: str, **more: Any) -> dict[str, Any]:
+    """A lock that this caller holds."""
+    body = {"client": "c", "resource": resource, "lease": 60, **more}
+    answer = client.post("/v1/locks", json=body)
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()["locks"][0]
+    return found
+
+
+def test_the_list_of_locks_is_no_key_to_them(with_scopes: Tokens) -> None:
+    """The attempt that once worked: read the list, release with what it shows, or join by the client's name."""
+    ann = with_scopes("lock:acquire", "read", principal="ann")
+    bob = with_scopes("lock:acquire", "read", principal="bob")
+    lock = taken(ann, "file:/mine")
+    path = f"/v1/locks/{lock['id']}"
+    chief = with_scopes("admin:force", "read", principal="chief")
+    seen = [each.get("/v1/locks?resource=file:/mine").json()["items"][0] for each in (ann, bob, chief)]
+    assert [each["token"] for each in seen] == [lock["token"], 0, lock["token"]]
+    assert {each["principal"] for each in seen} == {"ann"}
+    assert bob.get(path).json()["token"] == 0
+    (holder,) = bob.get("/v1/status?rich=true").json()["holders"]
+    assert (holder["token"], "request_id" in holder) == (0, False)
+    for guess in (lock["token"], lock["token"] + 1):
+        refused = bob.delete(f"{path}?token={guess}")
+        problem = refused.json()
+        assert (refused.status_code, problem["type"]) == (403, "urn:headgate:not-owner")
+        assert (problem["owner"], problem["principal"]) == ("ann", "bob")
+        assert f"{lock['token']} " not in problem["detail"]
+    joined = bob.post("/v1/locks", json={"client": "c", "resource": "file:/mine", "reentrant": True})
+    assert (joined.status_code, joined.json()["blockers"][0]["principal"]) == (409, "ann")
+    assert ann.post(f"{path}/check", json={"token": lock["token"]}).status_code == 200
+    assert ann.delete(f"{path}?token={lock['token']}").status_code == 204
+
+
+def test_an_override_takes_the_force_scope_and_a_reason(with_scopes: Tokens, gate: Gate) -> None:
+    ann = with_scopes("lock:acquire", principal="ann")
+    lock = taken(ann, "file:/override")
+    path = f"/v1/locks/{lock['id']}?token={lock['token']}"
+    bob = with_scopes("lock:acquire", principal="bob")
+    refused = bob.delete(path, headers={"Headgate-Override": "I want it"})
+    assert (refused.status_code, refused.json()["scope"]) == (403, "admin:force")
+    chief = with_scopes("lock:acquire", "admin:force", principal="chief")
+    assert chief.delete(path).status_code == 403
+    assert chief.delete(path, headers={"Headgate-Override": "%20"}).status_code == 422
+    reason = "die Platte ist voll: %C3%BC"
+    assert chief.delete(path, headers={"Headgate-Override": reason}).status_code == 204
+    told = gate.store.history(HistoryFilter(resource="file:/override", event="release"))[0]
+    assert (told.principal, told.client, told.reason) == ("chief", "c", "override: die Platte ist voll: ü")
+
+
+def test_an_operators_act_is_recorded_under_its_principal_whatever_name_it_gives(
+    with_scopes: Tokens, gate: Gate
+) -> None:
+    lock = taken(with_scopes("lock:acquire", principal="ann"), "file:/break")
+    admin = with_scopes("admin", principal="root")
+    body = {"reason": "the host is gone", "by": "somebody else"}
+    assert admin.post(f"/v1/locks/{lock['id']}/break", json=body).status_code == 200
+    told = gate.store.history(HistoryFilter(resource="file:/break", event="break"))[0]
+    assert (told.principal, told.reason) == ("root", "somebody else: the host is gone")
+    assert admin.put("/v1/holds/attic", json={"reason": "full", "by": "somebody"}).status_code == 200
+    entry = admin.get("/v1/history?of=queue").json()["items"][0]
+    assert (entry["principal"], entry["client"]) == ("root", "somebody")
+
+
+def test_revoking_lists_what_the_principal_still_holds_and_rotating_keeps_it(with_scopes: Tokens) -> None:
+    admin = with_scopes("admin", principal="root")
+    made = admin.post("/v1/tokens", json={"name": "ann", "scopes": ["lock:acquire"], "principal": "shift"}).json()
+    ann = with_scopes("lock:acquire", principal="shift")
+    lock = taken(ann, "file:/held")
+    rotated = admin.post(f"/v1/tokens/{made['id']}/rotate", json={}).json()
+    assert (rotated["principal"], rotated["id"] != made["id"]) == ("shift", True)
+    listed = {each["id"]: each for each in admin.get("/v1/tokens").json()}
+    assert (listed[made["id"]]["revoked"], listed[rotated["id"]]["principal"]) == (True, "shift")
+    headers = {"Authorization": f"Bearer {rotated['token']}"}
+    renewed = ann.post(f"/v1/locks/{lock['id']}/renew", json={"token": lock["token"]}, headers=headers)
+    assert renewed.status_code == 200
+    left = admin.delete(f"/v1/tokens/{rotated['id']}").json()
+    assert (left["principal"], [each["id"] for each in left["held"]]) == ("shift", [lock["id"]])
+    assert admin.delete(f"/v1/tokens/{rotated['id']}").status_code == 404
+
+
+def test_idempotency_keys_and_request_ids_are_a_principals(with_scopes: Tokens) -> None:
+    """Two tokens of one principal share them; a resource that begins like the principal's name stays as it is."""
+    body = {"client": "c", "resource": "shift:x", "lease": 60}
+    first, second = (with_scopes("lock:acquire", principal="shift") for _ in range(2))
+    keyed = {"Idempotency-Key": "once"}
+    one, two = (each.post("/v1/locks", json=body, headers=keyed).json()["locks"][0] for each in (first, second))
+    assert (one["id"], one["resource"], one["request_id"]) == (two["id"], "shift:x", "once")
+    other = with_scopes("lock:acquire", principal="other").post("/v1/locks", json=body, headers=keyed)
+    assert (other.status_code, other.json()["blockers"][0]["resource"]) == (409, "shift:x")
