@@ -8,7 +8,7 @@ TORTURE_WORKERS ?= 2
 ONLY ?=
 RESUME ?=
 TORTURE := tests/faults tests/ingest/test_ingest_crashes.py tests/ingest/test_failing_bucket.py \
-	tests/ingest/test_deliveries.py tests/http/test_waiting.py
+	tests/ingest/test_deliveries.py tests/http/test_waiting.py tests/security/test_fuzzing.py
 TORTURE_FIGURES := docs/explanation/torture.json
 # The independent validator of OCFL; its libraries do not go together with ours.
 OCFL_VENV := .venv-ocfl

@@ -345,16 +345,17 @@ def mask(url: str) -> str:
 
 def _read_file(path: Path) -> dict[str, str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     # Loaded where there is a file: the command starts faster without.
     import difflib
-    import tomllib
+
+    from headgate.core.documents import read_toml
 
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        content = read_toml(text)
+    except ValueError as error:
         raise BadValue("settings file", path.name, f"in {path.parent} cannot be read: {error}") from error
     names = [known.name for known in KNOWN]
     for name, value in content.items():

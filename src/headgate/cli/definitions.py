@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import click
 
 from headgate.cli.holders import confirm_holders, holder_options
 from headgate.cli.session import Session, common
+from headgate.core.documents import read_toml
 from headgate.core.errors import BadValue
 
 if TYPE_CHECKING:
@@ -107,11 +107,12 @@ def _secret(dataset: str, name: str, place: object) -> str:
 
 def read_pipeline(file: Path) -> Mapping[str, Any]:
     """The file's content; BadValue with the line and the nearest name when something in it is not known."""
-    text = file.read_text(encoding="utf-8")
+    data = file.read_bytes()
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        content = read_toml(data)
+    except ValueError as error:
         raise BadValue("pipeline file", file.name, f"cannot be read: {error}") from error
+    text = data.decode()
     _check_names(file, text, content, ("dataset", "job"))
     for noun, keys in (("dataset", DATASET_KEYS), ("job", JOB_KEYS)):
         for name, body in _table(file, text, content, noun).items():

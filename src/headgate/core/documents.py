@@ -1,4 +1,4 @@
-"""JSON documents from outside: read in one place, by one rule, so that no two readers see two documents."""
+"""JSON and TOML from outside: read in one place, by one rule, so that no two readers see two documents."""
 
 from __future__ import annotations
 
@@ -45,6 +45,16 @@ def read_foreign(text: bytes) -> Any:
     if text.count(b"[") + text.count(b"{") > MOST_CONTAINERS or text.count(b",") > MOST_VALUES:
         raise ValueError(f"it has more than {MOST_CONTAINERS:,} lists and objects, or {MOST_VALUES:,} values")
     return read_document(text)
+
+
+def read_toml(text: bytes) -> dict[str, Any]:
+    """The content of a TOML file, or ValueError with the reason."""
+    import tomllib  # Loaded where there is a file: the command starts faster without.
+
+    try:
+        return tomllib.loads(text.decode())
+    except RecursionError:
+        raise ValueError("it is too deep") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

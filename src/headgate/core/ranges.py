@@ -12,6 +12,8 @@ from headgate.core.errors import BadValue
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 #: No range is longer.
 LONGEST_RANGE = 100_000_000
+#: Digits of a number at the end of a range.
+MOST_DIGITS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ def _days(word: str, first: str, last: str) -> Members:
 
 
 def _numbers(word: str, first: str, last: str) -> Members:
+    if max(len(first), len(last)) > MOST_DIGITS:
+        raise BadValue("range", word, f"has a number of more than {MOST_DIGITS} digits")
     width = len(first) if len(first) == len(last) else 0
     begin = int(first)
     return _checked(word, int(last) - begin + 1, lambda number: str(begin + number).zfill(width))

@@ -135,6 +135,6 @@ def bind(listen: str) -> socket.socket:
 def parse_address(listen: str) -> tuple[str, int]:
     """Host and port."""
     host, colon, port = listen.rpartition(":")
-    if not (colon and host and port.isdecimal() and int(port) < 65536):
+    if not (colon and host and port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) < 65536):
         raise BadValue("listen", listen, "is not HOST:PORT, as in 127.0.0.1:8750")
     return host.strip("[]"), int(port)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from headgate.core.documents import read_toml
 from headgate.core.errors import BadProfiles, BadValue
 from headgate.core.queue import DEFAULT_PRIORITY, check_priority
 from headgate.ingest import profile_values as values
@@ -161,8 +161,8 @@ def from_snapshot(snapshot: Mapping[str, Any]) -> Profile:
 def load_profile(path: Path) -> Profile:
     """The profile of a file, by the file's name. BadProfiles with every mistake."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        content = read_toml(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise BadProfiles([(str(path), f"cannot be read: {error}")]) from error
     if "name" in content:
         raise BadProfiles([(str(path), "name is not set in a profile; it is the name of the file")])

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from headgate import private
-from headgate.core.documents import read_document
+from headgate.core.documents import read_foreign
 from headgate.core.errors import BadPayload, BadValue, StoreUnavailable
 from headgate.core.jumps import Jump, check_room
 from headgate.stores.archive_header import read_header
@@ -187,7 +187,7 @@ def _open(path: Path) -> Iterator[Iterator[bytes]]:
 
 
 def _parsed(line: bytes) -> Any:
-    return read_document(line)
+    return read_foreign(line)
 
 
 def _check_whole(path: Path) -> None:
