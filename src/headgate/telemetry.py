@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from headgate.core.visible import visible_json
+
 logger = logging.getLogger("headgate")
 logger.addHandler(logging.NullHandler())
 
@@ -46,7 +48,7 @@ class JsonLines(logging.Formatter):
             "event": record.getMessage(),
             **getattr(record, "keys", {}),
         }
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return visible_json(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def _safe(key: str, value: object) -> object:

@@ -53,7 +53,7 @@ def report(error: HeadgateError, session: Session) -> int:
     if session.as_json:
         write_json(document(error, session))
     else:
-        sys.stderr.write(f"headgate: {text(error, session)}\n")
+        _say(text(error, session))
     return exit_code(error)
 
 
@@ -62,16 +62,23 @@ def complain(session: Session, kind: str, detail: str) -> None:
     if session.as_json:
         write_json({"error": kind, "detail": detail})
     else:
-        sys.stderr.write(f"headgate: {detail}\n")
+        _say(detail)
+
+
+def _say(detail: str) -> None:
+    from headgate.cli.output import say
+
+    say(f"headgate: {detail}")
 
 
 def write_json(content: dict[str, Any]) -> None:
     """An error for programs: one JSON object on stderr."""
     import json
 
+    from headgate.core.visible import visible_json
     from headgate.core.wire import plain
 
-    sys.stderr.write(json.dumps(plain(content), ensure_ascii=False) + "\n")
+    sys.stderr.write(visible_json(json.dumps(plain(content), ensure_ascii=False)) + "\n")
 
 
 def document(error: HeadgateError, session: Session) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from headgate.cli import items
 from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.ingest_objects import delete_objects
 from headgate.cli.items import ItemId, ItemIdOrArk, is_ark
-from headgate.cli.output import table
+from headgate.cli.output import say, table
 from headgate.cli.session import Session, common
 from headgate.core.errors import Refused, UnknownName
 from headgate.core.queue import ALL, Item, is_batch
@@ -279,7 +279,7 @@ def _agreed(verb: str, found: Sequence[Item]) -> bool:
     warning = ""
     if verb == "delete":
         warning = "\nWhat is deleted is gone for good, and will not be in any report to come."
-    click.echo(_preview(verb, found) + warning, err=True)
+    say(_preview(verb, found) + warning)
     return click.confirm(f"{verb} {len(found)}?", err=True)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.items import is_ark
-from headgate.cli.output import ago, pairs, table
+from headgate.cli.output import ago, pairs, say, table
 from headgate.cli.session import DURATION, Session, common
 from headgate.core.errors import Invalid, MissingExtra, Refused, ServiceUnavailable
 from headgate.core.wire import plain
@@ -135,7 +135,7 @@ def delete_objects(session: Session, names: Sequence[str], *, reason: str, dry_r
             session.answer({"dry_run": True, "objects": plain(found)}, lambda: _object_table(found))
             return 0
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-            click.echo(f"{_object_table(found)}\nWhat is deleted is gone for good, with all its versions.", err=True)
+            say(f"{_object_table(found)}\nWhat is deleted is gone for good, with all its versions.")
             if not click.confirm(f"delete {len(found)}?", err=True):
                 session.say("nothing was changed")
                 return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from headgate.cli.holders import confirm_holders, holder_options
+from headgate.cli.output import to_json
 from headgate.cli.session import InOrder, Session, common
 from headgate.core.documents import read_document
 from headgate.core.errors import BadValue, HoldersUnconfirmed, WrongKey
@@ -114,7 +114,7 @@ def open_claim(session: Session, file: TextIO) -> None:
     except ValueError as error:
         raise BadValue("claim", file.name, f"is no JSON that can be used: {error}") from None
     opened = open_document(document, key)
-    session.answer(opened, lambda: json.dumps(opened, ensure_ascii=False))
+    session.answer(opened, lambda: to_json(opened))
 
 
 @keys.command("rotate")

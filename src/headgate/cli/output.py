@@ -1,4 +1,7 @@
-"""How answers look: JSON for programs, tables and plain words for people."""
+"""How answers look: JSON for programs, tables and plain words for people.
+
+Whatever comes from a store, a server or a file is written through here: what a terminal would obey is made visible.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.durations import in_words
+from headgate.core.visible import visible, visible_json
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -34,9 +38,24 @@ STYLES = {
 }
 
 
+#: Begins a terminal's code in texts of ours until they are written. Nobody can guess it, so no name contains it.
+_CODE = "\ufdd0" + os.urandom(8).hex()
+
+
+def shown(text: str) -> str:
+    """A text as it is written: with our own colours, and all else that a terminal would obey made visible."""
+    return "\x1b[".join(visible(part) for part in text.split(_CODE))
+
+
+def say(text: str) -> None:
+    """Write lines for people to stderr."""
+    sys.stderr.write(shown(text) + "\n")
+
+
 def to_json(document: object) -> str:
     """One JSON document: spread out for a terminal, else one line."""
-    return json.dumps(plain(document), ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+    indent = 2 if sys.stdout.isatty() else None
+    return visible_json(json.dumps(plain(document), ensure_ascii=False, indent=indent))
 
 
 def lock_document(lock: Lock) -> dict[str, Any]:
@@ -69,7 +88,8 @@ def pairs(values: Mapping[str, object]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side, two blanks between them, nothing cut off."""
+    """Columns side by side, two blanks between them, nothing cut off, a row a line."""
+    rows = [[visible(cell, lines=False) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
@@ -129,7 +149,7 @@ def painted(word: str) -> str:
         return word
     import click
 
-    return click.style(word, fg=STYLES.get(word), bold=True)
+    return click.style(visible(word), fg=STYLES.get(word), bold=True).replace("\x1b[", _CODE)
 
 
 def _rich_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -145,8 +165,9 @@ def _rich_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         # An id in pieces cannot be copied; on a narrow terminal there is no other way.
         column.overflow, column.no_wrap = "fold", column.header == "ID" and width >= WIDE
     for row in rows:
-        grid.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        grid.add_row(*(Text(visible(cell, lines=False), style=STYLES.get(cell, "")) for cell in row))
     # Written into a buffer first: a table is printed whole, or not at all.
     buffer = StringIO()
     Console(file=buffer, width=width, force_terminal=colours()).print(grid)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip("\n").splitlines())
+    lines = buffer.getvalue().rstrip("\n").replace("\x1b[", _CODE).split("\n")
+    return "\n".join(line.rstrip() for line in lines)

@@ -100,15 +100,17 @@ class Session:
 
     def answer(self, document: object, text: Callable[[], str]) -> None:
         """Write the command's result, for programs or for people."""
-        from headgate.cli.output import to_json
+        from headgate.cli.output import shown, to_json
 
-        sys.stdout.write((to_json(document) if self.as_json else text()) + "\n")
+        sys.stdout.write((to_json(document) if self.as_json else shown(text())) + "\n")
         sys.stdout.flush()
 
     def say(self, text: str) -> None:
         """Talk to the person who runs this. Programs, and who asked for quiet, are spared."""
         if not self.quiet and not self.as_json:
-            sys.stderr.write(text + "\n")
+            from headgate.cli.output import say
+
+            say(text)
 
     def command(self, *words: str) -> str:
         """A command that this one's user may type next, on the same store."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.cli.output import ago, aligned, working
+from headgate.cli.output import ago, aligned, say, working
 from headgate.cli.session import InOrder, Session, common
 from headgate.core.wire import plain
 
@@ -82,7 +82,7 @@ def raise_tokens(session: Session, reason: str, dry_run: bool, yes: bool) -> Non
 def _agreed(found: Sequence[tuple[str, StoreState]]) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError("leases would end: add --yes to do it, or --dry-run to see what would end")
-    click.echo(_would(found), err=True)
+    say(_would(found))
     return click.confirm("raise all tokens?", err=True)
 
 

@@ -161,7 +161,13 @@ def _complain(error: click.ClickException, session: Session) -> int:
     if "--json" in own_words:
         write_json({"error": "wrong-usage", "detail": error.format_message()})
     else:
-        error.show()
+        from io import StringIO
+
+        from headgate.cli.output import say
+
+        written = StringIO()
+        error.show(written)
+        say(written.getvalue().rstrip("\n"))
     return error.exit_code
 
 

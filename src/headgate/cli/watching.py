@@ -51,6 +51,7 @@ def answer(
 def _watch(
     session: Session, ask: Callable[[Gate], T], document: Callable[[T], object], text: Callable[[T], str], every: float
 ) -> T:
+    from headgate.cli.output import shown as as_shown
     from headgate.cli.output import to_json
 
     drawn = sys.stdout.isatty() and not session.as_json
@@ -59,7 +60,7 @@ def _watch(
         while True:
             try:
                 found = ask(gate)
-                shown = CLEAR + text(found) if drawn else to_json(document(found)).replace("\n", " ")
+                shown = CLEAR + as_shown(text(found)) if drawn else to_json(document(found)).replace("\n", " ")
             except Unavailable as error:
                 # Who watches wants to know when it is back.
                 session.say(f"headgate: {error}")
