@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.settings import mask
+from headgate.core.redaction import mask
 from headgate.store_opening import SQL_KINDS, kind_of, open_lock_store
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 

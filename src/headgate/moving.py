@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue, HalfMoved
-from headgate.settings import Settings, mask
+from headgate.core.redaction import mask
+from headgate.settings import Settings
 from headgate.store_opening import SQL_KINDS, kind_of, store_options
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 

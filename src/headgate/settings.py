@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from headgate.core.durations import LONGEST, parse_duration
 from headgate.core.errors import BadValue
+from headgate.core.redaction import mask
 from headgate.core.sizes import parse_size
 from headgate.core.variables import NamePatterns, parse_patterns
 
@@ -27,8 +28,6 @@ FILE_NAME = "headgate.toml"
 SYSTEM_FILE = Path("/etc/headgate") / FILE_NAME
 #: Names of sources that are no files.
 FLAGS, ENVIRONMENT = "arguments", "environment"
-#: An option of a URL that is a secret too, up to its value.
-_SECRET_OPTION = re.compile(r"([?&][^=&]*(?:password|secret)[^=&]*=)[^&]*", re.IGNORECASE)
 #: The password of a URL.
 _PASSWORD = re.compile(r"://[^/@:]*:([^/]+)@")
 
@@ -332,15 +331,6 @@ def config_files(environment: Mapping[str, str], folder: Path) -> list[Path]:
     """The files that are looked at, the strongest first."""
     user = Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "/")) / ".config")
     return [folder / FILE_NAME, user / "headgate" / FILE_NAME, SYSTEM_FILE]
-
-
-def mask(url: str) -> str:
-    """A URL without its password."""
-    url = _SECRET_OPTION.sub(r"\1***", url)
-    head, mark, rest = url.partition("://")
-    user, at, host = rest.rpartition("@")
-    name, colon, _ = user.partition(":")
-    return f"{head}{mark}{name}:***@{host}" if mark and at and colon else url
 
 
 def _read_file(path: Path) -> dict[str, str]:

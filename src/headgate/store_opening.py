@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from headgate import private
 from headgate.core.errors import BadValue
-from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, load, mask
+from headgate.core.redaction import mask
+from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, load
 from headgate.stores.base import LockStore
 from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, StoreOptions
 

@@ -7,13 +7,11 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from headgate.core.redaction import SECRET_WORDS, redact, redact_all
 from headgate.core.visible import visible_json
 
 logger = logging.getLogger("headgate")
 logger.addHandler(logging.NullHandler())
-
-#: Keys whose values are never written.
-SECRET_WORDS = ("key", "secret", "password", "authorization", "cookie", "credential")
 
 
 def event(name: str, level: int = logging.INFO, **keys: object) -> None:
@@ -45,11 +43,11 @@ class JsonLines(logging.Formatter):
         line = {
             "at": at,
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": redact(record.getMessage()),
             **getattr(record, "keys", {}),
         }
-        return visible_json(json.dumps(line, default=str, ensure_ascii=False))
+        return visible_json(json.dumps(line, default=lambda value: redact(str(value)), ensure_ascii=False))
 
 
 def _safe(key: str, value: object) -> object:
-    return "(hidden)" if any(word in key.lower() for word in SECRET_WORDS) else value
+    return "(hidden)" if any(word in key.lower() for word in SECRET_WORDS) else redact_all(value)

@@ -14,6 +14,7 @@ from headgate import private
 from headgate.core.errors import BadValue
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_name, check_resource
+from headgate.core.redaction import remember
 from headgate.service.checks import check_limit
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load
@@ -47,6 +48,7 @@ class Gate:
 
     def __init__(self, settings: Settings) -> None:
         settings.check()
+        remember(each.value for each in settings.all() if each.known.secret)
         self._guards = _guards(settings["guards"])
         self._lock_delay = settings.seconds("lock_delay")
         self._store = open_stores(settings)

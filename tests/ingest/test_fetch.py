@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from headgate.core.errors import BadPayload, BadValue, HeadgateError, ServiceUnavailable, WorkStopped
+from headgate.core.redaction import shown
 from headgate.ingest.fetch import Fetcher, ask_sizes
-from headgate.ingest.guard import NOT_PUBLIC, Rules, shown, why_not_address
+from headgate.ingest.guard import NOT_PUBLIC, Rules, why_not_address
 from tests.ingest import origin as acts
 from tests.ingest.origin import Origin, serving
 

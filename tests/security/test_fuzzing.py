@@ -29,14 +29,14 @@ from headgate.core import documents, ranges, scopes
 from headgate.core.durations import parse_duration
 from headgate.core.errors import HeadgateError
 from headgate.core.jumps import Jump
+from headgate.core.redaction import mask, shown
 from headgate.core.sizes import parse_size
 from headgate.http.server import parse_address
 from headgate.ingest import anvl, ark, describe, manifest, ocfl_inventory, profile, system_files
 from headgate.ingest.budget import Limits
 from headgate.ingest.container import unpack
-from headgate.ingest.guard import shown
 from headgate.ingest.payload_types import BATCHES, OBJECT_LAYOUTS
-from headgate.settings import load, mask
+from headgate.settings import load
 from headgate.store_opening import kind_of, origin_of
 from headgate.stores.archive import FORMAT, KIND, ArchiveSource, Checksum
 from headgate.stores.moving_port import Contents

@@ -11,7 +11,7 @@ import pytest
 from headgate import BadValue, Gate, Refused
 from headgate.core.credentials import CustodyChange, Sealed
 from headgate.core.errors import HoldersUnconfirmed
-from headgate.core.ledger import MASKED
+from headgate.core.redaction import MASKED
 from headgate.service.secrets import open_document
 from tests.cli.commands import PROGRAM
 from tests.contract.ledger_steps import claimed

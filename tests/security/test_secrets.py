@@ -11,7 +11,7 @@ import pytest
 import headgate
 from headgate import BadValue, Claim, Gate, Refused, WrongKey
 from headgate.core.credentials import Custody, CustodyChange, Sealed
-from headgate.core.ledger import MASKED
+from headgate.core.redaction import MASKED
 from headgate.service.secrets import open_document
 from headgate.stores.sql.statement import Statement
 from tests.contract.ledger_steps import claimed, database, everything

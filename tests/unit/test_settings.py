@@ -6,7 +6,8 @@ import pytest
 
 import headgate
 from headgate import BadValue
-from headgate.settings import KNOWN, Known, Setting, config_files, default_client, load, mask
+from headgate.core.redaction import mask
+from headgate.settings import KNOWN, Known, Setting, config_files, default_client, load
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ def _with_option(words: Sequence[str], option: str, value: str) -> str:
     """The same command line with an option set; nothing when the command does not take it."""
     import shlex
 
-    from headgate.settings import mask
+    from headgate.core.redaction import mask
 
     end = words.index("--") if "--" in words else len(words)
     ours, rest = _without_option(words[:end], option), words[end:]

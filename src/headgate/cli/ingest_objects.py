@@ -14,6 +14,7 @@ from headgate.cli.items import is_ark
 from headgate.cli.output import ago, pairs, say, table
 from headgate.cli.session import DURATION, Session, common
 from headgate.core.errors import Invalid, MissingExtra, Refused, ServiceUnavailable
+from headgate.core.redaction import redact_all
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def profiles(session: Session) -> None:
     folder = session.settings["profiles_folder"]
     found = read_profiles(session.settings)
     session.answer(
-        {"profiles": [profile.snapshot() for profile in found]},
+        {"profiles": [redact_all(profile.snapshot()) for profile in found]},
         lambda: _profile_table(found) if found else f"no profiles in {folder}; write a TOML file there",
     )
 

@@ -13,7 +13,7 @@ from headgate.cli.output import ago, pairs, table
 from headgate.cli.session import Session
 from headgate.core.errors import UnknownName
 from headgate.core.machine import By, Machine
-from headgate.core.queue import Batch, IngestJob, Item, is_batch
+from headgate.core.queue import Batch, IngestJob, Item, for_readers, is_batch
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _around(queue: Queue, item: str) -> list[str]:
 
 def document(item: Item) -> dict[str, Any]:
     """An item for programs. The request's id is left out: it is the depositor's own."""
-    found: dict[str, Any] = plain(item)
+    found: dict[str, Any] = plain(for_readers(item))
     if "submission" in found:
         del found["submission"]["request_id"]
     return found
@@ -117,6 +117,7 @@ def why(item: Item) -> str:
 
 def batch_text(session: Session, batch: Batch, failed: Sequence[str], machine: Machine) -> str:
     """Everything of a batch."""
+    batch = for_readers(batch)
     counts = batch.jobs
     told = {
         "batch": batch.id,
@@ -135,6 +136,7 @@ def batch_text(session: Session, batch: Batch, failed: Sequence[str], machine: M
 
 def job_text(session: Session, job: IngestJob, machine: Machine) -> str:
     """Everything of an ingest job."""
+    job = for_readers(job)
     told = {
         "ingest job": job.id,
         "batch": job.batch,

@@ -187,10 +187,11 @@ def _end_lost(ledger: Ledger, claim: Claim, following: Following) -> None:
 def _failure(session: Session, claim: Claim, code: int, said: str) -> str:
     """Why it failed, as far as it is known. Secrets are masked before anything is cut off: none is left in part."""
     from headgate.cli.drain import last_line
-    from headgate.service.claim_reports import masked, without_secrets
+    from headgate.core.redaction import hide, redact
+    from headgate.service.claim_reports import without_secrets
 
     ended = f"exit code {code}" if code < 128 else f"ended by signal {code - 128}"
-    line = masked(without_secrets(claim, last_line(said)), session.settings.secrets())[:LONGEST_LINE]
+    line = redact(hide(without_secrets(claim, last_line(said)), session.settings.secrets()))[:LONGEST_LINE]
     return f"{ended}: {line}" if line else ended
 
 

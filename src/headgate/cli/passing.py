@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from headgate.core.redaction import mask
 from headgate.core.variables import COMMAND_VARIABLES, NamePatterns
-from headgate.settings import WITHHELD, Settings, mask
+from headgate.settings import WITHHELD, Settings
 
 API_TOKEN = "HEADGATE_API_TOKEN"  # noqa: S105 - its name
 #: Where a command that calls headgate finds the same store; a password in it is masked, so that such a call fails

@@ -124,7 +124,7 @@ class Session:
         return {name: url for name, url in given.items() if url}
 
     def _store_flags(self) -> list[str]:
-        from headgate.settings import mask
+        from headgate.core.redaction import mask
 
         given = {"--url": self.url, "--coordination-url": self.coordination_url}
         # A URL with a password is not repeated: what is shown here ends up in logs.

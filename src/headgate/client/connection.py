@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from headgate.client.errors import raise_problem
 from headgate.core.errors import MissingExtra, StoreUnavailable
+from headgate.core.redaction import mask
 from headgate.service.identity import new_request_id, owner
-from headgate.settings import mask
 from headgate.stores.acting import actor
 from headgate.stores.deadlines import BULK_SECONDS, current, time_limit, within
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions

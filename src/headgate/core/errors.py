@@ -43,6 +43,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.core.redaction import redact
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -52,6 +54,10 @@ if TYPE_CHECKING:
 
 class HeadgateError(Exception):
     """Everything that Headgate raises on purpose."""
+
+    def __str__(self) -> str:
+        """Its text, which goes to logs, histories, reports and people: no secret is in it."""
+        return redact(super().__str__())
 
 
 class Refused(HeadgateError):
@@ -399,7 +405,8 @@ class MissingExtra(Invalid):
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    # Before it is cut: the end of a signature is a secret too.
+    text = redact(repr(value))
     return text if len(text) <= 80 else text[:60] + "…" + text[-15:]
 
 

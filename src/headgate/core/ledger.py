@@ -13,6 +13,7 @@ from headgate.core.durations import in_words
 from headgate.core.errors import BadValue
 from headgate.core.names import check_name
 from headgate.core.ordering import Order
+from headgate.core.redaction import MASKED
 
 #: The job that data made elsewhere belongs to.
 EXTERNAL = "external"
@@ -29,7 +30,6 @@ STATUS_LENGTH = 40
 MESSAGE_LENGTH = 1000
 #: Which inputs are missing is kept as bits of one number.
 MOST_INPUTS = 60
-MASKED = "***"
 
 
 class Kind(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headgate.core.errors import BadValue
+from headgate.core.redaction import redact
 
 NAME_LENGTH = 255
 RESOURCE_LENGTH = 2048
@@ -24,13 +25,13 @@ def check_resource(value: object) -> str:
 
 
 def check_reason(value: object) -> str:
-    """Why an operator acts: required, and kept in the history."""
-    return _check_text("reason", value, NOTE_LENGTH)
+    """Why an operator acts: required, and kept in the history, without secrets."""
+    return redact(_check_text("reason", value, NOTE_LENGTH))
 
 
 def check_note(what: str, value: object) -> str:
-    """A remark that may be empty."""
-    return "" if value in (None, "") else _check_text(what, value, NOTE_LENGTH)
+    """A remark that may be empty, and is kept without secrets."""
+    return "" if value in (None, "") else redact(_check_text(what, value, NOTE_LENGTH))
 
 
 def check_request_id(value: object) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from headgate.core.errors import BadValue, QueueRefused, TransitionRefused
 from headgate.core.machine import Also, By, Machine, Transition
+from headgate.core.redaction import redact, redact_all
 
 #: The hold of the whole queue.
 ALL = "*"
@@ -197,6 +198,7 @@ class IngestJob:
 
 
 Item = Batch | IngestJob
+Readable = TypeVar("Readable", Batch, IngestJob, Item)
 
 
 class Place(NamedTuple):
@@ -296,7 +298,7 @@ def choose(machine: Machine, item: str, state: str, event: str, facts: Facts) ->
 
 def why(row: Transition, message: str) -> str:
     """What a status says: the reason that was given, else what the move means."""
-    return message[:MESSAGE_LENGTH] or row.meaning
+    return redact(message)[:MESSAGE_LENGTH] or row.meaning
 
 
 def moved_by(row: Transition, item: Item, message: str, at: datetime) -> Item:
@@ -345,6 +347,15 @@ def work_states(machine: Machine) -> tuple[str, ...]:
     """The states in which an item may be taken."""
     owned = (row.source for row in machine.rows if row.by is By.OWNER and row.source != machine.start)
     return tuple(dict.fromkeys(owned))
+
+
+def for_readers(item: Readable) -> Readable:
+    """The item without the secrets of its payload's address, which only its owner needs."""
+    if isinstance(item, Batch):
+        said = item.submission
+        kept = replace(said, payload_url=redact(said.payload_url), metadata=redact_all(said.metadata))
+        return replace(item, submission=kept)
+    return replace(item, configuration=redact_all(item.configuration))
 
 
 def is_batch(item_id: str) -> bool:

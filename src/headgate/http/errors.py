@@ -34,6 +34,7 @@ from headgate.core.errors import (
     Unavailable,
     UnknownName,
 )
+from headgate.core.redaction import redact, redact_all
 from headgate.core.wire import plain
 from headgate.stores.idempotency import own_ids
 from headgate.telemetry import event
@@ -185,7 +186,8 @@ def problem_of(error: Exception, request_id: str = "") -> Response:
 def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = None, **data: Any) -> Problem:
     """A problem that is none of Headgate's own errors."""
     word = WORDS.get(status, "http-error")
-    content = {**data, "type": TYPE + word, "title": word.replace("-", " "), "status": status, "detail": detail}
+    told = {"type": TYPE + word, "title": word.replace("-", " "), "status": status, "detail": redact(detail)}
+    content = {**redact_all(data), **told}
     return Problem(content, status, headers=headers)
 
 
@@ -200,6 +202,9 @@ def _of_ours(error: HeadgateError) -> Problem:
     status = status_of(error)
     kind = type(error)
     data = {name: plain(value) for name, value in vars(error).items() if not name.startswith("_")}
+    if not isinstance(error, Refused | Lost):
+        # Those name resources and items exactly as they are called; the rest repeats what was sent or what failed.
+        data = redact_all(data)
     title = (inspect.getdoc(kind) or kind.__name__).partition("\n")[0]
     content = {**data, "type": TYPE + kebab_case(kind.__name__), "title": title, "status": status, "detail": str(error)}
     return Problem(content, status, headers=_headers(error, status))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote
 
 from headgate.core.errors import BadPayload, MissingExtra, ServiceUnavailable
-from headgate.ingest.guard import Rules, shown
+from headgate.core.redaction import shown
+from headgate.ingest.guard import Rules
 from headgate.ingest.stopping import Stop, check_stop
 
 if TYPE_CHECKING:

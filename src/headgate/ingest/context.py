@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from headgate.core.errors import BadProfiles, BadValue, ServiceUnavailable
 from headgate.core.inventory import Intake
 from headgate.core.queue import Batch, IngestJob
+from headgate.core.redaction import remember
 from headgate.ingest.fetch import Fetcher
 from headgate.ingest.guard import DEFAULT_PORTS, Rules
 from headgate.ingest.mail import MailServer
@@ -179,8 +180,10 @@ class Context:
         return self._once(("storage", kind, url), lambda: open_storage(kind, url, self.options))
 
     def secret(self, reference: str) -> str:
-        """A secret that a profile refers to."""
-        return read_secret(reference, os.environ)
+        """A secret that a profile refers to. It is hidden in all texts from then on."""
+        found = read_secret(reference, os.environ)
+        remember([found])
+        return found
 
     def has_upload(self, job: IngestJob) -> bool:
         """Whether a job's payload is the file that was handed in with its batch. No other upload is a job's to read."""

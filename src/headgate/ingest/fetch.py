@@ -17,9 +17,10 @@ from typing import Self
 from urllib.parse import SplitResult, unquote
 
 from headgate.core.errors import BadPayload, BadValue, HeadgateError, MissingExtra, ServiceRefused, ServiceUnavailable
+from headgate.core.redaction import shown
 from headgate.ingest.beneath import open_beneath
 from headgate.ingest.buckets import Buckets
-from headgate.ingest.guard import GuardedBackend, Resolve, Rules, Watch, check_url, shown, system_addresses
+from headgate.ingest.guard import GuardedBackend, Resolve, Rules, Watch, check_url, system_addresses
 from headgate.ingest.hashing import BLOCK
 from headgate.ingest.retries import seconds_of
 from headgate.ingest.stopping import Stop, check_stop

@@ -10,6 +10,7 @@ from typing import Any
 
 from headgate.core.errors import ServiceUnavailable
 from headgate.core.queue import IngestJob, later_priority
+from headgate.core.redaction import redact
 from headgate.ingest.context import Context, stop_of
 from headgate.ingest.download import Failed as FailedFile
 from headgate.ingest.estimate import estimate, estimated_priority, measured_priority
@@ -65,7 +66,7 @@ def job_downloading(context: Context, job: IngestJob, hold: ItemHold) -> Outcome
 
 
 def _listed(failed: Sequence[FailedFile]) -> list[dict[str, Any]]:
-    rows = [{"name": each.name, "why": each.why, "tries": each.tries} for each in failed]
+    rows = [{"name": each.name, "why": redact(each.why), "tries": each.tries} for each in failed]
     lengths = accumulate(len(json.dumps(row)) for row in rows)
     return [row for row, length in zip(rows, lengths, strict=True) if length <= LONGEST_LIST]
 

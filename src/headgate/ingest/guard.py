@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from headgate.core.errors import BadValue, MissingExtra
+from headgate.core.redaction import shown
 from headgate.ingest.stopping import Stop, check_stop
 
 try:
@@ -70,17 +71,6 @@ class Rules:
     slow_seconds: float = 30.0
     #: Largest body.
     max_bytes: int = 1 << 40
-
-
-def shown(url: str) -> str:
-    """An address for people and logs: no password, no query (signatures live there)."""
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-    except ValueError:
-        return "an address that cannot be read"
-    query = "?…" if parts.query else ""
-    return f"{parts.scheme}://{host}{parts.path}{query}" if parts.scheme else url.partition("?")[0]
 
 
 def check_url(url: str, rules: Rules) -> SplitResult:

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from headgate.core.errors import ServiceRefused, ServiceUnavailable
+from headgate.core.redaction import shown
 from headgate.ingest.fetch import Fetcher, check_answer
-from headgate.ingest.guard import shown
 from headgate.ingest.stopping import Stop
 
 #: A larger manifest is fetched by the storage from its URL.

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from headgate.core.errors import BadValue
 from headgate.core.names import NAME_LENGTH, RESOURCE_LENGTH
+from headgate.core.redaction import mask
 from headgate.ingest import ark, checkm
 from headgate.ingest.digests import check_algorithm, check_digest, spelled
 from headgate.ingest.names import check_file_name, collisions
-from headgate.settings import mask
 
 #: Bytes of a manifest, where a profile does not say otherwise.
 LARGEST = 50_000_000

@@ -16,6 +16,7 @@ from typing import Any
 from headgate.core.errors import BadValue, Invalid, QueueRefused, ServiceRefused, ServiceUnavailable
 from headgate.core.inventory import Delivery, Kind, Message, Recipient, Recording, Sender
 from headgate.core.queue import Batch, Folder, IngestJob, Report, check_item_id, folder_of, is_batch
+from headgate.core.redaction import redact
 from headgate.ingest import callback, mail, report
 from headgate.ingest.context import Context, now
 from headgate.ingest.profile import Profile
@@ -49,7 +50,7 @@ def callback_message(context: Context, job: IngestJob, profile: Profile, recordi
 
 def failure_message(context: Context, job: IngestJob, profile: Profile) -> Message:
     """What the callback hears of a failed job; a job that was resumed may fail again, which is another one."""
-    data = _job_data(job) | {"state": job.state, "message": job.message, "retry_count": job.retry_count}
+    data = _job_data(job) | {"state": job.state, "message": redact(job.message), "retry_count": job.retry_count}
     name = callback_id(context, job, f"failed{job.retry_count}")
     return _callback(name, Kind.FAILURE, "ingest.failed", job, profile, data)
 
@@ -57,7 +58,7 @@ def failure_message(context: Context, job: IngestJob, profile: Profile) -> Messa
 def _callback(name: str, kind: Kind, event: str, job: IngestJob, profile: Profile, data: dict[str, Any]) -> Message:
     body = {"type": event, "timestamp": now().isoformat(timespec="seconds"), "data": data}
     content = json.dumps(body, ensure_ascii=False)
-    return Message(name, kind, job.id, content, profile.callback_url, batch=job.batch)
+    return Message(name, kind, job.id, content, redact(profile.callback_url), batch=job.batch)
 
 
 def _job_data(job: IngestJob) -> dict[str, Any]:

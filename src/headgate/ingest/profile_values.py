@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from headgate.core.errors import BadValue
 from headgate.core.names import check_name, check_resource
+from headgate.core.redaction import mask
 from headgate.core.sizes import parse_size
 from headgate.ingest import ark
 from headgate.service.checks import check_span
 from headgate.service.queue_checks import check_word
-from headgate.settings import mask
 
 Check = Callable[[Any], Any]
 #: A value that must be given.

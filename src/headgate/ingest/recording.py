@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headgate.core.errors import BadValue, Invalid, ObjectRefused, ServiceRefused, ServiceUnavailable
 from headgate.core.inventory import Delivery, InventoryFile, Recording
 from headgate.core.queue import IngestJob
+from headgate.core.redaction import redact
 from headgate.ingest import callback, messages
 from headgate.ingest.ark import dataid, parse_object
 from headgate.ingest.context import Context, stop_of
@@ -54,6 +57,7 @@ def record(context: Context, recording: Recording, *, by: str | None = None) -> 
         )
     if job.state != "recording" and context.inventory.recorded(job.id) is None:
         raise ObjectRefused(recording.ark, f"{job.id} is {job.state}, and not being recorded")
+    recording = replace(recording, payload=redact(recording.payload))
     told = [messages.callback_message(context, job, profile, recording)] if profile.callback_url else []
     return context.inventory.record(recording, told, by=by)
 

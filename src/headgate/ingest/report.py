@@ -16,6 +16,7 @@ from typing import Any
 
 from headgate.core.errors import BadValue
 from headgate.core.queue import Batch, Folder, IngestJob, Report, folder_of
+from headgate.core.redaction import redact
 from headgate.ingest.profile_values import mail_address
 
 #: Characters of one value in the text; the attachment has all of them.
@@ -115,7 +116,7 @@ def _row(job: IngestJob) -> dict[str, Any]:
     return {
         "job": job.id,
         "state": job.state,
-        "message": job.message,
+        "message": redact(job.message),
         "primary_id": job.identifiers.primary,
         "local_ids": list(job.identifiers.local),
         "title": job.configuration.get("erc_what"),
@@ -131,14 +132,14 @@ def _document(batch: Batch, number: int, envelope: Envelope) -> dict[str, Any]:
         "profile": batch.profile,
         "submitter": batch.submission.submitter,
         "report": number,
-        "message": batch.message,
+        "message": redact(batch.message),
         "at": envelope.at.isoformat(),
     }
 
 
 def _plain(value: object) -> str:
     """One short line, whatever was handed in: no line ends, no controls, nothing that turns the text around."""
-    text = " ".join(str(value).split())
+    text = " ".join(redact(str(value)).split())
     text = "".join(letter for letter in text if unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 

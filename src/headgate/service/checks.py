@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from headgate.core.durations import LONGEST
 from headgate.core.errors import BadValue
 from headgate.core.names import NOTE_LENGTH, check_name
+from headgate.core.redaction import redact
 
 #: Longest URI of a dataset.
 URI_LENGTH = 2048
@@ -87,8 +88,10 @@ def check_texts(what: str, values: object) -> dict[str, str]:
 
 
 def printable(value: object) -> str:
-    """What a worker says of its work: made printable and short rather than refused, since the outcome must be kept."""
-    text = "" if value is None else str(value)
+    """What a worker says of its work: without secrets, made printable and short rather than refused, since the outcome
+    must be kept.
+    """
+    text = "" if value is None else redact(str(value))
     return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:NOTE_LENGTH]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from headgate.core.errors import BadValue
-from headgate.core.ledger import EXTERNAL, MASKED, Claim
+from headgate.core.ledger import EXTERNAL, Claim
 from headgate.core.names import check_name
+from headgate.core.redaction import hide
 from headgate.service.checks import check_token
 from headgate.service.renewal import ClaimHold
 
@@ -32,12 +31,4 @@ def without_secrets(claim: ClaimLike | str, message: object) -> str:
     if isinstance(claim, str):
         return text
     ports = (*claim.inputs.values(), *claim.outputs.values())
-    return masked(text, (secret for port in ports for secret in port.secrets.values()))
-
-
-def masked(text: str, secrets: Iterable[str]) -> str:
-    """A text without these secrets, nor any line of one that has several."""
-    parts = {part for secret in secrets for part in (secret, *map(str.strip, secret.splitlines())) if part}
-    for part in sorted(parts, key=len, reverse=True):
-        text = text.replace(part, MASKED)
-    return text
+    return hide(text, (secret for port in ports for secret in port.secrets.values()))

@@ -20,8 +20,9 @@ from headgate.core.inventory import (
     Recording,
     StoredObject,
 )
-from headgate.core.names import check_name, check_note, check_reason, check_resource
+from headgate.core.names import check_name, check_reason, check_resource
 from headgate.core.queue import check_item_id
+from headgate.core.redaction import redact
 from headgate.service.checks import check_limit
 from headgate.service.identity import actor
 from headgate.service.identity import owner as caller
@@ -95,7 +96,7 @@ class Inventory:
     ) -> Sequence[StoredObject]:
         """Objects, by ARK; page on with `after` the last one."""
         given = {"owner": owner, "collection": collection, "local": local, "ark": ark, "after": after}
-        named = {name: check_note(name, value) for name, value in given.items() if value is not None}
+        named = {name: value and check_resource(value) for name, value in given.items() if value is not None}
         return self._store.objects(ObjectFilter(**named, limit=None if limit is None else check_limit(limit)))
 
     def versions(self, ark: str) -> Sequence[ObjectVersion]:
@@ -130,7 +131,7 @@ class Inventory:
 
     def set_problem(self, batch: str, problem: str) -> None:
         """Why a batch's payload gave no jobs, or why it could not start."""
-        self._store.set_problem(check_item_id(batch), problem)
+        self._store.set_problem(check_item_id(batch), redact(problem))
 
     def forget(self, item: str) -> None:
         """A batch or job left the queue: remove what it started with and its delivered messages."""
@@ -188,7 +189,7 @@ class Inventory:
 
         `recipients`: what is known of each now; None: as before. `retry_after`: seconds that the other side asked for.
         """
-        known = message.recipients if recipients is None else recipients
+        why, known = redact(why), message.recipients if recipients is None else recipients
         given_up = for_good or message.tries + 1 >= MOST_TRIES
         event("message.undelivered", logging.WARNING, message=message.id, item=message.item, why=why, for_good=given_up)
         if given_up:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import BadValue, ClaimLost, HeadgateError, WrongKey
 from headgate.core.ledger import (
-    MASKED,
     RUNNING,
     Change,
     Claim,
@@ -25,6 +24,7 @@ from headgate.core.ledger import (
 from headgate.core.names import check_name, check_note, check_reason
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure
+from headgate.core.redaction import MASKED
 from headgate.core.variables import NO_MORE, NamePatterns, check_job_variables
 from headgate.service.checks import (
     check_limit,

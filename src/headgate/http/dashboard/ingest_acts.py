@@ -21,6 +21,7 @@ from headgate.core.queue import (
     check_item_id,
     check_priority,
     choose,
+    for_readers,
     is_batch,
 )
 from headgate.http.auth import Caller, Operator, TheGate, TheService, needs
@@ -81,14 +82,14 @@ def batch_of(queue: Queue, item: str) -> Batch:
     """A batch by its id; a job's id is none."""
     if not is_batch(check_item_id(item)):
         raise UnknownName("batch", item)
-    return queue.batch(item)
+    return for_readers(queue.batch(item))
 
 
 def job_of(queue: Queue, item: str) -> IngestJob:
     """An ingest job by its id; a batch's id is none."""
     if is_batch(check_item_id(item)):
         raise UnknownName("ingest job", item)
-    return queue.job(item)
+    return for_readers(queue.job(item))
 
 
 def look_up(queue: Queue, kind: Kind, item: str) -> Item:

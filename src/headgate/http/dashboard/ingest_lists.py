@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
 from headgate.core.machine import Machine
-from headgate.core.queue import Item
+from headgate.core.queue import Item, for_readers
 from headgate.http.auth import Caller, Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.ingest_acts import path_of
@@ -50,7 +50,7 @@ JOBS_IN_FILE = {
     "retries": Column("Retries", lambda job: job.retry_count),
     "ark": Column("ARK", lambda job: job.identifiers.primary),
     "local": Column("Local ids", lambda job: "; ".join(job.identifiers.local)),
-    "payload": Column("Payload", lambda job: job.configuration.get("payload_url")),
+    "payload": Column("Payload", lambda job: for_readers(job).configuration.get("payload_url")),
 }
 
 

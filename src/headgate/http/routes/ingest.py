@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio.to_thread
 from fastapi import Query, Request, Response
@@ -15,6 +15,8 @@ from starlette.requests import ClientDisconnect
 from headgate import private
 from headgate.core.errors import ServiceUnavailable
 from headgate.core.names import NAME_LENGTH
+from headgate.core.redaction import redact_all
+from headgate.core.wire import plain
 from headgate.http import direct
 from headgate.http.auth import Caller, Operator, TheGate, TheService, needs
 from headgate.http.errors import TooLarge, TooMany
@@ -24,6 +26,9 @@ from headgate.http.repeats import HARMLESS
 from headgate.http.schemas import answer, documented
 from headgate.http.service import Service
 from headgate.http.waiting import Gone, while_there
+
+if TYPE_CHECKING:
+    from headgate.ingest.profile import Profile
 
 router = direct.router("ingest")
 Submitter = Annotated[Caller, needs("queue:submit")]
@@ -41,7 +46,7 @@ def profiles(gate: TheGate, who: ProfileReader) -> Response:
 
     found = load_profiles(Path(gate.settings["profiles_folder"])).values()
     seen = (each for each in found if who.reach.has("read") or who.reach.covers("queue:submit", each.name))
-    return answer([each.snapshot() for each in seen])
+    return answer([_snapshot(who, each) for each in seen])
 
 
 @router.get("/profiles/{name}", responses=documented(200, dict[str, Any], "As its file is now."))
@@ -51,7 +56,7 @@ def profile(gate: TheGate, who: ProfileUser, name: str) -> Response:
 
     if not who.reach.has("queue:work"):
         who.must_see("profile", "queue:submit", name)
-    return answer(read_profile(Path(gate.settings["profiles_folder"]), name).snapshot())
+    return answer(_snapshot(who, read_profile(Path(gate.settings["profiles_folder"]), name)))
 
 
 @router.post("/uploads", FILE_SENT, status_code=201, responses=documented(201, Uploaded, "Kept."), openapi_extra=FILE)
@@ -95,6 +100,11 @@ async def verify(request: Request, service: TheService, who: Operator, asked: Ve
         raise TooMany("as many objects are being read as may be", 30)
     request.scope["headgate.waits"] = True
     return answer(await while_there(request, _verify(service, who.by(), asked)))
+
+
+def _snapshot(who: Caller, profile: Profile) -> dict[str, Any]:
+    """The profile as a caller sees it: a worker needs the whole address of a callback."""
+    return profile.snapshot() if who.reach.has("queue:work") else redact_all(plain(profile.snapshot()))
 
 
 async def _receive(request: Request, place: Path, most: int) -> int:

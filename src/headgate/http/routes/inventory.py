@@ -8,6 +8,7 @@ from fastapi import Query, Response
 
 from headgate.core.errors import QueueRefused
 from headgate.core.inventory import Intake, InventoryFile, Message, ObjectVersion, StoredObject
+from headgate.core.redaction import redact
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, Operator, TheGate, needs
 from headgate.http.queue_schemas import (
@@ -187,14 +188,14 @@ def message(gate: TheGate, _who: InventoryReader, message: str) -> Response:
 @router.post("/messages/{message}/settle", NOTHING, status_code=204)
 def settle(gate: TheGate, _who: Consumer, message: str, given: MessageSettled) -> Response:
     """A message was delivered, or a message that waited was given up."""
-    gate.inventory.store.settle(message, given.state, given.problem, given.recipients)
+    gate.inventory.store.settle(message, given.state, redact(given.problem), given.recipients)
     return nothing()
 
 
 @router.post("/messages/{message}/delay", NOTHING, status_code=204)
 def delay(gate: TheGate, _who: Consumer, message: str, given: MessageDelayed) -> Response:
     """A message could not be delivered: it is tried again after that long."""
-    gate.inventory.store.delay(message, given.problem, given.seconds, given.recipients)
+    gate.inventory.store.delay(message, redact(given.problem), given.seconds, given.recipients)
     return nothing()
 
 

@@ -22,8 +22,10 @@ from headgate.core.queue import (
     Report,
     Taken,
     check_item_id,
+    for_readers,
     is_batch,
 )
+from headgate.core.wire import plain
 from headgate.http import direct
 from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.queue_schemas import (
@@ -68,13 +70,13 @@ def submit(
     _refuse_names(asked.metadata, given)
     batch = gate.queue.submit(**given, request_id=who.request_id(key, again), **asked.metadata)
     service.ring(("batch", batch.state))
-    return answer(who.shown(batch), 201)
+    return answer(who.shown(_seen(who, batch)), 201)
 
 
 @router.get("/batches", responses=documented(200, Page[Batch], "By id."))
 def batches(
     gate: TheGate,
-    _who: Reader,
+    who: Reader,
     state: str | None = None,
     profile: str | None = None,
     submitter: str | None = None,
@@ -84,7 +86,7 @@ def batches(
 ) -> Response:
     """Batches."""
     found = gate.queue.batches(state, profile=profile, submitter=submitter, taken=taken, after=after, limit=limit + 1)
-    return page(found, limit, lambda each: each.id)
+    return page(found, limit, lambda each: each.id, lambda each: plain(_seen(who, each)))
 
 
 @router.post("/batches/next", FINDS, responses=documented(200, Batch, "Taken, by a new token.", nothing=NO_WORK))
@@ -109,9 +111,9 @@ async def next_batch(
 
 
 @router.get("/batches/{bid}", responses=documented(200, Batch, "As it is."))
-def batch(gate: TheGate, _who: Reader, bid: str) -> Response:
+def batch(gate: TheGate, who: Reader, bid: str) -> Response:
     """One batch."""
-    return answer(gate.queue.batch(bid))
+    return answer(_seen(who, gate.queue.batch(bid)))
 
 
 @router.get("/batches/{bid}/jobs", responses=documented(200, list[str], "Their ids."))
@@ -132,7 +134,7 @@ def create_jobs(gate: TheGate, service: TheService, _who: Consumer, bid: str, as
 @router.get("/ingest-jobs", responses=documented(200, Page[IngestJob], "By id."))
 def ingest_jobs(
     gate: TheGate,
-    _who: Reader,
+    who: Reader,
     state: str | None = None,
     batch: str | None = None,
     profile: str | None = None,
@@ -142,7 +144,7 @@ def ingest_jobs(
 ) -> Response:
     """Ingest jobs."""
     found = gate.queue.jobs(state, batch=batch, profile=profile, taken=taken, after=after, limit=limit + 1)
-    return page(found, limit, lambda each: each.id)
+    return page(found, limit, lambda each: each.id, lambda each: plain(_seen(who, each)))
 
 
 @router.post(
@@ -167,15 +169,15 @@ async def next_job(
 
 
 @router.get("/ingest-jobs/{jid}", responses=documented(200, IngestJob, "As it is."))
-def ingest_job(gate: TheGate, _who: Reader, jid: str) -> Response:
+def ingest_job(gate: TheGate, who: Reader, jid: str) -> Response:
     """One ingest job."""
-    return answer(gate.queue.job(jid))
+    return answer(_seen(who, gate.queue.job(jid)))
 
 
 @router.put("/ingest-jobs/{jid}/priority", responses=documented(200, IngestJob, "It has it now."))
 def set_priority(gate: TheGate, who: Operator, jid: str, act: PrioritySet) -> Response:
     """Another place in the order: 0 is first, 99 last."""
-    return answer(gate.queue.set_priority(jid, act.priority, reason=act.reason, by=who.by(act.by)))
+    return answer(_seen(who, gate.queue.set_priority(jid, act.priority, reason=act.reason, by=who.by(act.by))))
 
 
 # ---------------------------------------------------------------- holds
@@ -303,7 +305,12 @@ def add_item_routes(noun: str, short: str, kind: Any) -> None:
         fired = _fire_as_owner if given.token is not None else _act
         moved = fired(gate, who, item, event, given)
         service.ring(("batch",), ("job",), ("work",))
-        return answer(moved)
+        return answer(_seen(who, moved))
+
+
+def _seen(who: Caller, item: Item) -> Item:
+    """The item as a caller sees it: who may take it needs the whole address of its payload."""
+    return item if who.reach.has("queue:work") else for_readers(item)
 
 
 async def _found(

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue
-from headgate.settings import mask
+from headgate.core.redaction import mask
 from headgate.stores.tls import NO_TLS, OFF, Tls, all_stay_here, take_options
 from headgate.stores.tls import OPTIONS as TLS_OPTIONS
 from headgate.stores.zookeeper.queue_tree import SPELLINGS, QueueTree

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from headgate.core.errors import BadValue
 from headgate.core.owners import LOCAL
-from headgate.settings import mask
+from headgate.core.redaction import mask
 from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.statement import Row, Statement, spread

@@ -1,0 +1,128 @@
+"""Secrets in what people read: passwords, signatures and tokens are hidden in every text that leaves the store or the
+process: log, history, errors, reports, answers, output of commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+#: Stands for what is hidden.
+MASKED = "***"
+#: Log keys whose values are never written.
+SECRET_WORDS = ("key", "secret", "password", "authorization", "cookie", "credential")
+#: Shorter values are too common to be looked for in texts.
+SHORTEST_KNOWN = 8
+#: Most values that a process looks for.
+MOST_KNOWN = 1000
+
+#: Names of parameters that are secrets: with such a word in them, or as a whole.
+_SECRET_NAME = re.compile(
+    r"password|passwd|passphrase|secret|signature|credential|token|api[_-]?key|authorization"
+    r"|\A(?:sig|key|auth|pwd|pass|jwt|sas|session|code)\Z",
+    re.IGNORECASE,
+)
+#: The same outside a URL, where shorter words mean many things, and the number of a grant is called token.
+_SECRET_WORD = re.compile(r"password|passwd|passphrase|secret|signature|api[_-]?key", re.IGNORECASE)
+_LONG_TOKEN = 12
+
+# Every repetition before the end of a rule is bounded: a text of any kind takes time in proportion to its length.
+_PARAMETER = re.compile(r"(?:[?&;]|%3F|%26)([^=&?;\s%]{1,60})(?:=|%3D)", re.IGNORECASE)
+_VALUE_END = re.compile(r"%26|[&#\s\"'<>]")
+_ASSIGNED = re.compile(r"(?<![\w-])(([\w-]{1,60})\s{0,3}=\s{0,3})([^\s&,;\"']+)")
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    # The password of a URL, and a token that stands alone before the host of a web address.
+    (re.compile(r"(://[^\s/?#:@\"'<>]{0,200}:)[^\s/?#\"'<>]{0,500}@"), rf"\1{MASKED}@"),
+    (re.compile(r"(https?://)[^\s/?#:@\"'<>]{1,500}@", re.IGNORECASE), rf"\1{MASKED}@"),
+    (re.compile(r"(\bauthorization\s{0,3}[:=]\s{0,3}(?:\w{1,20}\s{1,3})?)[^\s,;\"']+", re.IGNORECASE), rf"\1{MASKED}"),
+    (re.compile(r"(\bbearer\s{1,3})[\w.~+/=-]{16,}", re.IGNORECASE), rf"\1{MASKED}"),
+    # Our own: API tokens (their public part stays), keys of jobs, keys of signatures.
+    (re.compile(r"(\bhg_[a-z0-9]{12}_)[A-Za-z0-9_-]{20,}"), rf"\1{MASKED}"),
+    (re.compile(r"(\bhgk_|\bwhsec_)[A-Za-z0-9_+/=-]{20,}"), rf"\1{MASKED}"),
+)
+#: Without one of these, no rule finds anything.
+_SIGNS = ("=", "://", "%3d", "hg_", "hgk_", "whsec_", "bearer", "authorization")
+
+#: Only ever added to: other threads read it meanwhile.
+_known: list[str] = []
+
+
+def remember(secrets: Iterable[str]) -> None:
+    """From now on, hide these values in every text of this process."""
+    from urllib.parse import quote  # Loaded where there is a secret: the command starts faster without.
+
+    for secret in secrets:
+        for form in (secret, quote(secret, safe="")):
+            if len(secret) >= SHORTEST_KNOWN and form not in _known and len(_known) < MOST_KNOWN:
+                _known.append(form)
+
+
+def redact(text: str) -> str:
+    """The text with every secret that can be recognised hidden: by its place, by its form, or since it is known."""
+    if _known:
+        text = hide(text, _known)
+    lowered = text.lower()
+    if not any(sign in lowered for sign in _SIGNS):
+        return text
+    text = _ASSIGNED.sub(_hide_assigned, _without_parameters(text))
+    for rule, left in _RULES:
+        text = rule.sub(left, text)
+    return text
+
+
+def _without_parameters(text: str) -> str:
+    """Hide the secret parameters of URLs, also of one that is itself a parameter of another."""
+    parts, at = [], 0
+    for found in _PARAMETER.finditer(text):
+        if found.start() >= at and _SECRET_NAME.search(found[1]):
+            end = _VALUE_END.search(text, found.end())
+            stop = end.start() if end else len(text)
+            parts += [text[at : found.end()], MASKED if stop > found.end() else ""]
+            at = stop
+    return "".join([*parts, text[at:]])
+
+
+def _hide_assigned(found: re.Match[str]) -> str:
+    is_token = found[2].lower().endswith("token") and len(found[3]) >= _LONG_TOKEN
+    return f"{found[1]}{MASKED}" if is_token or _SECRET_WORD.search(found[2]) else found[0]
+
+
+def redact_all(value: Any) -> Any:
+    """The same for every text within mappings and lists; other values stay as they are."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {name: redact_all(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(redact_all, value)) if type(value) in (list, tuple) else value
+    return value
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """A text without these secrets, nor any line of one that has several."""
+    parts = {part for secret in secrets for part in (secret, *map(str.strip, secret.splitlines())) if part}
+    for part in sorted(parts, key=len, reverse=True):
+        text = text.replace(part, MASKED)
+    return text
+
+
+def mask(url: str) -> str:
+    """A URL, and nothing else, without its secrets: a password may have any character in it."""
+    head, mark, rest = url.partition("://")
+    user, at, host = rest.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return redact(f"{head}{mark}{name}:{MASKED}@{host}" if mark and at and colon else url)
+
+
+def shown(url: str) -> str:
+    """The address of a payload or service for people and logs: no user, no password, no query."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "an address that cannot be read"
+    query = "?…" if parts.query else ""
+    return f"{parts.scheme}://{host}{parts.path}{query}" if parts.scheme else url.partition("?")[0]
