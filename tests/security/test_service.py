@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -59,7 +60,7 @@ class Listener(Proxy):
 def test_the_service_never_sees_a_secret_or_a_key(keys: dict[str, str], store_url: str) -> None:
     """The client opens them; what went over the wire has neither."""
     listener = Listener(store_url)
-    with headgate.connect(listener.url) as worker:
+    with headgate.connect(listener.url, token=os.environ["HEADGATE_API_TOKEN"]) as worker:
         claim = worker.ledger.find_next("clean", key=keys["clean"])
         assert claim
         assert claim.inputs["raw"].secrets == {"password": CANARY}
@@ -274,12 +275,12 @@ def test_a_service_is_spoken_to_only_if_its_certificate_is_good(
         server.stop()
 
 
-def test_http_on_the_port_of_tls_is_not_answered(gate: Gate, certificate: Certificate) -> None:
+def test_http_on_the_port_of_tls_is_refused_and_sent_nowhere_else(gate: Gate, certificate: Certificate) -> None:
     chain, key = certificate()
     server = Server(Service(gate), "127.0.0.1:0", (str(chain), str(key)))
     server.start()
     try:
-        with pytest.raises(httpx2.HTTPError):
-            httpx2.get(server.url.replace("https:", "http:") + "/healthz", trust_env=False)
+        found = httpx2.get(server.url.replace("https:", "http:") + "/healthz", trust_env=False)
+        assert (found.status_code, "location" in found.headers, "use https" in found.text) == (400, False, True)
     finally:
         server.stop()

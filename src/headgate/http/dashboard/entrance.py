@@ -35,6 +35,7 @@ async def sign_in(request: Request, service: TheService) -> Response:
     """
     sessions.check_own_origin(request)
     address = request.client.host if request.client else ""
+    service.pace.take(f"sign-in from {address}", address)  # Each that succeeds writes to the store.
     service.sign_ins.check(address)
     form = await sessions.form_of(request)
     wanted, given = own_path(form.get("next", "/")), form.get("token", "").strip()
