@@ -70,7 +70,7 @@ pages: venv servers ## Run what the pages tell to type, and write down what it p
 	HEADGATE_RENEW_PAGES=1 $(BIN)/pytest tests/docs/test_pages.py -n $(WORKERS)
 
 transitions: venv servers ## Take every row of the queue's tables on every store, and note it for the docs
-	HEADGATE_TRANSITIONS=docs/reference/transitions.json $(BIN)/pytest tests/contract/test_queue_table.py -n $(WORKERS)
+	HEADGATE_TRANSITIONS=docs/reference/transitions.json $(BIN)/pytest tests/contract/test_queue_table.py tests/contract/test_queue_crashes.py -n $(WORKERS)
 
 servers: ## Install the database servers that the tests need (as root, on Debian)
 	$(PYTHON) tools/install_servers.py

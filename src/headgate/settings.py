@@ -13,13 +13,14 @@ from typing import Any, Literal, TypeVar
 
 from headgate.core.durations import LONGEST, parse_duration
 from headgate.core.errors import BadValue
+from headgate.core.queue import DEFAULT_MAX_CRASHES
 from headgate.core.redaction import mask
 from headgate.core.sizes import parse_size
 from headgate.core.variables import NamePatterns, parse_patterns
 
-#: How a setting's text is read: as it is, as a length of time, a size, a number from 0 on, a whole number from 1 on, or
-#: names of variables.
-Reading = Literal["text", "seconds", "bytes", "number", "count", "variables"]
+#: How a setting's text is read: as it is, as a length of time, a size, a number from 0 on, a whole number from 1 on, a
+#: limit (a whole number; 0: none), or names of variables.
+Reading = Literal["text", "seconds", "bytes", "number", "count", "limit", "variables"]
 
 T = TypeVar("T")
 
@@ -154,6 +155,12 @@ KNOWN = (
         "How long before its end an API token is reported by `status`, `doctor` and the dashboard.",
         kind="seconds",
     ),
+    Known(
+        "max_crashes",
+        str(DEFAULT_MAX_CRASHES),
+        "Deaths of workers in one step after which a batch or ingest job is held; 0: no limit. A profile may differ.",
+        kind="limit",
+    ),
     Known("retention", "604800", "Time that completed batches are kept; seconds, or 7d.", kind="seconds"),
     Known("history_age", "3600", "Least age of history that is moved from ZooKeeper to `url`.", kind="seconds"),
     Known("round_pause", "10", "Pause between two looks at ingest jobs that wait for space.", kind="seconds"),
@@ -251,6 +258,10 @@ class Settings:
         """A setting that is a whole number from 1 on."""
         return self._read(name, _parse_count)
 
+    def limit(self, name: str) -> int:
+        """A setting that is a whole number; 0 is no limit."""
+        return self._read(name, _parse_limit)
+
     def variables(self, name: str) -> NamePatterns:
         """A setting that lists names of variables."""
         return self._read(name, parse_patterns)
@@ -263,7 +274,7 @@ class Settings:
         """A setting, read as what it is."""
         readers: Mapping[str, Callable[[str], object]] = {
             "seconds": self.seconds, "bytes": self.size, "number": self.number, "count": self.count,
-            "variables": self.variables,
+            "limit": self.limit, "variables": self.variables,
         }  # fmt: skip
         kind = self._found[name].known.kind
         return self[name] if kind == "text" else readers[kind](name)
@@ -293,6 +304,12 @@ def _parse_number(text: str) -> float:
 def _parse_count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise ValueError("is not a whole number from 1 on")
+    return int(text)
+
+
+def _parse_limit(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError("is not a whole number from 0 on")
     return int(text)
 
 

@@ -45,6 +45,7 @@ def store_options(settings: Settings) -> StoreOptions:
         listen_url=settings["listen_url"],
         replication=replication,
         store_group=private.find_group(settings["store_group"]),
+        max_crashes=settings.limit("max_crashes"),
     )
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
     from headgate.core.faults import Fault
     from headgate.core.history import Entry
+    from headgate.core.queue import Batch, IngestJob
     from headgate.core.scopes import ApiToken
     from headgate.ingest.context import Context
     from headgate.ingest.profile import Profile
@@ -272,13 +273,15 @@ class Gate:
         return [*ours, *(path for path in folders if path.is_dir())]
 
     def notices(self) -> list[str]:
-        """What is no fault, but worth knowing: how the store is reached, what that costs, and what ends soon."""
+        """What is no fault, but worth knowing: how the store is reached, what kills its workers, and what ends soon."""
         from headgate.service.tokens import expiry_note
 
         stores = getattr(self._store, "joined", (self._store,))
         lines = [line for each in stores if hasattr(each, "notices") for line in each.notices()]
+        held: list[Batch | IngestJob] = [*self.queue.batches("held"), *self.queue.jobs("held")]
+        deadly = [f"{item.id} is held: {item.message}" for item in held if item.former]
         ending = [f"{expiry_note(each)}; make another one with: headgate token new" for each in self.expiring_tokens()]
-        return [*lines, *ending]
+        return [*lines, *deadly, *ending]
 
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""

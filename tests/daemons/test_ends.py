@@ -109,6 +109,7 @@ def test_a_lost_lease_ends_the_command_and_its_report_is_refused(on_sqlite: Head
 def test_killed_again_and_again_every_job_ends_once(headgate: Headgate) -> None:
     """Consumers are killed wherever they are; afterwards each job took each step exactly once."""
     jobs, kills = 12, 6
+    (headgate.folder / "headgate.toml").write_text("max_crashes = 0\n")  # Any number of kills may hit the same job.
     with opened(headgate) as gate:
         batch = fill(gate, jobs=jobs)
         words = [*everything("sleep 0.02"), "--exec", "batch-reporting=true", "--lease", "1", "--workers", "2"]

@@ -47,7 +47,7 @@ def test_every_job_ends_once_and_every_batch_is_reported_once(
     seed = time.time_ns() % 2**32
     chance = random.Random(seed)
     began = time.monotonic()
-    with headgate.connect(url) as gate:
+    with headgate.connect(url, max_crashes="0") as gate:
         fill(gate)
         crowd = [start(processes, url) for _ in range(PLAN.consumers)]
         leaders = PLAN.leaders_killed

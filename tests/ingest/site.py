@@ -45,6 +45,7 @@ class Site:
     ezid: EzidServer
     #: What every profile says unless a test says otherwise.
     usual: dict[str, Any] = field(default_factory=dict)
+    max_crashes: str = "3"
 
     @property
     def settings(self) -> dict[str, str]:
@@ -56,6 +57,7 @@ class Site:
             "mail_server": f"smtp+plain://127.0.0.1:{self.mail_port}",
             "mail_from": "ingest@example.org",
             "space_threshold": "0",
+            "max_crashes": self.max_crashes,
         }
 
     def gate(self) -> Gate:

@@ -361,12 +361,14 @@ def test_all_that_is_ours_alone_is_below_one_node(open_gate: OpenGate, raw: Any,
     owner, stat = raw.get(f"{own}/owners/{B}")
     assert {key: json.loads(owner)[key] for key in ("worker", "lease")} == {"worker": "me", "lease": LONG}
     assert stat.ephemeralOwner
+    note, stat = raw.get(f"{own}/takings/{B}")
+    assert (json.loads(note), stat.ephemeralOwner) == ({"worker": "me", "token": batch.token}, 0)
     queue.create_jobs(batch, ROWS)
     assert json.loads(raw.get(f"{own}/batches/{B}")[0])["made"] == 2
     assert raw.get_children(f"{own}/arrivals/pending") == ["05"]
     queue.fire(batch, "hold", "x")
     queue.delete(B, reason="given up")
-    assert [raw.get_children(f"{own}/{folder}") for folder in ("batches", "requests", "owners")] == [[], [], []]
+    assert [raw.get_children(f"{own}/{folder}") for folder in ("batches", "requests", "owners", "takings")] == [[]] * 4
     with pytest.raises(ItemLost):
         queue.fire(batch, "hold", "y")
 

@@ -34,7 +34,8 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
     counters that would give an id or a token twice, mails and callbacks that did not arrive (--repair sends them
     again), history that was deleted, missing nodes in ZooKeeper, files that other users can use, and the store's clock.
     Nothing is changed without --repair. It is safe while others work. A note is no fault: it says, for example, that
-    waiters poll because the database is reached through a pooler without `listen_url`.
+    waiters poll because the database is reached through a pooler without `listen_url`, or that an ingest job is held
+    because its workers died.
 
         Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
 

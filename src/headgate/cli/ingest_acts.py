@@ -79,13 +79,17 @@ def unhold(session: Session, /, profile: str, *, release_all: bool, dry_run: boo
 
 @click.command("release")
 @click.argument("ids", metavar="[ID]...", nargs=-1, type=ItemId("jid", "bid"))
-@click.option("--profile", help="All that are held of this profile.")
+@click.option("--profile", help="All that the hold of this profile has stopped.")
 @reason
 @bulk
 @common
 @click.pass_obj
 def release(session: Session, /, ids: Sequence[str], profile: str | None, **how: Any) -> int:
-    """Release held batches and jobs: they are pending again. Refused while their collection is held."""
+    """Release held batches and jobs. Refused while their collection is held.
+
+    They are pending again. A batch or job that is held because its workers died goes on in the step in which they died,
+    with a new count; name its ID, since --profile leaves it held.
+    """
     _one_of(ids, profile, "an ID, or --profile P for all that are held of it")
     with session.gate() as gate:
         if not profile:
@@ -288,7 +292,9 @@ def _terminal() -> bool:
 
 
 def _held(queue: Queue, profile: str) -> list[Item]:
-    return [*queue.batches("held", profile=profile), *queue.jobs("held", profile=profile)]
+    """What the hold of a collection has stopped; not what kills its workers, which an operator looks at one by one."""
+    held: list[Item] = [*queue.batches("held", profile=profile), *queue.jobs("held", profile=profile)]
+    return [item for item in held if not item.former]
 
 
 def _one_of(ids: Sequence[str], many: object, what: str) -> None:

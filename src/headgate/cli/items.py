@@ -124,6 +124,7 @@ def batch_text(session: Session, batch: Batch, failed: Sequence[str], machine: M
         "state": f"{batch.state}, {ago(batch.since)}",
         "why": batch.message,
         "taken by": batch.worker,
+        **deaths(batch),
         "profile": batch.profile,
         "submitter": batch.submission.submitter,
         "payload": f"{batch.submission.payload_url} ({batch.submission.type}, {batch.submission.mode})",
@@ -145,6 +146,7 @@ def job_text(session: Session, job: IngestJob, machine: Machine) -> str:
         "taken by": job.worker,
         "last good step": job.last_successful,
         "retries": job.retry_count,
+        **deaths(job),
         "priority": job.priority,
         "space needed": f"{job.space_needed:,} bytes" if job.space_needed else "not known",
         "identifier": job.identifiers.primary,
@@ -152,6 +154,11 @@ def job_text(session: Session, job: IngestJob, machine: Machine) -> str:
         **{name: value for name, value in job.configuration.items() if name != "batch_id"},
     }
     return pairs(told) + possible(session, job, machine)
+
+
+def deaths(item: Item) -> dict[str, str]:
+    """How many workers died on it, and in which step, if any did."""
+    return {"workers that died": f"{item.crashes} (in {item.former or item.state})"} if item.crashes else {}
 
 
 def possible(session: Session, item: Item, machine: Machine) -> str:

@@ -117,8 +117,8 @@ class Machine:
         return tuple(dict.fromkeys(row.event for row in self.rows if Also.TELL_HISTORY in row.also))
 
     def allowed(self, state: str) -> tuple[str, ...]:
-        """The events that are possible in a state."""
-        return tuple(dict.fromkeys(row.event for row in self.rows if row.source == state))
+        """The events that somebody may fire in a state; what the store does by itself is not among them."""
+        return tuple(dict.fromkeys(row.event for row in self.rows if row.source == state and row.by is not By.STORE))
 
     def find(self, state: str, event: str) -> tuple[Transition, ...]:
         """The rows of an event in a state, or TransitionRefused with what is possible instead."""

@@ -32,6 +32,14 @@ FIXED_KEYS = (
 )  # fmt: skip
 #: Digits in an id, on every store.
 _ID = re.compile("(bid|jid)[0-9]{10}")
+#: The event of an item whose owner died.
+REAP_EVENT = "reap"
+#: How many workers may die on an item in one state, where neither settings nor profile say otherwise.
+DEFAULT_MAX_CRASHES = 3
+#: The key of a job's configuration that says so; the profile's value, at the time that the job was made.
+MAX_CRASHES = "max_crashes"
+#: States as sentences have them, where the word itself does not fit.
+_DOING = {"notify": "notifying"}
 
 
 class Folder(StrEnum):
@@ -148,6 +156,10 @@ class Batch:
     lease: float | None = None
     #: The principal that has taken it; empty: nobody.
     principal: str = ""
+    #: How many of its workers died in this state; of a held one: in the state before.
+    crashes: int = 0
+    #: The state in which its workers died until it was held; empty: it was not held for that.
+    former: str = ""
 
     @property
     def profile(self) -> str:
@@ -185,6 +197,10 @@ class IngestJob:
     lease: float | None = None
     #: The principal that has taken it; empty: nobody.
     principal: str = ""
+    #: How many of its workers died in this state; of a held one: in the state before.
+    crashes: int = 0
+    #: The state in which its workers died until it was held; empty: it was not held for that.
+    former: str = ""
 
     @property
     def profile(self) -> str:
@@ -260,6 +276,15 @@ class Facts:
     made: int = 0
     #: A job of the batch that somebody has taken.
     taken_job: str = ""
+    #: Of the item whose owner died: how many died before it, and how many may (0: any number).
+    crashes: int = 0
+    max_crashes: int = 0
+    #: Of the held item: the state in which its workers died.
+    former: str = ""
+
+
+def _dies_too_often(facts: Facts) -> bool:
+    return 0 < facts.max_crashes <= facts.crashes + 1
 
 
 #: Every `when` and `needs` of the queue's tables.
@@ -270,6 +295,23 @@ CONDITIONS: Mapping[str, Callable[[Facts], bool]] = {
     "no job failed": lambda facts: facts.jobs.failed == 0 and facts.made > 0,
     "a job failed, or there never was one": lambda facts: facts.jobs.failed > 0 or facts.made == 0,
     "its batch is processing or failed": lambda facts: facts.batch_state in ("processing", "failed"),
+    "fewer than max_crashes died on it": lambda facts: not _dies_too_often(facts),
+    "max_crashes died on it": _dies_too_often,
+    "it was held in pending": lambda facts: facts.former in ("", "pending"),
+    **{
+        f"its workers died in {state}": (lambda facts, state=state: facts.former == state)  # type: ignore[misc]
+        for state in (
+            "estimating",
+            "provisioning",
+            "downloading",
+            "processing",
+            "storing",
+            "recording",
+            "notify",
+            "reporting",
+            "update-reporting",
+        )
+    },
     **{
         f"the last good step was {step}": (lambda facts, step=step: facts.last_successful == step)  # type: ignore[misc]
         for step in ("provisioning", "downloading", "processing", "storing", "recording")
@@ -303,19 +345,42 @@ def why(row: Transition, message: str) -> str:
 
 def moved_by(row: Transition, item: Item, message: str, at: datetime) -> Item:
     """The item after a row of its table, by itself: nobody's, for that reason, since that time."""
-    text = why(row, message)
-    if isinstance(item, Batch):
-        return replace(item, state=row.target, message=text, since=at, worker="", lease=None, principal="")
-    return replace(
+    died = Also.COUNT_CRASH in row.also
+    moved = replace(
         item,
         state=row.target,
-        last_successful=row.source if Also.MARK_STEP in row.also else item.last_successful,
-        retry_count=item.retry_count + (Also.COUNT_RETRY in row.also),
-        message=text,
-        since=at,
+        message=why(row, message),
+        since=item.since if row.target == row.source else at,
         worker="",
         lease=None,
         principal="",
+        crashes=item.crashes + 1 if died else 0,
+        former=row.source if died and row.target != row.source else "",
+    )
+    if isinstance(moved, Batch):
+        return moved
+    return replace(
+        moved,
+        last_successful=row.source if Also.MARK_STEP in row.also else moved.last_successful,
+        retry_count=moved.retry_count + (Also.COUNT_RETRY in row.also),
+    )
+
+
+def reap_facts(item: Item, default: int) -> Facts:
+    """What decides whether an item whose owner died may be tried again. `default`: where its profile said nothing."""
+    said = item.configuration.get(MAX_CRASHES) if isinstance(item, IngestJob) else None
+    is_number = isinstance(said, int) and not isinstance(said, bool) and said >= 0
+    return Facts(crashes=item.crashes, max_crashes=said if is_number and said is not None else default)
+
+
+def reap_message(row: Transition, item: Item, worker: str) -> str:
+    """Why an item is where it is after its owner died."""
+    crashes, step = item.crashes + 1, _DOING.get(item.state, item.state)
+    times = "once" if crashes == 1 else f"{crashes} times"
+    if row.target == row.source:
+        return f"its worker died {times} while {step}: {worker}"
+    return (
+        f"its worker died {times} while {step}; look at its payload and the log of {worker}, then release or delete it"
     )
 
 

@@ -96,13 +96,26 @@ CHUNK = Machine(
     ),
 )  # fmt: skip
 
+#: What happens to an item whose owner died: the same in every state in which it may be taken.
+_REAP = A.DROP_OWNER | A.COUNT_CRASH | A.TELL_HISTORY
+
+
+def _reaped(state: str, only: str = "") -> tuple[T, ...]:
+    """The rows of an item whose owner died in that state; an operator's release brings it back there."""
+    return (
+        T(state, "reap", state, By.STORE, _REAP, "Its worker died; another one tries it.", when="fewer than max_crashes died on it", only=only),
+        T(state, "reap", "held", By.STORE, _REAP, "It kills its workers; a person must look.", when="max_crashes died on it", only=only),
+        *(() if state == "pending" else (T("held", "release", state, By.OPERATOR, A.TELL_HISTORY, "A person lets it be tried again where its workers died.", when=f"its workers died in {state}", needs="its collection is not held", only=only),)),
+    )  # fmt: skip
+
+
 #: Batches of the queue (seed 004). The texts of `when` and `needs` are decided in core/queue.py.
 _BATCH_ROWS = (
     # from                event            to                  by           also                          meaning
     T("new",              "submit",        "pending",          By.CLIENT,   A.TELL_HISTORY,               "A payload was handed in; nothing was fetched yet."),
     T("pending",          "hold",          "held",             By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "Its collection is held: a person must release it."),
     T("pending",          "start",         "processing",       By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "All its jobs are made."),
-    T("held",             "release",       "pending",          By.OPERATOR, A.TELL_HISTORY,               "A person released it.", needs="its collection is not held"),
+    T("held",             "release",       "pending",          By.OPERATOR, A.TELL_HISTORY,               "A person released it.", when="it was held in pending", needs="its collection is not held"),
     T("held",             "delete",        "deleted",          By.OPERATOR, A.DROP_ALL | A.TELL_HISTORY,  "A person gave it up; the depositor is not told.", needs="none of its jobs is taken"),
     T("processing",       "report",        "reporting",        By.DAEMON,   A.TELL_HISTORY,               "Its last job has completed or failed.", needs="none of its jobs is in processing"),
     T("reporting",        "finish",        "completed",        By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "The depositor was told: all is well.", when="no job failed"),
@@ -113,6 +126,7 @@ _BATCH_ROWS = (
     T("update-reporting", "finish",        "failed",           By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "The depositor was told what is still failed.", when="a job failed, or there never was one"),
     T("completed",        "clean",         "cleaned",          By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,   "It was kept long enough."),
     T("deleted",          "clean",         "cleaned",          By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,   "What a person deleted is removed.", only="mrt-zk"),
+    *(row for state in ("pending", "reporting", "update-reporting") for row in _reaped(state)),
 )  # fmt: skip
 
 #: Ingest jobs of the queue (seed 004).
@@ -122,7 +136,7 @@ _INGEST_JOB_ROWS = (
     T("pending",      "accept",  "estimating",   By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "Its payload is in order; sizes are next."),
     T("pending",      "hold",    "held",         By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "Its collection is held: a person must release it."),
     T("pending",      "fail",    "failed",       By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY,                 "Its payload is corrupt, or is not what the digest says; it cannot be resumed."),
-    T("held",         "release", "pending",      By.OPERATOR, A.TELL_HISTORY,                                "A person released it.", needs="its collection is not held"),
+    T("held",         "release", "pending",      By.OPERATOR, A.TELL_HISTORY,                                "A person released it.", when="it was held in pending", needs="its collection is not held"),
     T("held",         "delete",  "deleted",      By.OPERATOR, A.DROP_ALL | A.TELL_HISTORY,                   "A person gave it up."),
     T("estimating",   "finish",  "provisioning", By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "Its size is known, or known to be unknown."),
     T("provisioning", "finish",  "downloading",  By.OWNER,    A.DROP_OWNER | A.MARK_STEP | A.TELL_HISTORY,   "There is room for it."),
@@ -146,6 +160,9 @@ _INGEST_JOB_ROWS = (
     T("failed",       "delete",  "deleted",      By.OPERATOR, A.DROP_ALL | A.TELL_HISTORY,                   "A person gave it up; it will not be reported."),
     T("completed",    "clean",   "cleaned",      By.DAEMON,   A.DROP_ENTRY | A.TELL_HISTORY,                 "Its working folder is removed; it is kept to be reported."),
     T("deleted",      "clean",   "cleaned",      By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,                   "What a person deleted is removed.", only="mrt-zk"),
+    *(row for state in ("pending", "estimating", "provisioning", "downloading", "processing") for row in _reaped(state)),
+    *_reaped("storing", only="mrt-zk"),
+    *(row for state in ("recording", "notify") for row in _reaped(state)),
 )  # fmt: skip
 
 BATCH = Machine("batch", "new", spelt("design", _BATCH_ROWS))

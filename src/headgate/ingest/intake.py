@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from headgate.core.errors import BadProfiles, BadValue, Invalid, Refused, ServiceUnavailable
-from headgate.core.queue import Batch, IngestJob, NewJob
+from headgate.core.queue import MAX_CRASHES, Batch, IngestJob, NewJob
 from headgate.ingest import manifest, messages
 from headgate.ingest.context import Context, now, stop_of
 from headgate.ingest.payload import (
@@ -82,7 +83,9 @@ def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Seque
     found = None
     if submission.type in BATCHES:
         found = _batch_manifest(context, batch, profile, stop, uploaded=uploaded)
-    said = {"submitted": now().isoformat(timespec="seconds"), "batch_type": submission.type}
+    said: dict[str, Any] = {"submitted": now().isoformat(timespec="seconds"), "batch_type": submission.type}
+    if profile.max_crashes is not None:
+        said[MAX_CRASHES] = profile.max_crashes
     return [
         replace(row, settings={**row.settings, **said, "supplied_id": row.identifiers.primary})
         for row in jobs_of(submission, found, profile.priority)

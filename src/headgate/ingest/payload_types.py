@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.core.errors import BadValue
-from headgate.core.queue import DEFAULT_PRIORITY, Identifiers, NewJob, Submission
+from headgate.core.queue import DEFAULT_PRIORITY, MAX_CRASHES, Identifiers, NewJob, Submission
 from headgate.ingest import ark
 from headgate.ingest.manifest import BATCH, CONTAINERS, OBJECT, SINGLE_FILES, Entry, Layout, Manifest, local_ids
 
@@ -28,8 +28,8 @@ _FORM_WORDS = {
     "batchManifestContainer": "container-batch-manifest",
     "batchManifestFile": "single-file-batch-manifest",
 }
-#: What a submission says that is not each of its jobs' own.
-_OF_THE_BATCH = frozenset(["primary_id", "local_id", "batch_id", "notification", "notification_format"])
+#: What a submission says that is not each of its jobs' own; and what the profile alone decides.
+_OF_THE_BATCH = frozenset(["primary_id", "local_id", "batch_id", "notification", "notification_format", MAX_CRASHES])
 #: What a submission says of its one payload, and so of none of the payloads that a batch manifest lists.
 _OF_THE_PAYLOAD = frozenset(["digest_type", "digest_value", "size", "filename"])
 

@@ -14,7 +14,7 @@ from headgate.core.documents import read_toml
 from headgate.core.errors import BadProfiles, BadValue
 from headgate.core.queue import DEFAULT_PRIORITY, check_priority
 from headgate.ingest import profile_values as values
-from headgate.ingest.profile_values import known, read_table, table
+from headgate.ingest.profile_values import known, optional, read_table, table
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _STORAGE_SCHEMES = {"ocfl": ("file",), "s3": ("s3",), "http": ("http", "https")}
@@ -131,6 +131,10 @@ class Profile:
     description: str = known(values.text, "", "For people.")
     membership: tuple[str, ...] = known(values.arks, (), "ARKs of the collections that each object belongs to.")
     priority: int = known(check_priority, DEFAULT_PRIORITY, "Of new jobs: 0 (first) to 99 (last).")
+    max_crashes: int | None = optional(
+        values.count(0),
+        "Deaths of workers in one step after which a job is held; 0: no limit. Left out: the setting `max_crashes`.",
+    )
     hold: str = known(values.text, "", "Why the collection is held; empty: it is not.")
     notification: tuple[str, ...] = known(values.mail_addresses, (), "Who gets the reports.")
     confirmation_mail: bool = known(values.flag, False, "Whether they also hear that a batch was taken in.")

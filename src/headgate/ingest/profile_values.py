@@ -33,6 +33,12 @@ def known(check: Check, default: Any, meaning: str) -> Any:
     return field(metadata=said) if default is REQUIRED else field(default=default, metadata=said)
 
 
+def optional(check: Check, meaning: str) -> Any:
+    """A key without a value of its own: None where it is left out."""
+    said = {"check": lambda value: None if value is None else check(value), "meaning": meaning}
+    return field(default=None, metadata=said)
+
+
 def table(kind: type, meaning: str) -> Any:
     """A table within a table, which may be left out."""
     return field(default_factory=kind, metadata={"check": kind, "meaning": meaning})

@@ -11,8 +11,10 @@ from typing import Any
 from headgate.core.errors import BadValue
 from headgate.core.machine import Machine
 from headgate.core.names import check_resource
+from headgate.core.pipeline import check_count
 from headgate.core.queue import (
     FIXED_KEYS,
+    MAX_CRASHES,
     Batch,
     Changes,
     Identifiers,
@@ -97,10 +99,20 @@ def check_document(what: str, document: object) -> dict[str, Any]:
 
 
 def check_settings(what: str, document: object) -> dict[str, Any]:
-    """What an owner adds to a job's configuration: nothing that the store itself writes there."""
+    """What the maker of a job adds to its configuration: nothing that the store itself writes there."""
     found = check_document(what, document)
     if fixed := [name for name in FIXED_KEYS if name in found]:
         raise BadValue(what, ", ".join(fixed), "cannot be set; it is fixed when the job is made")
+    if MAX_CRASHES in found:
+        check_count(MAX_CRASHES, found[MAX_CRASHES])
+    return found
+
+
+def check_additions(what: str, document: object) -> dict[str, Any]:
+    """What an owner adds to a job's configuration later: not how many workers may die on it either."""
+    found = check_settings(what, document)
+    if MAX_CRASHES in found:
+        raise BadValue(what, MAX_CRASHES, "cannot be set; it is fixed when the job is made")
     return found
 
 
@@ -151,6 +163,6 @@ def check_changes(
         priority=None if priority is None else check_priority(priority),
         space_needed=space_needed,
         identifiers=None if identifiers is None else check_identifiers(identifiers),
-        configuration=None if configuration is None else check_settings("configuration", configuration),
+        configuration=None if configuration is None else check_additions("configuration", configuration),
         report=report,
     )

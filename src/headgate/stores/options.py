@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.core.queue import DEFAULT_MAX_CRASHES
+
 #: Replication modes of the database in `url` (setting `replication`).
 ASYNCHRONOUS, SYNCHRONOUS = "asynchronous", "synchronous"
 
@@ -20,6 +22,8 @@ class StoreOptions:
     replication: str = ASYNCHRONOUS
     #: The group that a store made of files is shared with, when it is made; None: it is private.
     store_group: int | None = None
+    #: Deaths of workers in one state after which a batch or ingest job is held; 0: no limit. A profile may differ.
+    max_crashes: int = DEFAULT_MAX_CRASHES
 
 
 DEFAULT_OPTIONS = StoreOptions()

@@ -102,11 +102,12 @@ def facts_of(queue: Queue, item: Item) -> Facts:
     hold = queue.hold_of(item.profile)
     if isinstance(item, Batch):
         taken = next(iter(queue.jobs(batch=item.id, taken=True, limit=1)), None)
-        return Facts(hold=hold, jobs=item.jobs, made=item.made, taken_job=taken.id if taken else "")
+        taken_job = taken.id if taken else ""
+        return Facts(hold=hold, jobs=item.jobs, made=item.made, taken_job=taken_job, former=item.former)
     state = ""
     with suppress(UnknownName):
         state = queue.batch(item.batch).state
-    return Facts(last_successful=item.last_successful, batch_state=state, hold=hold)
+    return Facts(last_successful=item.last_successful, batch_state=state, hold=hold, former=item.former)
 
 
 # ---------------------------------------------------------------- collections
@@ -335,6 +336,8 @@ def _consequences(row: Transition, item: Item) -> list[str]:
     told = [f"It goes from {row.source} to {row.target}. {row.meaning}"]
     if item.message:
         told.append(f"It is {item.state} because: {item.message}")
+    if item.crashes:
+        told.append(f"{some(item.crashes, 'worker')} died on it; the count begins anew.")
     if isinstance(item, IngestJob):
         told += (
             [f"It has been resumed {some(item.retry_count, 'time')} before."] if Also.COUNT_RETRY in row.also else []
@@ -368,7 +371,8 @@ def _held(queue: Queue, profile: str) -> list[Item]:
     if profile == ALL:
         return []
     batches = queue.batches("held", profile=profile, limit=AT_ONCE + 1)
-    return [*batches, *queue.jobs("held", profile=profile, limit=AT_ONCE + 1)]
+    held: list[Item] = [*batches, *queue.jobs("held", profile=profile, limit=AT_ONCE + 1)]
+    return [item for item in held if not item.former]  # What kills its workers is looked at one by one.
 
 
 def _held_already(queue: Queue, profile: str) -> Iterable[str]:

@@ -48,6 +48,7 @@ JOBS_IN_FILE = {
     **JOBS,
     "worker": Column("Worker", lambda job: job.worker),
     "retries": Column("Retries", lambda job: job.retry_count),
+    "crashes": Column("Workers that died", lambda job: job.crashes),
     "ark": Column("ARK", lambda job: job.identifiers.primary),
     "local": Column("Local ids", lambda job: "; ".join(job.identifiers.local)),
     "payload": Column("Payload", lambda job: for_readers(job).configuration.get("payload_url")),

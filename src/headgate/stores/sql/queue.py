@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from headgate.core.errors import StoreUnavailable, UnknownName
+from headgate.core.errors import ItemLost, StoreUnavailable, Unavailable, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import Also, By, Machine, Transition
@@ -33,6 +34,7 @@ from headgate.stores.idempotency import is_keyed
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 from headgate.stores.sql import queue_making as making
 from headgate.stores.sql import queue_moving as moving
+from headgate.stores.sql import queue_reaping as reaping
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql import queue_taking as taking
 from headgate.stores.sql.engine import Database, Transaction
@@ -72,7 +74,8 @@ class SqlQueue:
         return self._database.write(lambda tx: taking.renew(tx, taken, lease))
 
     def give_back(self, taken: Taken, message: str) -> None:
-        self._database.write(lambda tx: taking.give_back(tx, taken, message[:MESSAGE_LENGTH]))
+        with self._late(taken):
+            self._database.write(lambda tx: taking.give_back(tx, taken, message[:MESSAGE_LENGTH]))
 
     def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
         made = self._database.write_through(lambda tx: making.create_jobs(tx, taken, position, jobs, work_folder))
@@ -89,7 +92,10 @@ class SqlQueue:
             quick, cut_off = None, True  # The answer was lost: the careful way looks whether it happened.
         if quick is not None:
             return quick
-        moved = self._database.write_through(lambda tx: moving.fire(tx, taken, event, message, changes), again=cut_off)
+        with self._late(taken):
+            moved = self._database.write_through(
+                lambda tx: moving.fire(tx, taken, event, message, changes), again=cut_off
+            )
         self._ring_for(moved)
         return moved
 
@@ -130,7 +136,8 @@ class SqlQueue:
             dead = [
                 (noun, row[0]) for noun in (JOBS, BATCHES) for row in tx.all(noun.sql.find_dead, grace=0, limit=limit)
             ]
-            return sum(tx.count(noun.sql.free_dead, id=number, grace=0) for noun, number in dead[:limit])
+            most = self.options.max_crashes
+            return sum(reaping.reap_dead(tx, noun, int(number), most) is not None for noun, number in dead[:limit])
 
         return self._database.write(work)
 
@@ -184,7 +191,7 @@ class SqlQueue:
     def repair(self, fault: Fault, who: str) -> bool:
         from headgate.stores.sql.queue_faults import repair
 
-        return self._database.write(lambda tx: repair(tx, fault, who))
+        return self._database.write(lambda tx: repair(tx, fault, who, self.options.max_crashes))
 
     def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
         from headgate.stores.sql.queue_questions import ask_queue_history
@@ -212,7 +219,8 @@ class SqlQueue:
                     return noun.read(rows[0]) if rows else None
         if self._database.dialect.one_writer and asker.fresh and not self._is_free(noun, state):
             return None  # Who finds nothing shall not have stood in the way of those who write.
-        return self._database.write(lambda tx: taking.take(tx, noun, state, asker, after), again=cut_off)
+        most = self.options.max_crashes
+        return self._database.write(lambda tx: taking.take(tx, noun, state, asker, after, most), again=cut_off)
 
     def _is_free(self, noun: Noun, state: str) -> bool:
         return bool(self._database.read(lambda tx: tx.one(noun.sql.is_free, state=state)))
@@ -245,6 +253,16 @@ class SqlQueue:
             "completed": int(after is Folder.COMPLETED), "channel": self._bell.channel,
             "number": str(NUMBERS[INGEST_JOB.name, row.target]),
         }  # fmt: skip
+
+    @contextmanager
+    def _late(self, taken: Taken) -> Iterator[None]:
+        """A report that is refused still says that whoever sends it lives."""
+        try:
+            yield
+        except ItemLost:
+            with suppress(Unavailable):
+                self._database.write(lambda tx: reaping.report_late(tx, taken))
+            raise
 
     def _ring_for(self, item: Item) -> None:
         self._bell.ring(BATCH if isinstance(item, Batch) else INGEST_JOB, item.state)

@@ -17,7 +17,8 @@ from headgate.stores.sql.queue_moving import (
     jobs_held_still,
     tell,
 )
-from headgate.stores.sql.queue_rows import BATCHES, JOBS, Noun, noun_of, number_of
+from headgate.stores.sql.queue_reaping import reap_dead
+from headgate.stores.sql.queue_rows import BATCHES, JOBS, noun_of, number_of
 from headgate.stores.sql.queue_schema import kept_states
 
 #: A lease that ran out so long ago, and nobody has noticed.
@@ -25,6 +26,7 @@ LONG_GONE = 60 * MICROSECONDS
 #: A batch whose making stopped, and that nobody has taken up for so long.
 ABANDONED = 600 * MICROSECONDS
 MOST = 1000
+DEAD_OWNER = "dead-owner"
 NOUNS = (BATCHES, JOBS)
 
 
@@ -33,8 +35,10 @@ def faults(tx: Transaction) -> list[Fault]:
     return [*_unknown_states(tx), *_wrong_counts(tx), *_lost_jobs(tx), *_dead_owners(tx), *_abandoned(tx)]
 
 
-def repair(tx: Transaction, fault: Fault, who: str) -> bool:
-    """Mend it, if it is still so."""
+def repair(tx: Transaction, fault: Fault, who: str, max_crashes: int) -> bool:
+    """Mend it, if it is still so. `max_crashes`: the store's."""
+    if fault.kind == DEAD_OWNER:
+        return _reap(tx, fault, who, max_crashes)
     mend = MENDERS.get(fault.kind)
     return mend is not None and mend(tx, fault, who)
 
@@ -70,7 +74,9 @@ def _lost_jobs(tx: Transaction) -> list[Fault]:
 
 def _dead_owners(tx: Transaction) -> list[Fault]:
     return [
-        Fault("dead-owner", noun.id_of(int(number)), f"{worker} took it as {state} and died", "free it")
+        Fault(
+            DEAD_OWNER, noun.id_of(int(number)), f"{worker} took it as {state} and died", "count the crash, and free it"
+        )
         for noun in NOUNS
         for number, worker, state in tx.all(noun.sql.find_dead, grace=LONG_GONE, limit=MOST)
     ]
@@ -112,12 +118,12 @@ def _remove(tx: Transaction, fault: Fault, who: str) -> bool:
     return True
 
 
-def _free(tx: Transaction, fault: Fault, who: str) -> bool:
+def _reap(tx: Transaction, fault: Fault, who: str, max_crashes: int) -> bool:
     held = hold_still(tx, fault.item)
-    noun: Noun = noun_of(fault.item)
-    if held is None or not tx.count(noun.sql.free_dead, id=number_of(fault.item), grace=0):
+    reaped = reap_dead(tx, noun_of(fault.item), number_of(fault.item), max_crashes)
+    if held is None or reaped is None:
         return False
-    _tell(tx, held, who, fault)
+    tell(tx, held, REPAIR_EVENT, who, reaped.state, f"{fault.what}: {fault.repair}")
     return True
 
 
@@ -133,5 +139,4 @@ MENDERS: Mapping[str, Callable[[Transaction, Fault, str], bool]] = {
     "wrong-count": _recount,
     "never-finishes": _recount,
     "no-batch": _remove,
-    "dead-owner": _free,
 }

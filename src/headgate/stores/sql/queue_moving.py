@@ -37,6 +37,7 @@ from headgate.stores.sql.queue_rows import (
     JOBS,
     Noun,
     batch_columns,
+    dead_worker,
     job_columns,
     noun_of,
     number_of,
@@ -54,13 +55,15 @@ class Held:
 
     item: Item
     at: int
+    #: Who took it and died; None: nobody did.
+    dead: str | None = None
 
 
 def hold_still(tx: Transaction, item_id: str) -> Held | None:
     """The item, which nobody else changes until this is done."""
     noun = noun_of(item_id)
     row = tx.one(noun.sql.lock, id=number_of(item_id))
-    return None if row is None else Held(noun.read(row[:-1]), int(row[-1]))
+    return None if row is None else Held(noun.read(row[:-1]), int(row[-1]), dead_worker(row[:-1]))
 
 
 def owned(tx: Transaction, taken: Taken) -> Held:
@@ -138,9 +141,9 @@ def facts_of(tx: Transaction, item: Item, event: str) -> Facts:
     """What the conditions of the event's rows look at, and no more."""
     hold = read_collection_hold(tx, item.profile) if event == "release" else None
     if isinstance(item, Batch):
-        return Facts(hold=hold, jobs=item.jobs, made=item.made)
+        return Facts(hold=hold, jobs=item.jobs, made=item.made, former=item.former)
     state = tx.one(sql.LOCK_BATCH_STATE, id=number_of(item.batch)) if event == "resume" else None
-    return Facts(item.last_successful, "" if state is None else str(state[0]), hold)
+    return Facts(item.last_successful, "" if state is None else str(state[0]), hold, former=item.former)
 
 
 def read_collection_hold(tx: Transaction, profile: str) -> Hold | None:

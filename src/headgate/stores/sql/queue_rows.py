@@ -43,7 +43,7 @@ def noun_of(item_id: str) -> Noun:
 def read_batch(row: Row) -> Batch:
     """Columns of a batch as a batch. What the dead have taken is nobody's."""
     (number, state, profile, submitter, url, kind, mode, metadata, submit_id, message, since, processing, failed,
-     completed, made, report, worker, token, lease, left, principal) = row  # fmt: skip
+     completed, made, report, crashes, former, worker, token, lease, left, principal) = row  # fmt: skip
     alive = left is not None and left > 0
     return Batch(
         id=BATCHES.id_of(number),
@@ -60,13 +60,15 @@ def read_batch(row: Row) -> Batch:
         token=int(token),
         lease=to_seconds(lease) if alive else None,
         principal=str(principal) if alive else "",
+        crashes=int(crashes),
+        former=str(former),
     )
 
 
 def read_job(row: Row) -> IngestJob:
     """Columns of a job as a job. What the dead have taken is nobody's."""
-    (number, batch, state, last, retries, priority, space, identifiers, configuration, message, since, worker,
-     token, lease, left, principal) = row  # fmt: skip
+    (number, batch, state, last, retries, priority, space, identifiers, configuration, message, since, crashes,
+     former, worker, token, lease, left, principal) = row  # fmt: skip
     alive = left is not None and left > 0
     names = json.loads(identifiers)
     return IngestJob(
@@ -85,7 +87,15 @@ def read_job(row: Row) -> IngestJob:
         token=int(token),
         lease=to_seconds(lease) if alive else None,
         principal=str(principal) if alive else "",
+        crashes=int(crashes),
+        former=str(former),
     )
+
+
+def dead_worker(row: Row) -> str | None:
+    """Who took an item and died, by its columns; None: nobody did."""
+    worker, _token, _lease, left, _principal = row[-5:]
+    return str(worker) if left is not None and left <= 0 else None
 
 
 def read_hold(row: Row) -> Hold:
@@ -110,14 +120,15 @@ def job_columns(job: IngestJob) -> dict[str, Any]:
         "state": job.state, "last_successful": job.last_successful, "retry_count": job.retry_count,
         "priority": job.priority, "space_needed": job.space_needed, "profile": job.profile,
         "identifiers": identifiers_document(job.identifiers), "configuration": document(dict(job.configuration)),
-        "message": job.message, "since": micro(job.since),
+        "message": job.message, "since": micro(job.since), "crashes": job.crashes, "former": job.former,
     }  # fmt: skip
 
 
 def batch_columns(batch: Batch) -> dict[str, Any]:
     """What a move may change of a batch."""
     return {
-        "state": batch.state, "message": batch.message, "since": micro(batch.since),
+        "state": batch.state, "message": batch.message, "since": micro(batch.since), "crashes": batch.crashes,
+        "former": batch.former,
         "report": None if batch.report is None else _report_document(batch.report),
     }  # fmt: skip
 

@@ -8,10 +8,10 @@ from headgate.core.queue import ALL
 from headgate.stores.sql.statement import Statement
 
 BATCH_COLUMNS = """i.id, i.state, i.profile, i.submitter, i.payload_url, i.type, i.mode, i.metadata, i.submit_id,
-                   i.message, i.since, i.processing, i.failed, i.completed, i.made, i.report, i.worker, i.token,
-                   i.lease, i.lease_until - {now}, i.principal"""
+                   i.message, i.since, i.processing, i.failed, i.completed, i.made, i.report, i.crashes,
+                   i.former, i.worker, i.token, i.lease, i.lease_until - {now}, i.principal"""
 JOB_COLUMNS = """i.id, i.batch_id, i.state, i.last_successful, i.retry_count, i.priority, i.space_needed,
-                 i.identifiers, i.configuration, i.message, i.since, i.worker, i.token, i.lease,
+                 i.identifiers, i.configuration, i.message, i.since, i.crashes, i.former, i.worker, i.token, i.lease,
                  i.lease_until - {now}, i.principal"""
 #: Nobody has it: it was not taken, or whoever took it died.
 _FREE = "(i.lease_until is null or i.lease_until <= {now})"
@@ -38,6 +38,7 @@ class ItemStatements:
     is_free: Statement
     find_dead: Statement
     free_dead: Statement
+    free_late: Statement
     count: Statement
 
 
@@ -45,6 +46,7 @@ def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> 
     source = f"from {table} i"
     owned = "id = :id and state = :state and token = :token and lease_until > {now} and {owned}"
     dead = "lease_until is not null and lease_until + :grace <= {now}"
+    freed = f"update {table} set worker = '', lease = null, lease_until = null"
     return ItemStatements(
         read=Statement(f"A {what}.", f"select {columns} {source} where i.id = :id"),
         lock=Statement(
@@ -81,9 +83,10 @@ def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> 
             "What was taken by somebody whose lease ran out so long ago.",
             f"select id, worker, state from {table} where {dead} order by id limit :limit",
         ),
-        free_dead=Statement(
-            "What the dead have taken is nobody's.",
-            f"update {table} set worker = '', lease = null, lease_until = null where id = :id and {dead}",
+        free_dead=Statement("What the dead have taken is nobody's.", f"{freed} where id = :id and {dead}"),
+        free_late=Statement(
+            "What somebody reports on after its lease ran out, and before anybody noticed, is nobody's.",
+            f"{freed} where id = :id and state = :state and token = :token and lease_until <= {{now}}",
         ),
         count=Statement("How many are in each state.", f"select state, count(*) from {table} group by state"),
     )
@@ -126,7 +129,8 @@ CHANGE_JOB = Statement(
     "A job becomes what it shall be, if it is still what was read.",
     """update hg_ingest_job set state = :state, last_successful = :last_successful, retry_count = :retry_count,
               priority = :priority, space_needed = :space_needed, profile = :profile, identifiers = :identifiers,
-              configuration = :configuration, message = :message, since = :since,
+              configuration = :configuration, message = :message, since = :since, crashes = :crashes,
+              former = :former,
               worker = case when :drop_owner then '' else worker end,
               lease = case when :drop_owner then null else lease end,
               lease_until = case when :drop_owner then null else lease_until end
@@ -135,6 +139,7 @@ CHANGE_JOB = Statement(
 CHANGE_BATCH = Statement(
     "A batch becomes what it shall be, if it is still what was read.",
     """update hg_batch set state = :state, message = :message, since = :since, report = :report,
+              crashes = :crashes, former = :former,
               worker = case when :drop_owner then '' else worker end,
               lease = case when :drop_owner then null else lease end,
               lease_until = case when :drop_owner then null else lease_until end

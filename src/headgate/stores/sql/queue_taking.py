@@ -15,22 +15,30 @@ from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import moment, to_micro
 from headgate.stores.sql.queue_moving import check_owner, hold_still, lost, owned, put, told_columns
-from headgate.stores.sql.queue_rows import JOBS, Noun, noun_of, number_of
+from headgate.stores.sql.queue_reaping import reap_dead
+from headgate.stores.sql.queue_rows import JOBS, Noun, dead_worker, noun_of, number_of
 
 #: States of a job that has left the queue.
 LEFT = {row.target for row in INGEST_JOB.rows if row.also & (Also.DROP_ENTRY | Also.DROP_ALL)}
 
 
-def take(tx: Transaction, noun: Noun, state: str, asker: Asker, after: Place | None) -> Item | None:
-    """The first that nobody has; or what this very request took already, when its answer may have been lost."""
+def take(tx: Transaction, noun: Noun, state: str, asker: Asker, after: Place | None, max_crashes: int) -> Item | None:
+    """The first that nobody has; or what this very request took already, when its answer may have been lost.
+
+    What a dead owner had is reaped first, and passed over when it is held for that.
+    """
     if tx.again and (row := tx.one(noun.sql.find_repeated, state=state, request_id=asker.request_id)):
         return noun.read(row)
-    row = tx.one(noun.sql.find_behind if after else noun.sql.find_free, state=state, **place_columns(noun, after))
-    if row is None:
-        return None
-    token = tx.next_token()
-    tx.run(noun.sql.take, id=row[0], token=token, **taking_columns(asker))
-    return replace(noun.read(row), worker=asker.worker, token=token, lease=asker.lease, principal=actor().principal)
+    find = noun.sql.find_behind if after else noun.sql.find_free
+    while row := tx.one(find, state=state, **place_columns(noun, after)):
+        item: Item = noun.read(row)
+        if dead_worker(row) is not None:
+            item = reap_dead(tx, noun, int(row[0]), max_crashes) or item
+        if item.state == state:
+            token, who = tx.next_token(), actor().principal
+            tx.run(noun.sql.take, id=row[0], token=token, **taking_columns(asker))
+            return replace(item, worker=asker.worker, token=token, lease=asker.lease, principal=who)
+    return None
 
 
 def place_columns(noun: Noun, after: Place | None) -> dict[str, object]:

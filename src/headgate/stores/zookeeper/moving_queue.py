@@ -10,7 +10,7 @@ from typing import Any
 
 from headgate.core.errors import BadValue, ForeignStore, HalfMoved
 from headgate.core.history import Entry
-from headgate.core.queue import Batch, Hold, IngestJob, folder_of
+from headgate.core.queue import Batch, Hold, IngestJob, Item, folder_of
 from headgate.stores.queue_port import QueueStore
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import children, look, read, remove
@@ -19,6 +19,7 @@ from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.opening import Root, open_tree, read_root
 from headgate.stores.zookeeper.queue import ZookeeperQueue
 from headgate.stores.zookeeper.queue_history import Told
+from headgate.stores.zookeeper.queue_records import crash_note
 from headgate.stores.zookeeper.queue_reports import Reports
 from headgate.stores.zookeeper.queue_tokens import with_token_base
 from headgate.stores.zookeeper.queue_tree import encode
@@ -152,6 +153,7 @@ class ZookeeperQueuePlace:
             (f"{path}/status", tree.batch_status(batch.state, batch.since, batch.message)),
             (tree.made(batch.id), encode(own)),
         ]
+        nodes += self._crash_node(batch)
         if submission.request_id:
             nodes.append((tree.request(submission.request_id), batch.id.encode()))
         if batch.made or batch.state not in WITHOUT_FOLDERS:
@@ -172,8 +174,14 @@ class ZookeeperQueuePlace:
             *([(f"{path}/identifiers", encode(identifiers))] if identifiers else []),
             *([(tree.entry(job.state, job.priority, job.id), tree.empty)] if job.state in tree.entry_states else []),
             (f"{tree.folder(job.batch, folder_of(job.state))}/{job.id}", tree.empty),
+            *self._crash_node(job),
         ]
         return [Op("make", *node) for node in nodes]
+
+    def _crash_node(self, item: Item) -> list[tuple[str, bytes | None]]:
+        """What is known of workers that died on an item."""
+        note = crash_note(item)
+        return [(self._tree.taking(item.id), encode(note))] if note else []
 
     def _write_all(self, changes: Sequence[list[Op]]) -> None:
         """Each of them at once or not at all; many are under way together."""
@@ -209,6 +217,7 @@ class ZookeeperQueuePlace:
             tree.batches,
             f"{tree.own}/batches",
             f"{tree.own}/requests",
+            tree.takings,
             tree.history,
             *tree.hold_folders,
             *lists,

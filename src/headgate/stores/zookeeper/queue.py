@@ -28,7 +28,6 @@ from headgate.core.queue import (
     is_batch,
     refuse_others,
 )
-from headgate.stores.acting import actor
 from headgate.stores.base import Asker
 from headgate.stores.history import Book
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
@@ -44,6 +43,7 @@ from headgate.stores.zookeeper.queue_leases import ItemLeases
 from headgate.stores.zookeeper.queue_making import Making
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions, ago
+from headgate.stores.zookeeper.queue_reaping import Reaping
 from headgate.stores.zookeeper.queue_records import Record
 from headgate.stores.zookeeper.queue_removing import Removing
 from headgate.stores.zookeeper.queue_reports import Reports
@@ -77,8 +77,10 @@ class ZookeeperQueue:
         self._reports = Reports(sessions, tree)
         self._moves = Moves(tree, self._commits, self._reports)
         self._removing = Removing(sessions, tree, self._questions, self._moves)
-        self._leases = ItemLeases(sessions, tree, self._questions, self._moves, clock)
-        self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves, self._leases)
+        self._leases = ItemLeases(sessions, tree, self._questions, clock)
+        self._reaping = Reaping(sessions, tree, self._questions, self._commits, self._moves)
+        self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves, self._leases, self._reaping)
+        sessions.endings.append(self._taking.close)
         self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking, number_base)
         self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing)
 
@@ -88,6 +90,8 @@ class ZookeeperQueue:
         if not self.told.folders():
             first = folder_path(self._tree.history, 0)
             self._sessions.base.ask(*(make(path, self._tree.empty) for path in self._tree.made_at_once), make(first))
+        elif self._sessions.base.ask(look(self._tree.takings))[0] is None:  # An older release made the rest.
+            self._sessions.base.ask(make(self._tree.takings, self._tree.empty))
 
     # ------------------------------------------------------------------ depositors and consumers
 
@@ -129,10 +133,11 @@ class ZookeeperQueue:
             ops = self._moves.move(record, new, row)
             if tries > 1:
                 ops = [*self._missing_folder(new), *ops]
-            told = self._told(record, row, record.item.worker, message)
+            told = self._moves.told(record, row, record.item.worker, message)
             return Plan(ops, new, [told], self._taking.session_of(taken.id))
 
-        moved = self._commits.run(build)
+        with self._reaping.late(taken):
+            moved = self._commits.run(build)
         self._taking.forget(taken.id)
         self._reports.drop_others(taken.id, changes.report)
         return moved
@@ -193,7 +198,7 @@ class ZookeeperQueue:
 
     def _act_plan(self, record: Record, row: Transition, reason: str, who: str) -> Plan[tuple[Item, bool]]:
         new = self._moves.after(record, row, reason, Changes())
-        told = self._told(record, row, who, reason)
+        told = self._moves.told(record, row, who, reason)
         ends = row.target in self._questions.table(new.id).ends and Also.DROP_ALL in row.also
         if ends and isinstance(new, Batch):
             return Plan(self._removing.mark_batch(record, row, new), (record.item, True), [told])
@@ -216,18 +221,11 @@ class ZookeeperQueue:
         hold = self._questions.hold(item.profile) if event == "release" else None
         if isinstance(item, IngestJob):
             batch = self._questions.find(item.batch) if event == "resume" else None
-            return Facts(item.last_successful, batch.item.state if batch else "", hold)
+            return Facts(item.last_successful, batch.item.state if batch else "", hold, former=item.former)
         if event == "finish":
             item = self._questions.get(item.id).batch  # A person may have deleted a job since it was taken.
         taken_job = self._removing.taken_job(item.id) if event == "delete" else ""
-        return Facts(hold=hold, jobs=item.jobs, made=item.made, taken_job=taken_job)
-
-    def _told(self, record: Record, row: Transition, who: str, reason: str) -> Told:
-        item = record.item
-        batch, job = (item.id, "") if isinstance(item, Batch) else (item.batch, item.id)
-        spent = max((self._commits.now() - item.since).total_seconds(), 0.0)
-        told = actor().reason(reason)
-        return Told(row.event, who, row.source, row.target, told, batch, job, token=record.version, spent=spent)
+        return Facts(hold=hold, jobs=item.jobs, made=item.made, taken_job=taken_job, former=item.former)
 
     def set_priority(self, job_id: str, priority: int, reason: str, who: str) -> IngestJob:
         def build() -> Plan[IngestJob]:

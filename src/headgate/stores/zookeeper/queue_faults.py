@@ -99,8 +99,11 @@ class Faults:
         for portion in windows(jobs, 60):
             yield from (found for each in self._read(portion) for found in self._job(*each, places, known))
         yield from self._without_job(places, set(jobs))
+        places.strays += [tree.taking(each) for each in self._questions.noted() if each not in known | set(jobs)]
         for path in places.strays:
-            yield Finding(Fault("stray-node", path, "it is no entry of a job", "remove it"), [Op("remove", path)])
+            yield Finding(
+                Fault("stray-node", path, "it belongs to no batch and no job", "remove it"), [Op("remove", path)]
+            )
 
     def _places(self, batches: Sequence[str]) -> Places:
         tree, places = self._tree, Places()
@@ -170,6 +173,7 @@ class Faults:
             what = f"its batch {seen.job.batch or '(none)'} is gone"
             ops = [Op("remove", path) for path in places.entries.get(job_id, [])]
             ops += self._whole_job(seen)
+            ops += [Op("remove", self._tree.taking(job_id))] if seen.noted else []
             yield Finding(Fault("no-batch", job_id, what, "remove the job"), ops)
 
     def _whole_job(self, record: Record) -> list[Op]:

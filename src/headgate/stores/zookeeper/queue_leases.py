@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from headgate.core.errors import StoreUnavailable
 from headgate.core.queue import Taken
 from headgate.stores.zookeeper.asking import read, write
 from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.multi import Op, first_error, multi
-from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
 from headgate.stores.zookeeper.queue_records import Record, judged, owner_content
 from headgate.stores.zookeeper.queue_tree import QueueTree, decode, encode
-from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
+from headgate.stores.zookeeper.session import Session, Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An item that this process has."""
+
+    #: As it was when it was taken; None: it may have changed since.
+    record: Record | None
+    token: int
+    session: Session
+    #: The session's number: another one means that the item was lost; 0: no session keeps it.
+    number: int
+    request_id: str
+    #: On the monotonic clock: its lease runs until then, unless another process renews it.
+    until: float
 
 
 class ItemLeases:
     """Renews and ends the leases of one queue."""
 
-    def __init__(
-        self, sessions: Sessions, tree: QueueTree, questions: QueueQuestions, moves: Moves, clock: Clock
-    ) -> None:
+    def __init__(self, sessions: Sessions, tree: QueueTree, questions: QueueQuestions, clock: Clock) -> None:
         self._sessions = sessions
         self._tree = tree
         self._questions = questions
-        self._moves = moves
         self._clock = clock
 
     def left(self, record: Record) -> float:
@@ -60,21 +70,6 @@ class ItemLeases:
             written = self._sessions.base.ask(write(path, encode(content), answer[1].version))[0]
             if not isinstance(written, Exception):
                 return
-
-    def free(self, record: Record, session: Session) -> bool:
-        """Nobody has it any more. Its status is written anew, so that the token is dead for good."""
-        status = Op("set", self._tree.status(record.item.id), record.status, record.version)
-        try:
-            results = session.change(multi([status, *self._moves.free(record)]))[0]
-        except Interrupted as error:
-            raise StoreUnavailable(self._sessions.name, str(error)) from error
-        return not isinstance(results, Exception) and first_error(results) is None
-
-    def expire(self, limit: int) -> Iterator[Record]:
-        """Free what was taken by somebody whose lease has run out. Yields what was freed."""
-        self._questions.catch_up()
-        dead = (each for each in self._questions.records(self._questions.owned()) if each.remains is not None)
-        return (record for record in islice(dead, limit) if self.free(record, self._sessions.base))
 
     def move_on(self, outage: float) -> None:
         """What had not run out when the service was last heard of has again what it had then."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from headgate.core.machine import Also, Transition
 from headgate.core.queue import (
@@ -19,9 +20,11 @@ from headgate.core.queue import (
     moved_by,
     work_states,
 )
+from headgate.stores.acting import actor
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_commits import Commits
-from headgate.stores.zookeeper.queue_records import Record
+from headgate.stores.zookeeper.queue_history import Told
+from headgate.stores.zookeeper.queue_records import Record, crash_note
 from headgate.stores.zookeeper.queue_reports import Reports
 from headgate.stores.zookeeper.queue_tree import QueueTree, encode
 
@@ -46,7 +49,7 @@ class Moves:
 
     def move(self, record: Record, new: Item, row: Transition) -> list[Op]:
         """Everything that a row says, for an item that stays."""
-        ops = [Op("set", self._tree.status(new.id), self.status(new), record.version), *self.free(record)]
+        ops = [Op("set", self._tree.status(new.id), self.status(new), record.version), *self.free(record, new)]
         if isinstance(new, Batch):
             return [*ops, *self._batch_parts(record, new, row)]
         entry = Also.DROP_ENTRY not in row.also
@@ -64,13 +67,39 @@ class Moves:
         guard = Op("check", self._tree.status(new.id), version=record.version)
         return [guard, *self._job_parts(record, new), *self._places(record, new, entry=True)]
 
-    def free(self, record: Record) -> list[Op]:
-        """Nobody has it any more."""
-        if record.remains is not None:
-            owner = Op("remove", self._tree.owner(record.item.id), version=record.remains)
-            return [Op("remove", self._tree.lock(record.item.id)), owner]
-        ops = [] if record.lock is None else [Op("remove", self._tree.lock(record.item.id))]
-        return [*ops, *([Op("remove", self._tree.owner(record.item.id))] if record.owned else [])]
+    def free(self, record: Record, new: Item) -> list[Op]:
+        """Nobody has it any more; what is known of workers that died on it stays."""
+        item_id, note = record.item.id, crash_note(new)
+        ops = [] if record.lock is None and record.remains is None else [Op("remove", self._tree.lock(item_id))]
+        if record.remains is not None:  # Its owner may renew it at this moment.
+            ops.append(Op("remove", self._tree.owner(item_id), version=record.remains))
+        elif record.owned:
+            ops.append(Op("remove", self._tree.owner(item_id)))
+        return [*ops, *self.note(record, note)]
+
+    def note(self, record: Record, note: Mapping[str, Any]) -> list[Op]:
+        """Who took it last, or how many died on it; nothing: the node goes."""
+        path = self._tree.taking(record.item.id)
+        if not note:
+            return [Op("remove", path)] if record.noted else []
+        return [Op("set" if record.noted else "make", path, encode(note))]
+
+    def told(self, record: Record, row: Transition, who: str, reason: str) -> Told:
+        """What the history keeps of a row."""
+        item = record.item
+        batch, job = (item.id, "") if isinstance(item, Batch) else (item.batch, item.id)
+        spent = max((self._commits.now() - item.since).total_seconds(), 0.0)
+        return Told(
+            row.event,
+            who,
+            row.source,
+            row.target,
+            actor().reason(reason),
+            batch,
+            job,
+            token=record.version,
+            spent=spent,
+        )
 
     def not_held(self, item: Item) -> list[Op]:
         """Nothing but that the collection is not held: a node that can be made is not there."""
@@ -85,6 +114,7 @@ class Moves:
         ops += [Op("remove", each) for each in children[path] if each not in (path, ops[0].path)]
         ops += [Op("remove", path)]
         ops += [Op("remove", tree.owner(job.id))] if record.owned or record.remains is not None else []
+        ops += self.note(record, {})
         if job.state in tree.entry_states:
             ops.append(Op("remove", tree.entry(job.state, job.priority, job.id)))
         return [*ops, Op("remove", f"{tree.folder(job.batch, folder_of(job.state))}/{job.id}")]

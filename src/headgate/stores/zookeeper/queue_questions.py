@@ -76,6 +76,10 @@ class QueueQuestions:
         """The items that somebody of ours has taken."""
         return self.item_ids(self._tree.owners)
 
+    def noted(self) -> list[str]:
+        """The items that somebody of ours has taken, or died on."""
+        return self.item_ids(self._tree.takings)
+
     def _read(self, ids: Sequence[str], parse: object, *, judge: bool = True) -> list[Record]:
         questions = [ask_batch(self._tree, each) if is_batch(each) else ask_job(self._tree, each) for each in ids]
         answers = iter(self._sessions.base.ask(*(question for some in questions for question in some)))

@@ -45,6 +45,10 @@ class Record:
     left: float | None = None
     #: It was taken, its lease has run out, and its nodes are still there: the version that the owner's has.
     remains: int | None = None
+    #: There is a node that says who took it last, or how many died.
+    noted: bool = False
+    #: Who took it and died, which nobody has noticed yet, and by which token.
+    died: tuple[str, int] | None = None
 
     @property
     def job(self) -> IngestJob:
@@ -67,28 +71,34 @@ def ask_job(tree: QueueTree, job_id: str) -> list[Question]:
     """All that a job is made of."""
     path = tree.item(job_id)
     parts = (*_JOB_PARTS, tree.batch_node) if tree.batch_node else _JOB_PARTS
-    return [look(f"{path}/lock"), read(tree.owner(job_id)), *(read(f"{path}/{part}") for part in parts)]
+    own = [read(tree.owner(job_id)), read(tree.taking(job_id))]
+    return [look(f"{path}/lock"), *own, *(read(f"{path}/{part}") for part in parts)]
 
 
 def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> Record | None:
     """A job; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
-    lock, owner, status, configuration, identifiers, priority, space, *rest = answers
+    lock, owner, taking, status, configuration, identifiers, priority, space, *rest = answers
     if isinstance(status, Exception):
         return None
     content = decode(status[0], "status")
     settings = decode(_data(configuration), "configuration")
     batch_id = _text(rest[0]) if rest else str(settings.get("batch_id", ""))
     worker, lease, mark, principal = _owner(lock, owner)
+    state, version = _job_state(tree, content.get("status")), status[1].version
     job = IngestJob(
-        job_id, batch_id, _job_state(tree, content.get("status")),
+        job_id, batch_id, state,
         tree.good_step(content.get("last_successful_status")), _number(content.get("retry_count", 0), "retry_count"),
         _number(_text(priority), "priority"), max(_number(_text(space) or 0, "space_needed"), 0),
         tree.read_identifiers(decode(_data(identifiers) or b"{}", "identifiers")),
         tree.read_configuration(settings, batch_id), str(content.get("message") or ""), tree.status_time(content),
-        worker, status[1].version, lease, principal,
+        worker, version, lease, principal, *_crashes(taking, state),
     )  # fmt: skip
-    versions = dict(zip(_JOB_PARTS, map(_version, answers[2:]), strict=False))
-    return Record(job, status[0], status[1].version, _session(lock), not isinstance(owner, Exception), mark, versions)
+    versions = dict(zip(_JOB_PARTS, map(_version, answers[3:]), strict=False))
+    return Record(
+        job, status[0], version, _session(lock), not isinstance(owner, Exception), mark, versions,
+        noted=not isinstance(taking, Exception),
+        died=_died(lock, taking, version),
+    )  # fmt: skip
 
 
 def ask_queued(tree: QueueTree, job_id: str) -> list[Question]:
@@ -102,14 +112,17 @@ def read_queued(tree: QueueTree, name: str, answers: Sequence[Any]) -> Record | 
     """The job behind an entry. Its priority is the entry's: whoever moves it removes just that entry."""
     lock, status, configuration, identifiers, *rest = answers
     priority = (name[:2].encode(), None)
-    return read_job(tree, name[3:], [lock, NoNodeError(), status, configuration, identifiers, priority, *rest])
+    return read_job(
+        tree, name[3:], [lock, NoNodeError(), NoNodeError(), status, configuration, identifiers, priority, *rest]
+    )
 
 
 def ask_batch(tree: QueueTree, batch_id: str) -> list[Question]:
     """All that a batch is made of."""
     path = tree.item(batch_id)
     return [
-        look(f"{path}/lock"), read(tree.owner(batch_id)), *(read(f"{path}/{part}") for part in _BATCH_PARTS),
+        look(f"{path}/lock"), read(tree.owner(batch_id)), read(tree.taking(batch_id)),
+        *(read(f"{path}/{part}") for part in _BATCH_PARTS),
         read(tree.made(batch_id)), look(f"{path}/states"),
         *(look(tree.folder(batch_id, folder)) for folder in tree.folders),
     ]  # fmt: skip
@@ -117,28 +130,31 @@ def ask_batch(tree: QueueTree, batch_id: str) -> list[Question]:
 
 def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> Record | None:
     """A batch; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
-    lock, owner, status, submission, report, made, states, *folders = answers
+    lock, owner, taking, status, submission, report, made, states, *folders = answers
     if isinstance(status, Exception):
         return None
     content = decode(status[0], "status")
     own = decode(_data(made) or b"{}", "count of jobs")
     counts = {folder: stat.numChildren if stat else 0 for folder, stat in zip(tree.folders, folders, strict=True)}
     worker, lease, mark, principal = _owner(lock, owner)
+    state, version = tree.state(content.get("status"), tree.batch_table), status[1].version
     batch = Batch(
-        batch_id, tree.state(content.get("status"), tree.batch_table),
+        batch_id, state,
         tree.read_submission(decode(_data(submission), "submission"), str(own.get("request_id", ""))),
         str(content.get("message") or ""), tree.status_time(content),
         Counts(counts[Folder.PROCESSING], counts[Folder.FAILED], counts[Folder.COMPLETED]),
         _number(own.get("made", sum(counts.values())), "count of jobs"), _report(tree, report), worker,
-        status[1].version, lease, principal,
+        version, lease, principal, *_crashes(taking, state),
     )  # fmt: skip
-    versions = dict(zip((*_BATCH_PARTS, "made"), map(_version, answers[2:]), strict=False))
+    versions = dict(zip((*_BATCH_PARTS, "made"), map(_version, answers[3:]), strict=False))
     present = {folder.value: 0 for folder, stat in zip(tree.folders, folders, strict=True) if stat}
     versions |= present | ({"states": 0} if states else {})
     more = {} if isinstance(report, Exception) else decode(report[0], "status-report")
     return Record(
-        batch, status[0], status[1].version, _session(lock), not isinstance(owner, Exception), mark, versions,
+        batch, status[0], version, _session(lock), not isinstance(owner, Exception), mark, versions,
         _number(more.get("parts", 0), "status-report"), str(more.get("continued", "")),
+        noted=not isinstance(taking, Exception),
+        died=_died(lock, taking, version),
     )  # fmt: skip
 
 
@@ -155,7 +171,9 @@ def judged(record: Record, owner: Any, now: Now) -> Record:
         item = replace(record.item, worker=worker, lease=lease, principal=principal)
         return replace(record, item=item, owned=True, mark=mark, left=left)
     item = replace(record.item, worker="", lease=None, principal="")
-    return replace(record, item=item, lock=None, owned=False, mark="", remains=stat.version)
+    return replace(
+        record, item=item, lock=None, owned=False, mark="", remains=stat.version, died=(worker, record.version)
+    )
 
 
 def check_owner(record: Record | None) -> None:
@@ -211,6 +229,37 @@ def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str, str]:
     if isinstance(owner, Exception):  # Another tool's, which works on the ensemble itself.
         return f"session {lock.ephemeralOwner:#x}", None, "", LOCAL
     return _read_owner(decode(owner[0], "owner"))
+
+
+def taking_note(item: Item) -> dict[str, Any]:
+    """What is kept of a taking beyond the life of its session: who it is, and by which token."""
+    return {"worker": item.worker, "token": item.token, **crash_note(item)}
+
+
+def crash_note(item: Item) -> dict[str, Any]:
+    """What is kept of the workers that died on an item; empty: none did."""
+    return {"crashes": item.crashes, "state": item.former or item.state} if item.crashes else {}
+
+
+def _crashes(taking: Any, state: str) -> tuple[int, str]:
+    """How many workers died, and where, if it is held for that. What another tool moved since begins anew."""
+    if isinstance(taking, Exception):
+        return 0, ""
+    content = decode(taking[0], "taking")
+    count, where = _number(content.get("crashes", 0), "count of crashes"), str(content.get("state", ""))
+    if count and state == "held":
+        return count, where
+    return (count, "") if where == state else (0, "")
+
+
+def _died(lock: Any, taking: Any, version: int) -> tuple[str, int] | None:
+    """Who took an item, and is gone without a word: its session ended, and the status is still as it left it."""
+    if lock is not None or isinstance(taking, Exception):
+        return None
+    content = decode(taking[0], "taking")
+    if content.get("token") != version:
+        return None
+    return str(content.get("worker", "")), int(content.get("was", version))
 
 
 def _read_owner(content: dict[str, Any]) -> tuple[str, float, str, str]:

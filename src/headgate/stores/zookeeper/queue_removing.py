@@ -92,7 +92,9 @@ class Removing:
                 ops += [Op("remove", path) for path in self._entries(job, status, priority)]
         below = self._below(paths, deep=careful)
         ops += [Op("remove", path, version=statuses.get(path, -1)) for path in (*below, *paths)]
-        return [*ops, *(Op("remove", tree.owner(job)) for job in jobs if careful or tree.lock(job) in below)]
+        ops += [Op("remove", tree.owner(job)) for job in jobs if careful or tree.lock(job) in below]
+        notes = self._sessions.base.ask(*(look(tree.taking(job)) for job in jobs))
+        return [*ops, *(Op("remove", tree.taking(job)) for job, stat in zip(jobs, notes, strict=True) if stat)]
 
     def _entries(self, job: str, status: Any, priority: Any) -> list[str]:
         """A job's places in the queue: where it says that it is, or, if it cannot be read, wherever it may be."""
@@ -112,7 +114,7 @@ class Removing:
         tree, path = self._tree, self._tree.item(batch_id)
         submission, made = self._sessions.base.ask(read(f"{path}/submission"), read(tree.made(batch_id)))
         nodes = [each for each in self.nodes(batch_id) if each != tree.status(batch_id)]
-        others = [tree.owner(batch_id), *self._below([tree.made(batch_id)]), tree.made(batch_id)]
+        others = [tree.owner(batch_id), tree.taking(batch_id), *self._below([tree.made(batch_id)]), tree.made(batch_id)]
         other_name = tree.uuid(_content(submission))
         request = _content(made).get("request_id")
         others += [other_name] if other_name else []

@@ -6,7 +6,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from headgate import chance
@@ -19,10 +20,11 @@ from headgate.stores.zookeeper.asking import catch_up, look, read
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.overdue import Overdue
 from headgate.stores.zookeeper.queue_commits import Commits, Plan
-from headgate.stores.zookeeper.queue_leases import ItemLeases
+from headgate.stores.zookeeper.queue_leases import ItemLeases, Kept
 from headgate.stores.zookeeper.queue_lists import JobList, Lists, PauseWatch, Wakes
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
+from headgate.stores.zookeeper.queue_reaping import Reaping
 from headgate.stores.zookeeper.queue_records import (
     Record,
     ask_batch,
@@ -33,6 +35,7 @@ from headgate.stores.zookeeper.queue_records import (
     owner_content,
     read_batch,
     read_queued,
+    taking_note,
 )
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode
 from headgate.stores.zookeeper.repeats import check_keys
@@ -46,21 +49,6 @@ T = TypeVar("T")
 SAMPLE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """An item that this process has."""
-
-    #: As it was when it was taken; None: it may have changed since.
-    record: Record | None
-    token: int
-    session: Session
-    #: The session's number: another one means that the item was lost; 0: no session keeps it.
-    number: int
-    request_id: str
-    #: On the monotonic clock: its lease runs until then, unless another process renews it.
-    until: float
-
-
 class Taking:
     """Takes the items of one queue for this process."""
 
@@ -72,8 +60,10 @@ class Taking:
         commits: Commits,
         moves: Moves,
         leases: ItemLeases,
+        reaping: Reaping,
     ) -> None:
         self._sessions = sessions
+        self._reaping = reaping
         self._leases = leases
         self._tree = tree
         self._questions = questions
@@ -222,18 +212,23 @@ class Taking:
         return paused, self._questions.judged(found, session)
 
     def _take(self, session: Session, record: Record, asker: Asker) -> Record | None:
-        """One multi: the lock, who it is, and the status as it was, whose new version is the token."""
+        """One multi: the lock, who it is, and the status as it was, whose new version is the token.
+
+        What a dead owner had is reaped first, and passed over when it is held for that.
+        """
+        if record.died is not None:
+            again = self._again(record) if self._reaping.reap(record) else None
+            return self._take(session, again, asker) if again and again.died is None else None
         item, mark, sent = record.item, new_mark(), time.monotonic()
         taken = replace(
             item, worker=asker.worker, token=record.version + 1, lease=asker.lease, principal=actor().principal
         )
-        owner = owner_content(taken, asker.lease, mark)
         kind = "make" if asker.outlives else "keep"
-        remains = self._moves.free(record)
+        (noted,) = self._moves.note(record, taking_note(taken))
         ops = [
-            *remains,
             Op(kind, self._tree.lock(item.id), self._tree.empty),
-            Op(kind, self._tree.owner(item.id), owner),
+            Op(kind, self._tree.owner(item.id), owner_content(taken, asker.lease, mark)),
+            noted,
             Op("set", self._tree.status(item.id), record.status, record.version),
         ]
         keys = self._commits.key_ops(item)
@@ -241,36 +236,46 @@ class Taking:
         try:
             results = session.change(multi(parts))[0]
         except Interrupted:
-            if not self._is_marked(session, item.id, mark):
+            if not self._is_marked(session, item.id, mark, taken.token):
                 return None
         else:
             failed = None if isinstance(results, Exception) else first_error(results)
             check_keys(keys, None if failed is None else parts[failed])
+            if failed is not None and parts[failed] is noted and not record.noted:
+                # Somebody died on it, which its entry in the queue does not say.
+                again = self._again(record)
+                return self._take(session, again, asker) if again and again.noted else None
             if isinstance(results, Exception) or failed is not None:
                 return None
             self._commits.learn(results[-1].mtime)
         number = 0 if asker.outlives else session.id
-        kept = replace(
-            record, item=taken, version=taken.token, lock=number, owned=True, mark=mark, left=None, remains=None
-        )
+        kept = replace(record, item=taken, version=taken.token, lock=number, owned=True, noted=True, mark=mark)
         self._keep(item.id, Kept(kept, taken.token, session, number, asker.request_id, sent + asker.lease))
         return kept
+
+    def _again(self, record: Record) -> Record | None:
+        """The item as it is now, if it is still in its state and nobody has it."""
+        found = self._questions.find(record.item.id)
+        return found if found and found.lock is None and found.item.state == record.item.state else None
 
     def _keep(self, item_id: str, kept: Kept) -> None:
         """Remember what was taken or renewed; let go of it when it is not renewed in time."""
         self._kept[item_id] = kept
         self._overdue.expect(item_id, kept.until, lambda: self._let_go(item_id, kept))
 
-    def _is_marked(self, session: Session, item_id: str, mark: str) -> bool:
+    def _is_marked(self, session: Session, item_id: str, mark: str, token: int) -> bool:
         """Whether a taking whose answer was lost happened, and its session lives."""
         try:
             found: Any = session.ask(read(self._tree.owner(item_id)))[0]
+            marked = not isinstance(found, Exception) and decode(found[0], "owner").get("mark") == mark
+            if not marked:
+                self._reaping.report_late(item_id, token)
         except StoreUnavailable:
-            self._let_go_later(session, item_id, mark)
+            self._let_go_later(session, item_id, mark, token)
             raise
-        return not isinstance(found, Exception) and decode(found[0], "owner").get("mark") == mark
+        return marked
 
-    def _let_go_later(self, session: Session, item_id: str, mark: str) -> None:
+    def _let_go_later(self, session: Session, item_id: str, mark: str, token: int) -> None:
         """It may be taken by a session that lives on, and nobody knows of it: give it back when the server is heard."""
 
         def work() -> None:
@@ -278,8 +283,10 @@ class Taking:
                 record = self._questions.find(item_id)
                 if record and record.mark == mark:
                     self.give_back(Taken(item_id, record.version, record.item.state), "")
+                else:
+                    self._reaping.report_late(item_id, token)
             except StoreUnavailable:
-                self._let_go_later(session, item_id, mark)
+                self._let_go_later(session, item_id, mark, token)
             except HeadgateError:
                 pass  # It is gone, or another's.
 
@@ -335,12 +342,9 @@ class Taking:
             self._keep(item_id, replace(kept, until=time.monotonic() + left))
             return
         event("queue.lease_expired", item=item_id, token=kept.token)
-        self._free(record, kept.session)
-        self.forget(item_id)
-
-    def _free(self, record: Record, session: Session) -> None:
-        if self._leases.free(record, session):
+        if self._reaping.end(record, kept.session):
             self._freed(record)
+        self.forget(item_id)
 
     def _freed(self, record: Record) -> None:
         if not is_batch(record.item.id):
@@ -348,8 +352,8 @@ class Taking:
             self.lists.jobs(record.item.state).wakes.tell()
 
     def expire(self, limit: int) -> int:
-        """Free what was taken through a service by somebody whose lease has run out. Returns how many."""
-        freed = list(self._leases.expire(limit))
+        """Free what was taken by somebody who died. Returns how many."""
+        freed = list(self._reaping.expire(limit))
         for record in freed:
             self._freed(record)
         return len(freed)
@@ -388,6 +392,14 @@ class Taking:
         """It is no longer this process's."""
         self._kept.pop(item_id, None)
         self._overdue.drop(item_id)
+
+    def close(self) -> None:
+        """Give back what lives by a session of this process: it ends without having died."""
+        kept = {} if self._pid != os.getpid() else {item: each for item, each in self._kept.items() if each.number}
+        with suppress(HeadgateError), within(self._sessions.answer_within):
+            for record in self._questions.records(kept) if kept and self._sessions.base.connected else ():
+                with suppress(ItemLost):
+                    self.give_back(Taken(record.item.id, kept[record.item.id].token, record.item.state), "")
 
     def renew(self, taken: Taken, lease: float) -> float:
         """The owner lives: its lease begins anew."""
@@ -432,13 +444,13 @@ class Taking:
         try:
             self._commits.run(build)
         except StoreUnavailable:
-            self._let_go_later(session, taken.id, mark)
+            self._let_go_later(session, taken.id, mark, taken.token)
             raise
         self._keep(taken.id, Kept(None, taken.token, session, session.id, kept.request_id, sent + lease))
 
     def give_back(self, taken: Taken, message: str) -> None:
         """The owner lets go of it. Its status is written anew, so that the token is dead for good."""
-        with within(self._sessions.answer_within):
+        with within(self._sessions.answer_within), self._reaping.late(taken):
             self._give_back(taken, message)
 
     def _give_back(self, taken: Taken, message: str) -> None:
@@ -454,7 +466,7 @@ class Taking:
                 raise
             sent = True
             status = Op("set", self._tree.status(taken.id), self._with_message(record.item, message), record.version)
-            ops = [status, *self._moves.free(record)]
+            ops = [status, *self._moves.free(record, record.item)]
             return Plan(ops, record, session=self.session_of(taken.id))
 
         record = self._commits.run(build)

@@ -13,6 +13,8 @@
     /requests/-<request id>                    the batch that it made
     /owners/<item>                             beside each lock, and made like it: {"worker", "lease", "mark"}; where
                                                it is persistent, it is renewed like a lock, and "left" like its data
+    /takings/<item>                            persistent: {"worker", "token"} of the newest taking until it is
+                                               reported; {"crashes", "state"} of workers that died
     /arrivals/<state>/PP                       the newest job that came with that priority
     /holds/-<profile>                          {"reason", "who", "since"} (spelling design)
     /history/…                                 as that of the locks
@@ -65,7 +67,10 @@ class QueueTree:
     @property
     def made_at_once(self) -> tuple[str, ...]:
         """The nodes that a queue begins with, in the order of their making."""
-        own = (self.own, *(f"{self.own}/{name}" for name in ("batches", "requests", "owners", "arrivals", "history")))
+        own = (
+            self.own,
+            *(f"{self.own}/{name}" for name in ("batches", "requests", "owners", "takings", "arrivals", "history")),
+        )
         states = (f"{self.states}/{state}" for state in self.entry_states)
         arrivals = (f"{self.own}/arrivals/{state}" for state in self.entry_states)
         return (*own, self.batches, self.jobs, self.states, *states, *arrivals, *self._hold_folders)
@@ -97,6 +102,15 @@ class QueueTree:
     def owner(self, item_id: str) -> str:
         """Who has taken it."""
         return f"{self.owners}/{item_id}"
+
+    def taking(self, item_id: str) -> str:
+        """Who took it last and did not report yet, and how many died on it."""
+        return f"{self.takings}/{item_id}"
+
+    @property
+    def takings(self) -> str:
+        """What was taken and not reported yet, and what workers died on."""
+        return f"{self.own}/takings"
 
     @property
     def owners(self) -> str:

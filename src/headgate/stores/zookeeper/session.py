@@ -361,6 +361,8 @@ class Sessions:
         self._pid = os.getpid()
         self._by_length: dict[float, Session] = {}
         self._inherited: list[Session] = []
+        #: What is done before they end.
+        self.endings: list[Callable[[], None]] = []
 
     @property
     def name(self) -> str:
@@ -394,6 +396,8 @@ class Sessions:
 
     def close(self) -> None:
         """End all of them. Whoever asks for one after this gets a new one."""
+        for ending in self.endings if self._by_length else ():
+            ending()
         with self._guard:
             ours, self._by_length = list(self._by_length.values()), {}
         if self._pid == os.getpid():

@@ -201,8 +201,8 @@ MOVE_JOB = Statement(
           update hg_ingest_job i
           set state = :target, last_successful = coalesce(:step, i.last_successful),
               priority = coalesce(:priority, i.priority), space_needed = coalesce(:space_needed, i.space_needed),
-              identifiers = coalesce(:identifiers, i.identifiers), message = :message, since = was.at, worker = '',
-              lease = null, lease_until = null
+              identifiers = coalesce(:identifiers, i.identifiers), message = :message, since = was.at, crashes = 0,
+              former = '', worker = '', lease = null, lease_until = null
           from was where i.id = was.id
           returning {queue.JOB_COLUMNS} as left),
         counted as (
