@@ -41,6 +41,7 @@ HIDDEN = [
     TOKEN,
     f"hgk_{'Ab-_' * 10}abc",
     "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    "hgc_Vn2cyy0Q70JkA58enAH8nExIWvbXNXrip565p7brcl4",
 ]
 SHOWN = [
     "https://h.example:8080/a/b?page=2&sort=name#top",

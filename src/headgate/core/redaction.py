@@ -37,12 +37,12 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(https?://)[^\s/?#:@\"'<>]{1,500}@", re.IGNORECASE), rf"\1{MASKED}@"),
     (re.compile(r"(\bauthorization\s{0,3}[:=]\s{0,3}(?:\w{1,20}\s{1,3})?)[^\s,;\"']+", re.IGNORECASE), rf"\1{MASKED}"),
     (re.compile(r"(\bbearer\s{1,3})[\w.~+/=-]{16,}", re.IGNORECASE), rf"\1{MASKED}"),
-    # Our own: API tokens (their public part stays), keys of jobs, keys of signatures.
+    # Our own: API tokens (their public part stays), keys of jobs, sign-in codes, keys of signatures.
     (re.compile(r"(\bhg_[a-z0-9]{12}_)[A-Za-z0-9_-]{20,}"), rf"\1{MASKED}"),
-    (re.compile(r"(\bhgk_|\bwhsec_)[A-Za-z0-9_+/=-]{20,}"), rf"\1{MASKED}"),
+    (re.compile(r"(\bhgk_|\bhgc_|\bwhsec_)[A-Za-z0-9_+/=-]{20,}"), rf"\1{MASKED}"),
 )
 #: Without one of these, no rule finds anything.
-_SIGNS = ("=", "://", "%3d", "hg_", "hgk_", "whsec_", "bearer", "authorization")
+_SIGNS = ("=", "://", "%3d", "hg_", "hgk_", "hgc_", "whsec_", "bearer", "authorization")
 
 #: Only ever added to: other threads read it meanwhile.
 _known: list[str] = []
