@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
@@ -112,3 +116,31 @@ def test_a_batch_from_a_bucket_ends_as_stored_objects(there: Site, put: Put) -> 
         assert "producer/page.txt" in [each.name for each in gate.inventory.files(found.ark, 1)]
         ended(gate, bad)
         assert "host secrets is not among the profile's hosts (shelf)" in only_job(gate, bad).message
+
+
+THROUGH_NO_PROXY = """
+import os, sys
+from headgate.ingest.fetch import Fetcher
+from headgate.ingest.guard import Rules
+from headgate.ingest.s3 import open_bucket
+assert Fetcher(Rules(schemes=frozenset({"s3"}), hosts=("shelf",))).read(sys.argv[1], 1000) == b"a page"
+os.environ["AWS_ENDPOINT"] = os.environ["AWS_ENDPOINT"].replace("127.0.0.1", "localhost")
+assert open_bucket("s3://shelf/root").list_versions("ark:/99999/fk4x") == ()
+"""
+
+
+def test_neither_payloads_nor_the_storage_go_through_a_proxy_of_the_environment(put: Put) -> None:
+    """In a process of its own: a client may look for proxies once and for all."""
+    url = put("page.txt", b"a page")
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.setblocking(False)
+        address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        names = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "AWS_PROXY_URL")
+        environment = {**os.environ, **dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": ""}
+        done = subprocess.run(
+            [sys.executable, "-c", THROUGH_NO_PROXY, url],
+            check=False, env=environment, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        with pytest.raises(BlockingIOError):
+            proxy.accept()

@@ -17,7 +17,7 @@ from headgate.ingest.guard import Rules
 from headgate.ingest.stopping import Stop, check_stop
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import ClientConfig, RetryConfig, S3Store
 
 #: Asked for at a time: a file may take hours, an answer may not.
 PIECE = 4 << 20
@@ -57,25 +57,28 @@ class Buckets:
             start = end
 
     def _bucket(self, name: str) -> S3Store:
-        try:
-            from obstore.store import S3Store
-        except ImportError as error:
-            raise MissingExtra("s3", "Payloads in a bucket need obstore") from error
         with self._opening:
             if name not in self._opened:
-                rules = self.rules
-                self._opened[name] = S3Store(
-                    name,
-                    client_options={
-                        # Options that are given here are all there are: this one is not read from there any more.
-                        "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true",
-                        "connect_timeout": timedelta(seconds=rules.connect_seconds),
-                        "timeout": timedelta(seconds=rules.idle_seconds),
-                    },
-                    # How often it is tried is for the profile to say.
-                    retry_config={"max_retries": 0},
-                )
+                times: ClientConfig = {
+                    "connect_timeout": timedelta(seconds=self.rules.connect_seconds),
+                    "timeout": timedelta(seconds=self.rules.idle_seconds),
+                }
+                # How often it is tried is for the profile to say.
+                self._opened[name] = connect_bucket(name, times, {"max_retries": 0})
             return self._opened[name]
+
+
+def connect_bucket(name: str, options: ClientConfig | None = None, retries: RetryConfig | None = None) -> S3Store:
+    """A bucket at the endpoint, and with the credentials, of the environment, and through no proxy."""
+    try:
+        from obstore.store import S3Store
+    except ImportError as error:
+        raise MissingExtra("s3", "Buckets need obstore") from error
+    # Options that are given here are all there are: none is read from the environment any more.
+    known: ClientConfig = {"allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"}
+    # A proxy that is used for no name and no address keeps the client from looking for one in the environment.
+    direct: ClientConfig = {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": "*,0.0.0.0/0,::/0"}
+    return S3Store(name, client_options={**known, **(options or {}), **direct}, retry_config=retries)
 
 
 def _key(parts: SplitResult) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from headgate.core.errors import BadPayload, Lost, MissingExtra, ServiceUnavailable, UnknownName, VersionLost
+from headgate.ingest.buckets import connect_bucket
 from headgate.ingest.digests import DEFAULT
 from headgate.ingest.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.ocfl_inventory import (
@@ -65,10 +66,8 @@ class _Found:
 
 def open_bucket(url: str) -> S3Storage:
     """The storage at s3://bucket/prefix; where the bucket is, and who asks, is in the environment."""
-    from obstore.store import S3Store
-
     parts = urlsplit(url)
-    return S3Storage(S3Store(parts.netloc), parts.path)
+    return S3Storage(connect_bucket(parts.netloc), parts.path)
 
 
 class S3Storage:
