@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headgate import private
 from headgate.core.errors import BadValue
-from headgate.core.locks import parse_lock_id
-from headgate.core.names import check_name, check_resource
+from headgate.core.names import check_name
 from headgate.core.redaction import remember
 from headgate.service.checks import check_limit
+from headgate.service.history_filters import check_entry_id, check_time, lock_filter
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load
 from headgate.store_opening import named_service, open_stores, store_options
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.core.history import Entry
     from headgate.core.queue import Batch, IngestJob
     from headgate.core.scopes import ApiToken
+    from headgate.core.sights import Sight
     from headgate.ingest.context import Context
     from headgate.ingest.profile import Profile
     from headgate.ingest.storage import Problem, Progress
@@ -56,6 +57,18 @@ class Gate:
         self._ledger = _ledger_beside(self._store, settings)
         #: What this gate was made of.
         self.settings = settings
+        #: What it shows; None: everything.
+        self.sight: Sight | None = None
+
+    def narrowed(self, sight: Sight) -> Gate:
+        """This gate for a caller whose `read` is limited: it shows what may be seen, and refuses everything else."""
+        from headgate.service.narrowed import NarrowedStore
+
+        view = object.__new__(type(self))
+        view._guards, view._lock_delay, view.settings, view.sight = [], self._lock_delay, self.settings, sight
+        view._store = NarrowedStore(self._store, sight)
+        view._ledger = _ledger_beside(view._store, self.settings)
+        return view
 
     @cached_property
     def locks(self) -> Locks:
@@ -328,8 +341,8 @@ class Gate:
         page: dict[str, Any] = {
             "client": None if client is None else check_name("client", client),
             "event": event,
-            "since": _check_time(since),
-            "before": _check_entry_id(before),
+            "since": check_time(since),
+            "before": check_entry_id(before),
             "limit": check_limit(limit),
         }
         if item is not None:
@@ -344,7 +357,7 @@ class Gate:
                 **page,
             )
             return self.ledger.history(which)
-        return self._store.history(_lock_filter(resource, lock_id, page))
+        return self._store.history(lock_filter(resource, lock_id, page))
 
     def lock_history(
         self,
@@ -363,10 +376,10 @@ class Gate:
         page: dict[str, Any] = {
             "client": None if client is None else check_name("client", client),
             "event": event,
-            "since": _check_time(since),
+            "since": check_time(since),
             "limit": check_limit(limit),
         }
-        which = _lock_filter(resource, lock_id, page)
+        which = lock_filter(resource, lock_id, page)
         # A resource lives in one of them.
         asks = self._lock_histories() if resource is None else [self._store.history]
         return read_locks(asks, which, after)
@@ -452,32 +465,6 @@ def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:
     if ledger is None:
         return None
     return Ledger(ledger, Secrets(ledger, settings), settings.variables("job_variables"))
-
-
-def _lock_filter(resource: str | None, lock_id: str | None, page: dict[str, Any]) -> HistoryFilter:
-    """Which entries of the history of locks, checked."""
-    from headgate.core.states import MACHINES
-
-    events = [word for machine in MACHINES for word in machine.told]
-    if page["event"] is not None and page["event"] not in events:
-        raise BadValue("event", page["event"], f"is none of {', '.join(events)}")
-    return HistoryFilter(
-        resource=None if resource is None else check_resource(resource),
-        lock_id=None if lock_id is None else parse_lock_id(lock_id),
-        **page,
-    )
-
-
-def _check_time(value: object) -> datetime | None:
-    if value is None or isinstance(value, datetime):
-        return value
-    raise BadValue("since", value, "is not a time")
-
-
-def _check_entry_id(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63):
-        return value
-    raise BadValue("before", value, "is not the id of an entry")
 
 
 def _guards(names: str) -> list[str]:

@@ -35,6 +35,7 @@ def token() -> None:
       headgate token new nightly --scope lock:acquire:s3://bucket/
       headgate token new ann --principal nightly --scope lock:acquire     works on what `nightly` holds
       headgate token rotate abcdefghijkl
+      headgate token new ben --scope 'read:data:climate*'          sees those datasets, and nothing else
       headgate token revoke abcdefghijkl
       headgate token sign-in                                       an address that signs a browser in, once
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headgate.core.errors import BadValue
+from headgate.core.sights import NAMESPACES, Sight, check_sight, sight_of
 
 #: Every scope, in words. Those with a noun may be limited: `lock:acquire:s3://bucket/`, `chunk:claim:clean`.
 SCOPES: Mapping[str, str] = {
-    "read": "see everything but secrets: locks, chunks, batches, history, status",
+    "read": "see everything but secrets: locks, chunks, batches, history, status (limited: to read:lock:RESOURCE, "
+    "read:data:DATASET, read:queue:PROFILE; NAME* for all names that begin so)",
     "lock:acquire": "take, renew, change and give back locks (limited: on resources that begin so)",
     "chunk:claim": "claim chunks of jobs and report on them (limited: of that job)",
     "cred:read": "read sealed secrets, which only a job's key opens (limited: of that job)",
@@ -22,8 +24,8 @@ SCOPES: Mapping[str, str] = {
     "admin:force": "break locks, force and forget chunks, set statuses, delete: with a reason",
     "admin": "everything, and what others do is told by the names that they give",
 }
-#: The scopes that may be limited.
-LIMITED = ("lock:acquire", "chunk:claim", "cred:read", "data:publish", "queue:submit")
+#: The scopes that may be limited; `read` to namespaces: read:lock:…, read:data:…, read:queue:…
+LIMITED = ("read", "lock:acquire", "chunk:claim", "cred:read", "data:publish", "queue:submit")
 #: Names for usual sets of scopes.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "viewer": ("read",),
@@ -37,9 +39,16 @@ def check_scope(text: object) -> str:
     if isinstance(text, str) and text.isprintable() and len(text) <= 2100:
         if text in SCOPES:
             return text
-        if any(text.startswith(f"{word}:") and len(text) > len(word) + 1 for word in LIMITED):
+        if text.startswith("read:"):
+            if check_sight(text.removeprefix("read:")):
+                return text
+        elif any(text.startswith(f"{word}:") and len(text) > len(word) + 1 for word in LIMITED):
             return text
-    raise BadValue("scope", text, f"is none of {', '.join(SCOPES)}; {', '.join(LIMITED)} may be followed by :NAME")
+    raise BadValue(
+        "scope", text,
+        f"is none of {', '.join(SCOPES)}; {', '.join(LIMITED[1:])} may be followed by :NAME, "
+        f"read by {', '.join(f':{each}:NAME' for each in NAMESPACES)} (NAME* for all names that begin so)",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,14 @@ class Reach:
             return True
         limits = self.limits(word)
         return any(name.startswith(each) for each in limits) if word == "lock:acquire" else name in limits
+
+    @property
+    def sight(self) -> Sight | None:
+        """What may be seen where `read` is limited; None: everything, or nothing."""
+        limits = self.limits("read")
+        if self.unlimited or "read" in self.scopes or not limits:
+            return None
+        return sight_of(limits, self.limits("lock:acquire"), self.limits("chunk:claim"), self.limits("queue:submit"))
 
     def limits(self, word: str) -> list[str]:
         """What the scope is limited to. `admin:force` is no limited `admin`."""

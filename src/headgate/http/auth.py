@@ -18,6 +18,7 @@ from headgate.core.locks import Lock
 from headgate.core.names import NAME_LENGTH, check_name, check_reason
 from headgate.core.owners import Actor
 from headgate.core.scopes import SCOPES, ApiToken, Reach
+from headgate.core.sights import Sight
 from headgate.core.wire import plain
 from headgate.http import sessions
 from headgate.http.service import Service
@@ -120,11 +121,21 @@ async def admit(request: Request, words: Sequence[str]) -> Caller:
     service_of(request).pace.take(who.token.id, _address(request))
     request.scope["headgate.token"] = who.token.id
     request.scope["headgate.caller"] = who
+    request.scope["headgate.sight"] = sight_on(who.reach, words)
     if not any(who.reach.has(word) for word in words):
         wanted = " or ".join(words)
         raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", words[0])
     act_as(who.acting(request.headers.get(OVERRIDE_HEADER)))
     return who
+
+
+def sight_on(reach: Reach, words: Sequence[str]) -> Sight | None:
+    """What a caller sees on a route with these scopes; None: all of it. A scope without a limit shows everything,
+    and a route that takes any scope shows nothing but the caller.
+    """
+    if "read" not in words or set(SCOPES) - {"admin"} <= set(words) or any(word in reach.scopes for word in words):
+        return None
+    return reach.sight
 
 
 async def prove_form(request: Request, who: Caller) -> None:
@@ -187,16 +198,33 @@ def is_caller(dependency: Any) -> bool:
 
 def provided(dependency: Any) -> Callable[[Request], Any]:
     """What gives a route its service, or its gate, without the framework."""
-    return {_its_service: service_of, _its_gate: lambda request: service_of(request).gate}[dependency]
+    return {_its_service: _whole_service, _its_feed: service_of, _its_gate: _gate_of}[dependency]
+
+
+def _gate_of(request: Request) -> Gate:
+    sight: Sight | None = request.scope.get("headgate.sight")
+    service = service_of(request)
+    return service.gate if sight is None else service.gate.narrowed(sight)
+
+
+def _whole_service(request: Request) -> Service:
+    """NotAllowed for a caller whose `read` is limited: what a service knows is not sorted by namespaces."""
+    if request.scope.get("headgate.sight") is not None:
+        raise NotAllowed("an API token whose `read` is limited may not ask for this; it takes read", "read")
+    return service_of(request)
 
 
 # Dependencies that are no coroutines would be called by a thread each.
 async def _its_service(request: Request) -> Service:
+    return _whole_service(request)
+
+
+async def _its_feed(request: Request) -> Service:
     return service_of(request)
 
 
 async def _its_gate(request: Request) -> Gate:
-    return service_of(request).gate
+    return _gate_of(request)
 
 
 def needs(*words: str) -> Any:
@@ -205,6 +233,8 @@ def needs(*words: str) -> Any:
 
 
 TheGate = Annotated[Gate, Depends(_its_gate)]
+#: For routes that show each caller what it may see.
+TheFeed = Annotated[Service, Depends(_its_feed)]
 TheService = Annotated[Service, Depends(_its_service)]
 Reader = Annotated[Caller, needs("read")]
 Operator = Annotated[Caller, needs("operate")]

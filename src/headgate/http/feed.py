@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError, Unavailable
 from headgate.core.history import Entry
+from headgate.core.sights import Sight
 from headgate.core.wire import plain
 from headgate.http.following import Mark, newer, newest
 from headgate.service.clock import steady
@@ -35,13 +36,16 @@ class News:
     #: The number of its history, and its id there.
     history: int
     id: int
+    entry: Entry
     text: str
 
 
 class Listener:
     """One stream: which events it has not sent yet."""
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: Mark, sight: Sight | None = None) -> None:
+        #: What its reader may see; None: everything.
+        self._sight = sight
         #: How far each history has been sent.
         self._sent = list(mark.ids)
         self._waiting: deque[News] = deque()
@@ -97,6 +101,8 @@ class Listener:
         for each in news:
             if each.id > self._sent[each.history]:
                 self._sent[each.history] = each.id
+                if self._sight is not None and not self._sight.entry(each.entry):
+                    continue
                 found.append(f"id: {self.mark}\n{each.text}")
         return found
 
@@ -121,9 +127,9 @@ class Feed:
             return self._mark
 
     @contextmanager
-    def listening(self, mark: Mark) -> Iterator[Listener]:
-        """Listen from that mark on."""
-        listener = Listener(mark)
+    def listening(self, mark: Mark, sight: Sight | None = None) -> Iterator[Listener]:
+        """Listen from that mark on, to what may be seen."""
+        listener = Listener(mark, sight)
         listener.behind = mark != self._mark
         if self._closed:
             listener.end()
@@ -197,7 +203,7 @@ def _news(begun: Mark, found: Iterable[tuple[Mark, Entry]]) -> Iterator[News]:
     for mark, entry in found:
         history = next(n for n, (old, new) in enumerate(zip(begun.ids, mark.ids, strict=True)) if old != new)
         begun = mark
-        yield News(history, entry.id, _text(entry))
+        yield News(history, entry.id, entry, _text(entry))
 
 
 def _text(entry: Entry) -> str:

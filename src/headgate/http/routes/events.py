@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headgate.http import direct
-from headgate.http.auth import Caller, Reader, TheService
+from headgate.http.auth import Caller, Reader, TheFeed
 from headgate.http.errors import TooMany
 from headgate.http.following import Mark, parse_mark
 from headgate.http.limits import subtract
@@ -27,7 +27,7 @@ LATER_SECONDS = 10
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "A stream."}},
 )
 async def events(
-    service: TheService, who: Reader, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
+    service: TheFeed, who: Reader, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
 ) -> StreamingResponse:
     """Everything that happens from now on, one history entry an event. With `Last-Event-ID`: from there on.
 
@@ -69,7 +69,7 @@ class Counted(StreamingResponse):
 
 async def _stream(service: Service, mark: Mark, who: Caller) -> AsyncIterator[str]:
     watching = service.token_watch.watching(who.token.id, who.session)
-    with service.feed.listening(mark) as listener, watching as ended:
+    with service.feed.listening(mark, who.reach.sight) as listener, watching as ended:
         ended.add_done_callback(lambda _: listener.end())
         async for text in service.feed.stream(listener):
             yield text

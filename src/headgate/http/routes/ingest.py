@@ -45,7 +45,12 @@ def profiles(gate: TheGate, who: ProfileReader) -> Response:
     from headgate.ingest.profile import load_profiles
 
     found = load_profiles(Path(gate.settings["profiles_folder"])).values()
-    seen = (each for each in found if who.reach.has("read") or who.reach.covers("queue:submit", each.name))
+    sight = gate.sight
+    seen = (
+        each
+        for each in found
+        if (sight.profile(each.name) if sight else who.reach.has("read")) or who.reach.covers("queue:submit", each.name)
+    )
     return answer([_snapshot(who, each) for each in seen])
 
 

@@ -1,0 +1,262 @@
+"""A store as a caller sees it whose `read` is limited: lists leave out the rest, and what has another name is unknown.
+
+Whatever is not written down here is refused, so a port that gets a new method shows nothing of it by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from headgate.core.census import Span, Tally
+from headgate.core.claims import Plan, Verdict
+from headgate.core.errors import NotAllowed, UnknownName
+from headgate.core.history import Entry
+from headgate.core.inventory import Message
+from headgate.core.ledger import Dataset, Job, Row
+from headgate.core.locks import Lock, Mode, Waiter
+from headgate.core.queue import ALL, Batch, Folder, Hold, IngestJob
+from headgate.core.sights import Sight
+from headgate.stores.base import (
+    HistoryFilter,
+    LedgerHistoryFilter,
+    LedgerStore,
+    LockFilter,
+    LockStore,
+    RowFilter,
+    SpanFilter,
+)
+from headgate.stores.inventory_port import InventoryStore
+from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
+
+T = TypeVar("T")
+W = TypeVar("W", HistoryFilter, LedgerHistoryFilter, QueueHistoryFilter)
+#: As many entries are asked for at once, and looked through for one answer at most.
+PORTION, MOST_LOOKED_AT = 1000, 100_000
+#: Items that are counted by state.
+MOST_COUNTED = 1000
+
+
+class _Narrowed:
+    """Refuses every method of its port that is not written down."""
+
+    port: type
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(self.port, name):
+            raise NotAllowed("an API token whose `read` is limited may not ask for this; it takes read", "read")
+        raise AttributeError(name)
+
+
+class NarrowedStore(_Narrowed):
+    """Locks, and the stores beside them."""
+
+    port = LockStore
+
+    def __init__(self, store: LockStore, sight: Sight) -> None:
+        self._store, self._sight = store, sight
+        self.name = store.name
+        #: Which store it is, for cookies.
+        self.tag = getattr(store, "tag", "")
+        ledger, inventory = getattr(store, "ledger", None), getattr(store, "inventory", None)
+        self.ledger = None if ledger is None else NarrowedLedger(ledger, sight)
+        self.inventory = None if inventory is None else NarrowedInventory(inventory, sight)
+        self.queue = NarrowedQueue(store.queue, sight)
+        if hasattr(store, "joined"):
+            self.joined = tuple(NarrowedHistory(each, sight) for each in store.joined)
+
+    def get(self, lock_id: str) -> Lock:
+        found = self._store.get(lock_id)
+        if not self._sight.resource(found.resource):
+            raise UnknownName("lock", lock_id)
+        return found
+
+    def list(self, which: LockFilter) -> Sequence[Lock]:
+        if which.resource is not None and not self._sight.resource(which.resource):
+            return []
+
+        def ask(after: Lock | None) -> Sequence[Lock]:
+            return self._store.list(replace(which, after=which.after if after is None else after.id, limit=PORTION))
+
+        return _filled(ask, lambda lock: self._sight.resource(lock.resource), which.limit)
+
+    def summary(self) -> Sequence[tuple[str, Mode, int]]:
+        return [each for each in self._store.summary() if self._sight.resource(each[0])]
+
+    def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
+        return [each for each in self._store.waiters(resource) if self._sight.resource(each.resource)]
+
+    def resources(self) -> Sequence[str]:
+        return [each for each in self._store.resources() if self._sight.resource(each)]
+
+    def history(self, which: HistoryFilter) -> Sequence[Entry]:
+        return _history(self._store.history, which, self._sight)
+
+
+class NarrowedHistory(_Narrowed):
+    """The history of one of two stores that act as one."""
+
+    port = LockStore
+
+    def __init__(self, store: LockStore, sight: Sight) -> None:
+        self._store, self._sight = store, sight
+
+    def history(self, which: HistoryFilter) -> Sequence[Entry]:
+        """Return what happened to locks, newest first."""
+        return _history(self._store.history, which, self._sight)
+
+
+class NarrowedLedger(_Narrowed):
+    """Datasets that may be seen, their chunks, and jobs that use no others."""
+
+    port = LedgerStore
+
+    def __init__(self, store: LedgerStore, sight: Sight) -> None:
+        self._store, self._sight = store, sight
+        self.name = store.name
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [each for each in self._store.datasets() if self._sight.dataset(each.name)]
+
+    def jobs(self) -> Sequence[Job]:
+        return [each for each in self._store.jobs() if self._sight.job(each)]
+
+    def job(self, job: str) -> tuple[Job, Sequence[Dataset]]:
+        found = self._store.job(job)
+        if not self._sight.job(found[0]):
+            raise UnknownName("job", job)
+        return found
+
+    def rows(self, which: RowFilter) -> Sequence[Row]:
+        if which.job is not None and which.job in self._sight.jobs:
+            return self._store.rows(which)
+        if which.dataset is not None:
+            return self._store.rows(which) if self._sight.dataset(which.dataset) else []
+        names = [each.name for each in self.datasets()]
+        found = (row for name in names for row in self._store.rows(replace(which, dataset=name)))
+        return [row for row, _ in zip(found, range(which.limit or MOST_LOOKED_AT), strict=False)]
+
+    def failures(self, limit: int) -> Sequence[Row]:
+        return [row for row in self._store.failures(max(limit, PORTION)) if self._sight.dataset(row.dataset)][:limit]
+
+    def tallies(self, most: int) -> Sequence[Tally]:
+        return [each for each in self._store.tallies(most) if self._sight.dataset(each.dataset)]
+
+    def spans(self, which: SpanFilter) -> Sequence[Span]:
+        if not self._sight.dataset(which.dataset):
+            raise UnknownName("dataset", which.dataset)
+        return self._store.spans(replace(which, beside=tuple(filter(self._sight.dataset, which.beside))))
+
+    def running(self) -> Sequence[Lock]:
+        return [each for each in self._store.running() if self._sight.resource(each.resource)]
+
+    def explain(self, job: str, dataid: str) -> Verdict:
+        self.job(job)
+        return self._store.explain(job, dataid)
+
+    def plan(self, job: str, limit: int) -> Plan:
+        self.job(job)
+        return self._store.plan(job, limit)
+
+    def left(self, job: str, most: int) -> int:
+        self.job(job)
+        return self._store.left(job, most)
+
+    def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
+        return _history(self._store.history, which, self._sight)
+
+
+class NarrowedQueue(_Narrowed):
+    """Batches and ingest jobs of profiles that may be seen."""
+
+    port = QueueStore
+
+    def __init__(self, store: QueueStore, sight: Sight) -> None:
+        self._store, self._sight = store, sight
+        self.name, self.batch_table, self.job_table = store.name, store.batch_table, store.job_table
+
+    def holds(self) -> Sequence[Hold]:
+        return [each for each in self._store.holds() if each.profile == ALL or self._sight.profile(each.profile)]
+
+    def batch(self, batch_id: str) -> Batch:
+        found = self._store.batch(batch_id)
+        if not self._sight.profile(found.submission.profile):
+            raise UnknownName("batch", batch_id)
+        return found
+
+    def job(self, job_id: str) -> IngestJob:
+        found = self._store.job(job_id)
+        if not self._sight.profile(found.profile):
+            raise UnknownName("ingest job", job_id)
+        return found
+
+    def batches(self, which: BatchFilter) -> Sequence[Batch]:
+        def ask(after: Batch | None) -> Sequence[Batch]:
+            return self._store.batches(replace(which, after=which.after if after is None else after.id, limit=PORTION))
+
+        return _filled(ask, lambda batch: self._sight.profile(batch.submission.profile), which.limit)
+
+    def jobs(self, which: JobFilter) -> Sequence[IngestJob]:
+        def ask(after: IngestJob | None) -> Sequence[IngestJob]:
+            return self._store.jobs(replace(which, after=which.after if after is None else after.id, limit=PORTION))
+
+        return _filled(ask, lambda job: self._sight.profile(job.profile), which.limit)
+
+    def job_ids(self, batch_id: str, folder: Folder) -> Sequence[str]:
+        self.batch(batch_id)
+        return self._store.job_ids(batch_id, folder)
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Return how many are in each state, of as many as are counted."""
+        return {
+            "batch": Counter(each.state for each in self.batches(BatchFilter(limit=MOST_COUNTED))),
+            "ingest job": Counter(each.state for each in self.jobs(JobFilter(limit=MOST_COUNTED))),
+        }
+
+    def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
+        return _history(self._store.history, which, self._sight)
+
+
+class NarrowedInventory(_Narrowed):
+    """Nothing of what is stored, and no messages: neither has a namespace of its own."""
+
+    port = InventoryStore
+
+    def __init__(self, store: InventoryStore, sight: Sight) -> None:
+        self.name = store.name
+        del sight
+
+    def messages(self, *which: Any, **more: Any) -> Sequence[Message]:
+        """Return none, so that the first page can be shown."""
+        del which, more
+        return ()
+
+
+def _history(ask: Callable[[W], Sequence[Entry]], which: W, sight: Sight) -> Sequence[Entry]:
+    def older(last: Entry | None) -> Sequence[Entry]:
+        return ask(replace(which, before=which.before if last is None else last.id, limit=PORTION))
+
+    return _filled(older, sight.entry, which.limit)
+
+
+def _filled(ask: Callable[[T | None], Sequence[T]], admits: Callable[[T], bool], limit: int | None) -> list[T]:
+    """As many as were asked for of those that may be seen. `ask` returns what follows the last one it returned."""
+    found: list[T] = []
+    for each in _all(ask):
+        if admits(each):
+            found.append(each)
+            if limit is not None and len(found) >= limit:
+                break
+    return found
+
+
+def _all(ask: Callable[[T | None], Sequence[T]]) -> Iterator[T]:
+    last: T | None = None
+    for _ in range(MOST_LOOKED_AT // PORTION):
+        portion = ask(last)
+        yield from portion
+        if len(portion) < PORTION:
+            return
+        last = portion[-1]

@@ -1,0 +1,197 @@
+"""A token whose `read` is limited sees its namespaces on every route and page, and nothing of the others."""
+
+import re
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from headgate import Gate
+from headgate.core.errors import BadValue
+from headgate.core.queue import Identifiers, NewJob
+from headgate.core.scopes import Reach, check_scope
+from headgate.http.app import API
+from headgate.http.dashboard import pages
+from tests.http.conftest import Tokens
+
+#: What may be seen, and what may not: the start of every name, and of every message that goes with it.
+SEEN, HIDDEN = "seen", "hush"
+NARROW = ("read:lock:file:/seen/*", "read:data:seen*", "read:queue:seen*")
+#: Without an answer of their own that ends: streams are tested below.
+STREAMS = ("/v1/events",)
+
+
+class Filled(NamedTuple):
+    """The names of one side."""
+
+    lock: str
+    batch: str
+    job: str
+
+
+def fill(gate: Gate, word: str) -> Filled:
+    """Something of every noun, each with the word in its name, its client, and its message."""
+    lock = gate.locks.acquire(f"{word}-client", f"file:/{word}/1", "write")
+    with pytest.raises(Exception, match=word):
+        gate.locks.acquire(f"{word}-other", f"file:/{word}/1", "write")
+    for name in (f"{word}-raw", f"{word}-out"):
+        gate.ledger.define_dataset(name, uri=f"file:///{name}")
+    gate.ledger.define_job(f"{word}-job", inputs=[f"{word}-raw"], outputs=[f"{word}-out"])
+    gate.ledger.publish(f"{word}-raw", [f"{word}-1", f"{word}-2"], by=f"{word}-publisher")
+    claims = [gate.ledger.find_next(f"{word}-job", worker=f"{word}-worker") for _ in range(2)]
+    assert claims[0] is not None
+    gate.ledger.fail(claims[0], f"{word} failed")
+    gate.ledger.hold(f"{word}-job", f"{word}-1", reason=f"{word} held")
+    gate.ledger.pause(f"{word}-job", reason=f"{word} paused")
+    batch = gate.queue.submit(f"{word}-profile", f"{word}-depositor", f"https://example.org/{word}")
+    taken = gate.queue.acquire_batch("pending", worker=f"{word}-worker")
+    assert taken is not None
+    gate.queue.create_jobs(
+        taken, [NewJob(f"https://example.org/{word}/1", identifiers=Identifiers(local=(f"{word}-x",)))]
+    )
+    gate.queue.fire(taken, "start", f"{word} started")
+    gate.queue.set_hold(f"{word}-profile", reason=f"{word} on hold")
+    (job,) = gate.queue.jobs(batch=batch.id)
+    return Filled(lock.id, batch.id, job.id)
+
+
+def addresses(word: str, filled: Filled) -> list[tuple[str, list[str]]]:
+    """Every address that is asked with GET, with names of one side in it; and those names."""
+    names = {"lock_id": filled.lock, "bid": filled.batch, "jid": filled.job, "item": filled.job,
+             "job": f"{word}-job", "dataset": f"{word}-raw", "name": f"{word}-raw", "dataid": f"{word}-1",
+             "profile": f"{word}-profile"}  # fmt: skip
+    found = []
+    for part in (*API, *pages.ROUTERS):
+        for each in part.declared:
+            if each.method == "GET" and each.path not in STREAMS:
+                used: list[str] = []
+
+                def named(place: "re.Match[str]", used: list[str] = used) -> str:
+                    used.append(names.get(place[1], "nobody"))
+                    return used[-1]
+
+                found.append((re.sub(r"\{(\w+)(?::\w+)?\}", named, each.path), used))
+    return found
+
+
+@pytest.fixture(scope="module")
+def sides(gate: Gate) -> dict[str, Filled]:
+    return {word: fill(gate, word) for word in (SEEN, HIDDEN)}
+
+
+def told(client: httpx2.Client, address: str, *asked: str) -> bool:
+    """Whether an answer tells of what may not be seen, beyond the names that were asked for."""
+    answer = client.get(address)
+    assert answer.status_code < 500, (address, answer.text)
+    text = answer.text
+    for word in (*asked, *map(quote, asked)):
+        text = text.replace(word, "")
+    return HIDDEN in text
+
+
+def test_no_address_tells_of_what_may_not_be_seen(sides: dict[str, Filled], with_scopes: Tokens) -> None:
+    narrow, whole = with_scopes(*NARROW), with_scopes("read")
+    found, shown = [], 0
+    for address, used in addresses(HIDDEN, sides[HIDDEN]):
+        found += [address] if told(narrow, address, *used) else []
+        shown += told(whole, address, *used)
+    for path, name, asked in (
+        ("/v1/status", "rich", "true"),
+        ("/v1/history", "of", "ledger"),
+        ("/v1/history", "of", "queue"),
+        ("/v1/chunks", "dataset", f"{HIDDEN}-raw"),
+        ("/v1/chunks", "job", f"{HIDDEN}-job"),
+        ("/v1/locks", "resource", f"file:/{HIDDEN}/1"),
+        ("/v1/history", "resource", f"file:/{HIDDEN}/1"),
+        ("/v1/batches", "profile", f"{HIDDEN}-profile"),
+        ("/v1/ingest-jobs", "batch", sides[HIDDEN].batch),
+    ):
+        address = f"{path}?{name}={asked}"
+        found += [address] if told(narrow, address, asked) else []
+        assert told(whole, address, asked), address
+    assert found == []
+    assert shown > 20  # The same addresses tell a reader without limits.
+
+
+def test_what_may_be_seen_is_seen(sides: dict[str, Filled], with_scopes: Tokens) -> None:
+    narrow = with_scopes(*NARROW)
+    own = sides[SEEN]
+
+    def ask(path: str) -> Any:
+        answer = narrow.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        return answer.json()
+
+    assert f"file:/{SEEN}/1" in [each["resource"] for each in ask("/v1/locks")["items"]]
+    assert ask(f"/v1/locks/{own.lock}")["resource"] == f"file:/{SEEN}/1"
+    assert [each["name"] for each in ask("/v1/datasets")] == [f"{SEEN}-out", f"{SEEN}-raw"]
+    assert [each["name"] for each in ask("/v1/jobs")] == [f"{SEEN}-job"]
+    assert [each["id"] for each in ask("/v1/batches")["items"]] == [own.batch]
+    assert [each["id"] for each in ask("/v1/ingest-jobs")["items"]] == [own.job]
+    status = ask("/v1/status?rich=true")
+    assert {each["id"] for each in status["locks"]} == {
+        f"file:/{SEEN}/1",
+        f"data:{SEEN}-raw/{SEEN}-2",
+        f"data:{SEEN}-out/{SEEN}-2",
+    }
+    for of in ("locks", "ledger", "queue"):
+        assert ask(f"/v1/history?of={of}")["items"], of
+    for page in (
+        "/",
+        "/locks",
+        "/pipeline",
+        "/pipeline/grid",
+        "/ingest",
+        "/ingest/batches",
+        "/ingest/jobs",
+        "/history",
+    ):
+        answer = narrow.get(page)
+        assert (answer.status_code, page) == (200, page), answer.text
+    assert f"file:/{SEEN}/1" in narrow.get("/locks").text
+    assert narrow.get("/metrics").status_code == 403
+    assert narrow.get("/v1/clients").status_code == 403
+
+
+def test_a_stream_of_events_leaves_out_what_may_not_be_seen(
+    gate: Gate, sides: dict[str, Filled], with_scopes: Tokens
+) -> None:
+    with with_scopes(*NARROW).stream("GET", "/v1/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith("id: ")
+        gate.locks.acquire("x", f"file:/{HIDDEN}/2", "read")
+        gate.ledger.unpause(f"{HIDDEN}-job")
+        gate.locks.acquire("x", f"file:/{SEEN}/2", "read")
+        first = next(line for line in lines if line.startswith("data: "))
+    assert f"file:/{SEEN}/2" in first
+
+
+def test_it_changes_nothing_and_signs_in_and_out(sides: dict[str, Filled], with_scopes: Tokens) -> None:
+    narrow = with_scopes(*NARROW)
+    assert narrow.post("/v1/locks", json={"client": "x", "resource": f"file:/{SEEN}/3"}).status_code == 403
+    assert narrow.get("/v1/about").json()["scopes"] == list(NARROW)
+    assert narrow.post("/v1/sign-in-codes").status_code in (200, 201)
+
+
+def test_other_scopes_add_what_they_let_their_holder_act_on(sides: dict[str, Filled], with_scopes: Tokens) -> None:
+    worker = with_scopes("read:data:seen*", f"chunk:claim:{HIDDEN}-job")
+    assert worker.get(f"/v1/jobs/{HIDDEN}-job").status_code == 200
+    assert worker.get(f"/v1/jobs/{SEEN}-job").status_code == 200
+    assert worker.get(f"/v1/batches/{sides[SEEN].batch}").status_code == 404
+
+
+@pytest.mark.parametrize("text", ["read:", "read:data:", "read:datasets:x", "read:data:a*b", "read:x"])
+def test_a_limit_that_means_nothing_is_refused(text: str) -> None:
+    with pytest.raises(BadValue, match="read by :lock:NAME, :data:NAME, :queue:NAME"):
+        check_scope(text)
+
+
+def test_a_reader_without_limits_has_no_sight() -> None:
+    assert Reach(("read", "read:data:x")).sight is None
+    assert Reach(("admin",)).sight is None
+    assert Reach(("queue:work",)).sight is None
+    narrow = Reach(("read:data:x*", "read:data:y")).sight
+    assert narrow is not None
+    assert [narrow.dataset(each) for each in ("x", "xy", "y", "yx", "z")] == [True, True, True, False, False]
+    assert [narrow.resource(each) for each in ("data:x/1", "data:z/1", "file:/x")] == [True, False, False]
