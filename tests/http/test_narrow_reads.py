@@ -1,6 +1,7 @@
 """A token whose `read` is limited sees its namespaces on every route and page, and nothing of the others."""
 
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -90,9 +91,14 @@ def told(client: httpx2.Client, address: str, *asked: str) -> bool:
     return HIDDEN in text
 
 
-def test_no_address_tells_of_what_may_not_be_seen(sides: dict[str, Filled], with_scopes: Tokens) -> None:
+def test_no_address_tells_of_what_may_not_be_seen(gate: Gate, sides: dict[str, Filled], with_scopes: Tokens) -> None:
     narrow, whole = with_scopes(*NARROW), with_scopes("read")
     found, shown = [], 0
+    folder = Path(gate.settings["profiles_folder"])
+    folder.mkdir()
+    for word in (SEEN, HIDDEN):
+        text = f'collection = "{word}"\nowner = "{word}"\n' + ("" if word == SEEN else "a mistake")
+        (folder / f"{word}-profile.toml").write_text(text)
     for address, used in addresses(HIDDEN, sides[HIDDEN]):
         found += [address] if told(narrow, address, *used) else []
         shown += told(whole, address, *used)

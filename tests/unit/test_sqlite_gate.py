@@ -128,7 +128,8 @@ def test_who_may_use_the_database_may_use_the_gate_and_the_sockets(file: Path, m
     folder = WakeFolder(file)
     with folder._bind(CHANNEL):
         assert stat.S_IMODE((folder.path / CHANNEL).stat().st_mode) == mode
-        assert stat.S_IMODE(folder.path.stat().st_mode) == mode | (mode & 0o444) >> 2
+        hands_on = stat.S_ISGID if mode & stat.S_IWGRP else 0  # What its users make there is their group's.
+        assert stat.S_IMODE(folder.path.stat().st_mode) == mode | (mode & 0o444) >> 2 | hands_on
 
 
 # ---------------------------------------------------------------- the sockets

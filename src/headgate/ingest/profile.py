@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -173,13 +173,13 @@ def load_profile(path: Path) -> Profile:
     return _checked({"name": path.name.removesuffix(".toml"), **content}, str(path))
 
 
-def load_profiles(folder: Path) -> dict[str, Profile]:
-    """Every profile of a folder by its name. BadProfiles with every mistake in every file."""
+def load_profiles(folder: Path, wanted: Callable[[str], bool] = lambda _name: True) -> dict[str, Profile]:
+    """The wanted profiles of a folder by their names. BadProfiles with every mistake in their files."""
     if not folder.is_dir():
         raise BadProfiles([(str(folder), "there is no such folder")])
     found: dict[str, Profile] = {}
     problems: list[tuple[str, str]] = []
-    for path in sorted(folder.glob("*.toml")):
+    for path in sorted(each for each in folder.glob("*.toml") if wanted(each.stem)):
         try:
             profile = load_profile(path)
             found[profile.name] = profile

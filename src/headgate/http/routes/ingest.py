@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from headgate import private
-from headgate.core.errors import ServiceUnavailable
+from headgate.core.errors import ServiceUnavailable, UnknownName
 from headgate.core.names import NAME_LENGTH
 from headgate.core.redaction import redact_all
 from headgate.core.wire import plain
@@ -44,14 +44,12 @@ def profiles(gate: TheGate, who: ProfileReader) -> Response:
     """The ingest profiles. 422 tells every mistake in every file."""
     from headgate.ingest.profile import load_profiles
 
-    found = load_profiles(Path(gate.settings["profiles_folder"])).values()
-    sight = gate.sight
-    seen = (
-        each
-        for each in found
-        if (sight.profile(each.name) if sight else who.reach.has("read")) or who.reach.covers("queue:submit", each.name)
-    )
-    return answer([_snapshot(who, each) for each in seen])
+    def seen(name: str) -> bool:
+        reads = gate.sight.profile(name) if gate.sight else who.reach.has("read")
+        return reads or who.reach.covers("queue:submit", name)
+
+    found = load_profiles(Path(gate.settings["profiles_folder"]), seen)
+    return answer([_snapshot(who, each) for each in found.values()])
 
 
 @router.get("/profiles/{name}", responses=documented(200, dict[str, Any], "As its file is now."))
@@ -61,6 +59,8 @@ def profile(gate: TheGate, who: ProfileUser, name: str) -> Response:
 
     if not who.reach.has("queue:work"):
         who.must_see("profile", "queue:submit", name)
+    if gate.sight and not gate.sight.profile(name):
+        raise UnknownName("profile", name)
     return answer(_snapshot(who, read_profile(Path(gate.settings["profiles_folder"]), name)))
 
 
