@@ -11,6 +11,7 @@ from tests.waiting import until
 DB = "mysql://db1/core"
 LOCK_KEYS = {
     "id", "resource", "client", "mode", "token", "since", "lease", "expires_in", "expires_at", "count", "owner", "note",
+    "principal",
 }  # fmt: skip
 
 

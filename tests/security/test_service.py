@@ -90,6 +90,7 @@ def limited_routes() -> list[tuple[Route, str]]:
 REPORTED: dict[str, object] = {"token": 1}
 BODIES: dict[str, dict[str, object]] = {
     **dict.fromkeys(("success", "fail", "heartbeat", "renew", "check", "upgrade", "downgrade"), REPORTED),
+    "hand-over": {"to": "mine"},
     "next": {},
     "claim": {},
     "publish": {"dataids": ["1"]},

@@ -197,7 +197,8 @@ class Blocker:
         since = f" since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
         if self.kind == "waiter":
             return f"{self.resource}: {who} waits for {self.mode}{since} and was there first"
-        whose = f" for the principal {self.principal}" if self.principal not in ("", LOCAL) else ""
+        known = self.principal in ("", LOCAL, self.client, self.owner)
+        whose = "" if known else f" for the principal {self.principal}"
         held = f"{self.resource}: {who} holds it {self.mode}{whose}{since}"
         note = f", note: {self.note}" if self.note else ""
         return f"{held}, {self._ending()}{note} [lock {self.lock_id}]"

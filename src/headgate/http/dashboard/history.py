@@ -40,6 +40,7 @@ IN_FILE: Mapping[str, Column] = {
     "before": Column("Before", lambda entry: entry.before),
     "after": Column("After", lambda entry: entry.after),
     "client": Column("Who", lambda entry: entry.client),
+    "principal": Column("Principal", lambda entry: entry.principal),
     "reason": Column("Why", lambda entry: entry.reason),
     "count": Column("Times", lambda entry: entry.count),
     "token": Column("Token", lambda entry: entry.token),
