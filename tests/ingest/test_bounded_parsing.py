@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
+from headgate.core.durations import parse_duration
 from headgate.core.errors import Invalid
+from headgate.core.redaction import mask
 from headgate.ingest import anvl, describe, manifest, payload_types
 from headgate.ingest.names import collisions
 from headgate.ingest.system_files import read_deletions
@@ -68,6 +70,11 @@ def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
     return lambda data: read(data.decode())
 
 
+def parse_span(written: str) -> None:
+    with suppress(ValueError):
+        parse_duration(written)
+
+
 def read_names(data: bytes) -> object:
     return list(collisions(data.decode().split("\n")))
 
@@ -101,6 +108,9 @@ CASES: dict[str, Case] = {
         describe.read_dublin_core, SMALL, 256,
     ),
     "DataCite": Case(repeated(b"<title>a</title>", b"<d>", b"</d>"), describe.read_datacite, 1_500_000),
+    "duration": Case(repeated(b"9", end=b"x"), text(parse_span), 100_000),
+    "URL of passwords": Case(repeated(b"password", b"http://h/?"), text(mask), 200_000),
+    "URL of questions": Case(repeated(b"?", b"http://h/"), text(mask), 200_000),
     "names in many folders": Case(numbered(f"{DEEP}\n", "f"), read_names, LARGE, 128),
 }  # fmt: skip
 

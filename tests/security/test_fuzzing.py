@@ -29,7 +29,7 @@ from headgate.core import documents, ranges, scopes
 from headgate.core.durations import parse_duration
 from headgate.core.errors import HeadgateError
 from headgate.core.jumps import Jump
-from headgate.core.redaction import mask, shown
+from headgate.core.redaction import mask, redact, shown
 from headgate.core.sizes import parse_size
 from headgate.http.server import parse_address
 from headgate.ingest import anvl, ark, describe, manifest, ocfl_inventory, profile, system_files
@@ -45,7 +45,7 @@ from headgate.stores.zookeeper.queue_tree import SPELLINGS, Unreadable
 from tests.ingest.test_container import FILES, PACK, zip_of
 
 FULL = os.environ.get("HEADGATE_TORTURE") == "full"
-EXAMPLES = 4000 if FULL else 25
+EXAMPLES = 2000 if FULL else 20
 #: Address space that a parser may take beside what the process has.
 MEMORY = 192 << 20
 #: What has meaning to one parser or another.
@@ -129,11 +129,12 @@ def read_node(spelling: str) -> Callable[[bytes, Path], object]:
     """A job's nodes, one line each."""
 
     def read(data: bytes, _folder: Path) -> object:
-        nodes = [*data.split(b"\n", 4), b"", b"", b"", b""][:5]
+        taking, *nodes = [*data.split(b"\n", 5), *[b""] * 5][:6]
         stat = SimpleNamespace(version=1)
         tree = SPELLINGS[spelling]("/x")
-        answers = [None, NoNodeError(), *((node, stat) for node in nodes), (b"bid0000000001", stat)]
-        return queue_records.read_job(tree, "jid0000000001", answers[: 8 if tree.batch_node else 7])
+        answers = [None, NoNodeError(), *((node, stat) for node in (taking, *nodes, b"bid0000000001"))]
+        asked = queue_records.ask_job(tree, "jid0000000001")
+        return queue_records.read_job(tree, "jid0000000001", answers[: len(asked)])
 
     return read
 
@@ -141,6 +142,7 @@ def read_node(spelling: str) -> Callable[[bytes, Path], object]:
 ADDRESS = address.parse("zookeeper://h:2181/x")
 AT = b'"last_modification_date":"2026-01-01T00:00:00Z","last_modified":"2026-01-01T00:00:00Z"'
 NODE = b"\n".join([
+    b'{"crashes":1,"state":"pending","version":1}',
     b'{"status":"%s","last_successful_status":null,"retry_count":0,' + AT + b"}",
     b'{"batch_id":"bid0000000001","profile_name":"p","submitter":"s","payload_url":"u","payload_type":"file"}',
     b'{"primary_id":"","local_id":[]}', b"05", b"0",
@@ -188,7 +190,7 @@ PARSERS: dict[str, Parser] = {
     "range": Parser(text(ranges.expand), [b"1..1000", b"2024-01-01..2026-10-31", b"001..100"]),
     "scope": Parser(text(scopes.check_scope), [b"read", b"lock:acquire:file:///a", b"queue:submit:p"]),
     "URL of a payload": Parser(text(manifest.check_url), URLS),
-    "URL that is shown": Parser(text(lambda url: (mask(url), shown(url))), URLS),
+    "URL that is shown": Parser(text(lambda url: (mask(url), shown(url), redact(url))), URLS),
     "URL of a service": Parser(text(lambda url: (kind_of(url), origin_of(url))), URLS),
     "URL of ZooKeeper": Parser(text(address.parse), URLS),
     "address to listen at": Parser(text(parse_address), [b"127.0.0.1:8750", b"[::1]:80"]),

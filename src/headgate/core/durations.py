@@ -10,7 +10,8 @@ LONGEST = 100 * 365.25 * DAY
 _UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
 #: Seconds in each unit that a length of time may be written in.
 WRITTEN_UNITS = {"": 1, "s": 1, "m": MINUTE, "h": HOUR, "d": DAY}
-_WRITTEN = re.compile(r"(?P<number>-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)\s*(?P<unit>[smhd]?)")
+#: Each digit can be read in one way only: otherwise the time grows with the square of their number.
+_WRITTEN = re.compile(r"(?P<number>-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)\s*(?P<unit>[smhd]?)")
 
 
 def parse_duration(text: str) -> float:

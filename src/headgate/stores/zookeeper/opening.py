@@ -86,7 +86,7 @@ def read_root(data: bytes, address: Address) -> Root:
         tag, schema = str(content["tag"]), str(content["schema"])
     except (ValueError, KeyError, TypeError):
         content, tag, schema = {}, "", ""
-    if not re.fullmatch("[0-9a-f]{4}", tag) or not schema.isdigit():
+    if not re.fullmatch("[0-9a-f]{4}", tag) or not re.fullmatch("[0-9]{1,9}", schema):
         raise ForeignStore(
             f"{address.name} has a node {address.tree.root} of something else. Use another folder in the URL"
         )
