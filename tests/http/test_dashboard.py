@@ -26,6 +26,7 @@ from headgate.http.dashboard.frame import STATIC
 from headgate.http.dashboard.tables import Column, csv_text
 from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
 from headgate.stores.sql.statement import Statement
+from tests.waiting import until
 
 PAGES = [
     "/",
@@ -292,6 +293,29 @@ def test_a_list_of_chunks_leaves_out_no_job_where_a_page_ends(server: Any, gate:
         text = client.get("/pipeline/chunks.csv?dataset=shared&status=DONE").text
     found = [(each["Data id"], each["Job"]) for each in csv.DictReader(io.StringIO(text))]
     assert sorted(found) == [(f"{number:02}", job) for number in range(grid.LISTED // 2) for job in jobs]
+
+
+def test_a_job_that_killed_its_worker_says_so_and_is_released_by_itself(server: Any, gate: Gate) -> None:
+    """No hold of its collection has stopped it: clearing one leaves it held."""
+    gate.queue.submit("deadly", "ann", "https://example.org/1")
+    batch = gate.queue.acquire_batch("pending", worker="a test")
+    assert batch is not None
+    gate.queue.create_jobs(batch, [{"payload_url": "https://example.org/1", "settings": {"max_crashes": 1}}])
+    gate.queue.fire(batch, "start")
+    job = gate.queue.acquire_job("pending", worker="node7", lease=0.03)
+    assert job is not None
+    until(lambda: gate.queue.reap() == 1, "its owner to die")
+    gate.queue.set_hold("deadly", reason="quota", by="ann")
+    with signed_in(server, gate, "read", "operate") as client:
+        page = client.get(f"/ingest/job/{job.id}").text
+        assert "its worker died once while pending; look at its payload and the log of node7" in page
+        assert "Workers that died" in page
+        assert client.get(f"/v1/ingest-jobs/{job.id}").json()["crashes"] == 1
+        key = KEY.search(client.get("/ingest/holds/deadly/clear").text)
+        assert key
+        client.post("/ingest/holds/deadly/clear", data={"reason": "room", "form_key": key[1]})
+        assert (gate.queue.hold_of("deadly"), gate.queue.job(job.id).state) == (None, "held")
+        assert "the count begins anew" in client.get(f"/ingest/job/{job.id}/release").text
 
 
 def test_more_than_one_act_releases_is_released_by_the_next(

@@ -16,6 +16,7 @@ from headgate.stores.history import Book, Leaf
 from tests.contract import queue_steps
 from tests.contract.steps import LONG
 from tests.contract.test_inventory import CALLBACK, VERSION
+from tests.waiting import until
 
 #: What a secret is, which must come out of the moved store as it went in.
 SECRET = "r4w-p4ss"
@@ -106,10 +107,15 @@ def fill_queue(gate: Gate) -> None:
         [state for state in INGEST_JOB.states if state not in ("new", "failed", "cleaned", "deleted")]
     ):
         queue_steps.job_in(gate.queue, state)
+    for most in (1, 2):  # One is held because its worker died, the other one is tried again.
+        queue_steps.batch_with_jobs(gate.queue, priority=0, settings={"max_crashes": most})
+        assert gate.queue.acquire_job("pending", lease=0.03, outlives=True)
+        until(lambda: gate.queue.reap() == 1, "its owner to die")
     gate.queue.submit("other", "bob", "https://example.org/ü", request_id="once", erc_who="Ann")
     gate.queue.set_hold("stopped", reason="full", by="op")
     lasting = {*BATCH.states} - {"new", "deleted", "cleaned", "reporting"}
     assert lasting <= {batch.state for batch in gate.queue.batches()}
+    assert sorted((job.crashes, job.former) for job in gate.queue.jobs() if job.crashes) == [(1, ""), (1, "pending")]
     assert {job.state for job in gate.queue.jobs()} == {*INGEST_JOB.states} - {"new", "deleted"}
 
 
