@@ -6,6 +6,7 @@ careful way, which hands each resource to its next waiter.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -19,7 +20,7 @@ from headgate.stores.sql.scene import EXPIRED, Scene
 T = TypeVar("T")
 
 #: Resources that one transaction frees: a step lasts about as long as a few commits.
-AT_ONCE = 250
+AT_ONCE = 500
 #: The same for resources that somebody waits for, each of which takes some statements more.
 AT_ONCE_CAREFULLY = 25
 
@@ -77,22 +78,23 @@ class Expiry:
 
 def expire_quiet(tx: Transaction, locks: Mapping[str, bytes]) -> int:
     """End those of these locks that have expired, if nobody waits for them; what is busy is left for the next time."""
-    quiet = {bytes(row[0]) for row in tx.all(sql.TAKE_QUIET, keys=sorted(set(locks.values())))}
+    quiet = {bytes(key): int(holders) for key, holders in tx.all(sql.TAKE_QUIET, keys=sorted(set(locks.values())))}
     ids = [lock for lock, key in locks.items() if key in quiet]
     taken = tx.all(sql.TAKE_EXPIRED, ids=ids) if ids else []
     if not taken:
         return 0
-    ids, keys = [str(row[0]) for row in taken], sorted({bytes(row[1]) for row in taken})
+    ids, ended = [str(row[0]) for row in taken], Counter(bytes(row[1]) for row in taken)
     for after, modes in AFTER.items():
         tx.run(sql.TELL_EXPIRED, ids=ids, modes=modes, after=after, reason=EXPIRED)
     tx.run(sql.DELETE_LOCKS, ids=ids)
-    _write_holders(tx, keys)
+    _write_holders(tx, sorted(ended), [key for key, count in ended.items() if count < quiet[key]])
     return len(ids)
 
 
-def _write_holders(tx: Transaction, keys: Sequence[bytes]) -> None:
-    """Bring the rows of resources without waiters into line with their locks."""
-    left = {bytes(key): (int(count), str(mode)) for key, count, mode in tx.all(sql.COUNT_HOLDERS, keys=keys)}
+def _write_holders(tx: Transaction, keys: Sequence[bytes], shared: Sequence[bytes]) -> None:
+    """Bring the rows of resources without waiters into line with their locks; some of them are still held."""
+    rows = tx.all(sql.COUNT_HOLDERS, keys=shared) if shared else []
+    left = {bytes(key): (int(count), str(mode)) for key, count, mode in rows}
     same: dict[tuple[int, str], list[bytes]] = {}
     for key in keys:
         same.setdefault(left.get(key, (0, Mode.SHARED.value)), []).append(key)

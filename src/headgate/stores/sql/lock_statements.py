@@ -50,7 +50,7 @@ READ_EXPIRED = Statement(
 )
 TAKE_QUIET = Statement(
     "Take the rows of those resources that nobody waits for, and about which nobody else decides now.",
-    "select rkey from hg_resource where rkey in (:keys*) and waiting = 0 order by rkey {skip_locked}",
+    "select rkey, holders from hg_resource where rkey in (:keys*) and waiting = 0 order by rkey {skip_locked}",
 )
 TAKE_EXPIRED = Statement(
     "Take those of these locks that have expired, but for those that are renewed or released at this moment.",
