@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from headgate import ClaimLost, Gate, Lock
+from headgate.core.locks import Mode, Request, Want
 from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.sql import expiring, reaping
 from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.scene import Scene
 from headgate.stores.sql.statement import Statement
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import database, one_job
@@ -124,6 +126,39 @@ def test_waiters_that_died_leave_the_queue(gate: Gate) -> None:
     gate.locks.expire()
     assert [int(each) for each in database(gate).read(lambda tx: tx.one(COUNT_PLACES))] == [0, 0, 0]
     gate.locks.check(lock)
+
+
+def test_a_waiter_that_died_leaves_two_queues_at_the_same_moment(gate: Gate) -> None:
+    """Neither of the two transactions sees that the other removes the other place: one of them has to wait."""
+    store = database(gate)
+    gate.locks.acquire_all("a", {"x": "write", "y": "write"})
+    dead = Request("request", "dead", (Want("x", Mode.EXCLUSIVE), Want("y", Mode.EXCLUSIVE)))
+
+    def join(tx: Transaction) -> None:
+        scene = Scene(tx, ["x", "y"], "abcd")
+        scene.join_queue(dead, "channel")
+        scene.settle()
+
+    store.write(join)
+    store.write(lambda tx: tx.run(FORGET_WAITERS))
+    left_x, looked_at_y = threading.Event(), threading.Event()
+
+    def leave_x(tx: Transaction) -> None:
+        scene = Scene(tx, ["x"], "abcd")
+        left_x.set()
+        looked_at_y.wait(0.5)  # Not for ever: the other one may have to wait for this one.
+        scene.settle()
+
+    def leave_y(tx: Transaction) -> None:
+        scene = Scene(tx, ["y"], "abcd")
+        looked_at_y.set()
+        scene.settle()
+
+    first = in_thread(lambda: store.write(leave_x))
+    assert left_x.wait(PATIENCE)
+    store.write(leave_y)
+    granted(first)
+    assert [int(each) for each in store.read(lambda tx: tx.one(COUNT_PLACES))] == [0, 0, 0]
 
 
 def test_a_lock_that_is_renewed_at_this_moment_stays(gate: Gate, kind: str) -> None:

@@ -169,6 +169,10 @@ TOUCH_TICKETS = Statement(
     "These waiters live.",
     "update hg_ticket set alive_until = {now} + :alive where number in (:tickets*)",
 )
+TAKE_TICKETS = Statement(
+    "Take these numbers: whoever removes the last place of one then sees that it is the last.",
+    "select number from hg_ticket where number in (:tickets*) order by number {for_update}",
+)
 DELETE_PLACES = Statement(
     "Leave the queues of these resources.",
     "delete from hg_wait where ticket in (:tickets*) and rkey in (:keys*)",

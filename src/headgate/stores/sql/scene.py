@@ -183,6 +183,7 @@ class Scene:
         if not numbers:
             return
         keys = [each.key for each in self._resources.values()]
+        self._tx.all(sql.TAKE_TICKETS, tickets=sorted(numbers))
         self._tx.run(sql.DELETE_PLACES, tickets=list(numbers), keys=keys)
         self._tx.run(sql.DELETE_TICKETS, tickets=list(numbers))
         left = [p for p in self.places if p.waiter.ticket in numbers]
