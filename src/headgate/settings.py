@@ -118,6 +118,13 @@ KNOWN = (
         kind="number",
     ),
     Known(
+        "submit_limit",
+        "10",
+        "Batches a second that the service takes from one API token; four times that at once; 0: no limit.",
+        kind="number",
+    ),
+    Known("submit_limit_local", "0", "The same for callers on this machine; 0: no limit.", kind="number"),
+    Known(
         "trusted_proxies",
         "127.0.0.0/8, ::1",
         "Addresses and networks of proxies whose X-Forwarded-For, -Proto and -Host count, by commas; none: nobody's.",

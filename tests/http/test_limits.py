@@ -71,6 +71,21 @@ def test_a_token_that_asks_too_often_is_told_when_to_come_again(bounded: Start) 
         assert other.get("/v1/status").status_code == 200
 
 
+def test_a_token_that_submits_too_often_is_told_when_to_come_again(bounded: Start) -> None:
+    """Nothing else that it asks is held up, and neither is anybody else."""
+    service = bounded(submit_limit_local="0.001")
+    batch = {"profile": "demo", "submitter": "ann", "payload_url": "https://example.org/1"}
+    with service.client("queue:submit", "read") as hasty, service.client("queue:submit") as other:
+        assert hasty.post("/v1/batches", json=batch).status_code == 201
+        refused = hasty.post("/v1/batches", json=batch)
+        assert (refused.status_code, refused.json()["type"]) == (429, "urn:headgate:too-many")
+        assert refused.json()["detail"].startswith("more than 0.001 batches a second")
+        assert 1 <= int(refused.headers["retry-after"]) <= 1000
+        assert hasty.get("/v1/batches").status_code == 200
+        assert other.post("/v1/batches", json=batch).status_code == 201
+    assert len(service.gate.queue.batches()) == 2
+
+
 def test_wrong_tokens_of_one_address_are_not_looked_up_without_end(bounded: Start) -> None:
     service = bounded(rate_limit_local="0.001")
     with service.client("read") as client:

@@ -33,6 +33,8 @@ CLIENT_HEADER = "Headgate-Client"
 SAFE = ("GET", "HEAD")
 #: Why a caller with the scope `admin:force` acts on what another principal holds; in UTF-8, percent-encoded.
 OVERRIDE_HEADER = "Headgate-Override"
+#: The request that hands in a batch.
+SUBMITS = ("POST", "/v1/batches")
 _BEARER = HTTPBearer(auto_error=False, description="An API token, `hg_…`, made by `headgate token new`.")
 
 
@@ -125,6 +127,8 @@ async def admit(request: Request, words: Sequence[str]) -> Caller:
     if not any(who.reach.has(word) for word in words):
         wanted = " or ".join(words)
         raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", words[0])
+    if (request.method, request.url.path) == SUBMITS:
+        service_of(request).submissions.take(who.token.id, _address(request))
     act_as(who.acting(request.headers.get(OVERRIDE_HEADER)))
     return who
 

@@ -56,11 +56,15 @@ class Limits:
 
 
 class Pace:
-    """How many requests a second are taken from one token, or wrong tokens from one address: a bucket for each."""
+    """How many requests a second are taken from one token, or wrong tokens from one address: a bucket for each.
 
-    def __init__(self, settings: Settings) -> None:
-        self._elsewhere = settings.number("rate_limit")
-        self._here = settings.number("rate_limit_local")
+    `limit`: the setting that says so, which has a second one for this machine. `what`: of what it is the number.
+    """
+
+    def __init__(self, settings: Settings, limit: str = "rate_limit", what: str = "requests") -> None:
+        self._limit, self._what = limit, what
+        self._elsewhere = settings.number(limit)
+        self._here = settings.number(f"{limit}_local")
         #: By whom: what is left, and when that was.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -77,9 +81,9 @@ class Pace:
         while len(self._left) > MOST_REMEMBERED:
             self._left.popitem(last=False)
         if left < 1:
-            limit = "rate_limit_local" if is_here(address) else "rate_limit"
+            limit = f"{self._limit}_local" if is_here(address) else self._limit
             seconds = math.ceil((1 - left) / rate)
-            raise TooMany(f"more than {rate:g} requests a second", seconds, limit, rate)
+            raise TooMany(f"more than {rate:g} {self._what} a second", seconds, limit, rate)
 
 
 def subtract(counts: Counter[str], whose: str, count: int = 1) -> None:

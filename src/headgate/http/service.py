@@ -52,6 +52,7 @@ class Service:
         self.limits = limits or Limits.of(gate.settings)
         self.bodies = Bodies(self.limits)
         self.pace = Pace(gate.settings)
+        self.submissions = Pace(gate.settings, "submit_limit", "batches")
         #: Where quick calls to the store are made.
         self.crew = Crew(gate.store.side_by_side)
         self.turns = Turns(self.limits.waiting, self.crew)
