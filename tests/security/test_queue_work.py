@@ -26,6 +26,7 @@ from headgate.ingest.ark import dataid, parse_object
 from headgate.ingest.handlers import STEPS
 from headgate.ingest.messages import send_due
 from headgate.ingest.profile import Profile, Sources, Storage
+from headgate.stores.zookeeper.queue_tree import SPELLINGS
 from headgate.wiring import Gate
 from tests.ingest.site import Site, ended, only_job, running, site
 from tests.shared_servers import Servers
@@ -266,3 +267,13 @@ def test_headgates_own_daemons_work_through_the_service_without_a_profile_of_the
         until(lambda: len(target.site.callbacks()) == 2, "both are told of")
     assert {each["type"] for each in target.site.callbacks()} == {"ingest.completed", "ingest.failed"}
     assert {str(each["To"]) for each in target.site.mails()} == {"ann@example.org"}
+
+
+def test_in_merritts_spelling_an_owners_words_replace_none_of_ours() -> None:
+    tree = SPELLINGS["mrt-zk"]("")
+    fixed = {"profile_name": "demo", "payload_url": "https://example.org/x", "payload_type": "file", "batch_id": "bid1"}
+    added = {"profile": "evil", "filename": "a.txt", "type": "container", "batchID": "bid2", "mine": 1}
+    for given in ({**fixed, **added}, {**added, **fixed}):
+        found = tree.read_configuration(tree.configuration(given), "bid1")
+        assert {name: found[name] for name in fixed} == fixed
+        assert (found["mine"], found["submission_mode"]) == (1, "add")
