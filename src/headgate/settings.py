@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from headgate.core.durations import LONGEST, parse_duration
 from headgate.core.errors import BadValue
+from headgate.core.names import RESOURCE_LIMIT
 from headgate.core.queue import DEFAULT_MAX_CRASHES
 from headgate.core.redaction import mask
 from headgate.core.sizes import parse_size
@@ -173,6 +174,7 @@ KNOWN = (
     Known("round_pause", "10", "Pause between two looks at ingest jobs that wait for space.", kind="seconds"),
     Known("client", "", "The name that locks are taken by; empty: user@host."),
     Known("lock_delay", "0", "Seconds that a resource stays closed after an exclusive holder died.", kind="seconds"),
+    Known("resource_limit", str(RESOURCE_LIMIT), "Resources that one lock request may name.", kind="count"),
     Known("guards", "", "Storage guards, by URI scheme, separated by commas: file, or those of installed packages."),
     Known("job_key", "", "The job's key, which opens the secrets of what it reads and makes.", secret=True),
     Known("job_key_file", "", "A file that holds the job's key; only its owner may read it."),

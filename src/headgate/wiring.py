@@ -53,6 +53,7 @@ class Gate:
         remember(each.value for each in settings.all() if each.known.secret)
         self._guards = _guards(settings["guards"])
         self._lock_delay = settings.seconds("lock_delay")
+        self._resource_limit = settings.count("resource_limit")
         self._store = open_stores(settings)
         self._ledger = _ledger_beside(self._store, settings)
         #: What this gate was made of.
@@ -78,7 +79,8 @@ class Gate:
         from headgate.service.guards import load_guards
         from headgate.service.locks import Locks
 
-        return Locks(self._store, GuardKeeper(load_guards(self.guards)), self._lock_delay, self.answer_within)
+        guards = GuardKeeper(load_guards(self.guards))
+        return Locks(self._store, guards, self._lock_delay, self.answer_within, self._resource_limit)
 
     @cached_property
     def answer_within(self) -> float:

@@ -1,12 +1,20 @@
 """All or none: a collection of resources is taken in one step, or nothing of it is."""
 
 import threading
+from collections import Counter
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from headgate import BadValue, Gate, LockRefused, Mode
-from tests.contract.steps import LONG, Gates, everything, granted, holders, in_thread, lock_of_the_dead, told
+from headgate.stores.sql.engine import Transaction
+from tests.conftest import SQL_STORES
+from tests.contract.steps import LONG, PATIENCE, Gates, everything, granted, holders, in_thread, lock_of_the_dead, told
+from tests.waiting import until
 
+#: Statements of one request, and of its repeat after a conflict.
+MOST_STATEMENTS = 30
 WANTS = {"r3": "write", "r1": "read", "r2": "WRITE"}
 
 
@@ -90,6 +98,69 @@ def test_many_resources_at_once(gate: Gate) -> None:
     with pytest.raises(LockRefused) as refusal:
         gate.locks.acquire_all("b", wants)
     assert len(refusal.value.blockers) == 150
+
+
+def test_more_resources_than_the_limit_are_refused_before_the_store_is_asked(gates: Gates) -> None:
+    gate = gates.open(resource_limit="3")
+    assert len(gate.locks.acquire_all("a", WANTS)) == 3
+    before = everything(gate)
+    with pytest.raises(BadValue, match=r"4 of them.* 3 are accepted \(setting resource_limit\)"):
+        gate.locks.acquire_all("a", {**WANTS, "r4": "read"}, wait=1)
+    assert everything(gate) == before
+    with pytest.raises(BadValue, match="1,000 are accepted"):
+        gates.open().locks.acquire_all("a", {f"r{number}": "read" for number in range(1001)})
+
+
+def test_a_thousand_resources_are_waited_for_and_granted_together(gates: Gates) -> None:
+    """In few steps: each of these calls returns within its deadline on a loaded machine, too."""
+    wants = {f"s3://bucket/prefix/{number:04}": "write" for number in range(1000)}
+    one, other = gates.open(answer_within="20"), gates.open(answer_within="20")
+    first = one.locks.acquire("a", "s3://bucket/prefix/0500", "write")
+    waiting = in_thread(lambda: other.locks.acquire_all("b", wants, wait=PATIENCE, lease=60))
+    until(lambda: len(one.locks.waiters()) == 1000, "it to wait for all of them")
+    one.locks.release(first)
+    grant = granted(waiting)
+    assert [lock.resource for lock in grant] == sorted(wants)
+    again = other.locks.acquire_all("b", wants, reentrant=True, lease=90, request_id="again")
+    assert {(lock.count, lock.lease) for lock in again} == {(2, 90)}
+    assert [lock.id for lock in again] == [lock.id for lock in grant]
+    with pytest.raises(LockRefused) as refusal:
+        one.locks.acquire_all("a", dict.fromkeys(wants, "read"))
+    assert len(refusal.value.blockers) == 1000
+    assert len(one.history(event="refuse", limit=1000)) == 1000
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_collection_takes_few_statements_however_large_it_is(
+    gate: Gate, kind: str, monkeypatch: pytest.MonkeyPatch, reentrant: bool
+) -> None:
+    if kind not in SQL_STORES:
+        return
+    counts: Counter[str] = Counter()
+    for name in ("_execute", "many"):
+        plain = getattr(Transaction, name)
+
+        def counted(*arguments: Any, plain: Any = plain, **named: Any) -> Any:
+            counts["calls"] += 1
+            return plain(*arguments, **named)
+
+        monkeypatch.setattr(Transaction, name, counted)
+
+    def calls(prefix: str, count: int) -> list[int]:
+        wants = {f"{prefix}{number}": "read" for number in range(count)}
+        found = []
+        for how in ({}, {}, {"mode": "write"}, {"wait": 0.01}):
+            counts.clear()
+            asked = dict.fromkeys(wants, how.pop("mode", "read"))
+            with suppress(LockRefused):
+                gate.locks.acquire_all("a", asked, reentrant=reentrant, lease=60, **how)  # type: ignore[arg-type]
+            found.append(counts["calls"])
+        counts.clear()
+        with suppress(LockRefused):
+            gate.locks.acquire_all("b", dict.fromkeys(wants, "write"))
+        return [*found, counts["calls"]]
+
+    assert max(calls("many", 100)) <= MOST_STATEMENTS
 
 
 def test_a_reentrant_collection_enters_what_is_held_and_is_granted_the_rest(gate: Gate) -> None:

@@ -79,7 +79,7 @@ def test_a_lease_has_a_beginning_and_an_end() -> None:
 
 
 def test_wants_are_sorted_by_resource() -> None:
-    assert [want.resource for want in check_wants({"b": "read", "a": "write", "B": "read"})] == ["B", "a", "b"]
+    assert [want.resource for want in check_wants({"b": "read", "a": "write", "B": "read"}, 3)] == ["B", "a", "b"]
 
 
 # ------------------------------------------------------------------ keeping a lease

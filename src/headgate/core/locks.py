@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from typing import TypeVar
 
 from headgate.core.durations import in_words
 from headgate.core.errors import BadValue, ForeignStore
@@ -209,6 +210,9 @@ class Blocker:
         return f"lease ends in {in_words(self.expires_in)} unless renewed"
 
 
+OnResource = TypeVar("OnResource", "Lock", "Waiter", "Blocker")
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What may happen to a request: granted when there is no blocker."""
@@ -233,11 +237,11 @@ def parse_mode(value: object) -> Mode:
 
 def decide(request: Request, held: Iterable[Lock], earlier: Iterable[Waiter] = ()) -> Decision:
     """May the request be granted, given the live locks and the waiters that came earlier?"""
-    held, earlier = tuple(held), tuple(earlier)
+    locks, waiting = by_resource(held), by_resource(earlier)
     blockers: list[Blocker] = []
     entered: dict[str, Lock] = {}
     for want in request.wants:
-        here = [lock for lock in held if lock.resource == want.resource]
+        here = locks.get(want.resource, [])
         own = _own_hold(request, here)
         if own and _may_enter(own, want, here):
             entered[want.resource] = own
@@ -245,11 +249,17 @@ def decide(request: Request, held: Iterable[Lock], earlier: Iterable[Waiter] = (
         others = [lock for lock in here if lock is not own]
         blockers += [_holding(lock) for lock in others if not COMPATIBLE[want.mode, lock.mode]]
         blockers += [
-            _waiting(waiter)
-            for waiter in earlier
-            if waiter.resource == want.resource and not COMPATIBLE[want.mode, waiter.mode]
+            _waiting(waiter) for waiter in waiting.get(want.resource, ()) if not COMPATIBLE[want.mode, waiter.mode]
         ]
     return Decision(tuple(blockers), entered)
+
+
+def by_resource(found: Iterable[OnResource]) -> dict[str, list[OnResource]]:
+    """Locks, waiters or blockers by the resource that they stand on, in the same order."""
+    grouped: dict[str, list[OnResource]] = {}
+    for each in found:
+        grouped.setdefault(each.resource, []).append(each)
+    return grouped
 
 
 def claim_blockers(request: Request, claims: Iterable[Lock]) -> tuple[Blocker, ...]:
@@ -274,11 +284,13 @@ def _may_enter(own: Lock, want: Want, here: Sequence[Lock]) -> bool:
     return own.mode is Mode.EXCLUSIVE or want.mode is Mode.SHARED or len(here) == 1
 
 
-def refusal_reason(request: Request, blockers: Iterable[Blocker], resource: str) -> str:
-    """Why a request was refused on one resource, in a line for the history."""
-    by = next(blocker for blocker in blockers if blocker.resource == resource)
-    wanted = next(want.mode for want in request.wants if want.resource == resource)
-    return f"{wanted} wanted, {by.client} {'waits for' if by.kind == 'waiter' else 'holds'} {by.mode}"
+def refusal_reasons(request: Request, blockers: Iterable[Blocker]) -> dict[str, str]:
+    """Why a request was refused, by resource, in a line for the history: the first blocker on each."""
+    wanted = {want.resource: want.mode for want in request.wants}
+    return {
+        resource: f"{wanted[resource]} wanted, {by.client} {'waits for' if by.kind == 'waiter' else 'holds'} {by.mode}"
+        for resource, (by, *_) in by_resource(blockers).items()
+    }
 
 
 def decide_upgrade(lock: Lock, held: Iterable[Lock]) -> tuple[Blocker, ...]:

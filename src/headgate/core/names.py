@@ -8,6 +8,8 @@ from headgate.core.redaction import redact
 NAME_LENGTH = 255
 RESOURCE_LENGTH = 2048
 NOTE_LENGTH = 1000
+#: Resources that one lock request may name, unless set otherwise: each is held still while all are decided.
+RESOURCE_LIMIT = 1000
 REQUEST_ID_LENGTH = 200
 
 

@@ -32,7 +32,7 @@ def request_of(asked: LockAsked, who: Caller, key: str | None, gate: Gate) -> Re
     if (asked.resource is None) == (asked.resources is None):
         raise BadValue("resource", asked.resource, "or else `resources` is to be named: one of the two")
     resources = asked.resources if asked.resources is not None else {str(asked.resource): asked.mode}
-    wants = check_wants(resources)
+    wants = check_wants(resources, gate.locks.resource_limit)
     for want in wants:
         who.must_reach("lock:acquire", want.resource)
     return Request(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
 from headgate.core.errors import UnknownName
 from headgate.core.inventory import StoredObject
 from headgate.core.ledger import chunk_resource
@@ -33,7 +36,15 @@ def delete_object(context: Context, client: str, name: str, *, reason: str, wait
         found = find_object(context, ark)
         dataids = [dataid(parse_object(ark), each.number) for each in context.inventory.versions(ark)]
         chunks = {chunk_resource(each, one): "exclusive" for each in found.collections for one in dataids}
-        with context.locks.held_all(client, chunks, wait=wait, note="deleting"):
+        with ExitStack() as held:
+            for some in _portions(chunks, context.locks.resource_limit):
+                held.enter_context(context.locks.held_all(client, some, wait=wait, note="deleting"))
             storage_of(context, ark).delete(ark)
             context.inventory.remove(ark, dataids, reason=reason, by=client)
     return found
+
+
+def _portions(chunks: Mapping[str, str], most: int) -> Iterator[dict[str, str]]:
+    """All of them in their order, at most so many at once: nobody who holds a later one waits for an earlier one."""
+    names = sorted(chunks)
+    return ({name: chunks[name] for name in names[start : start + most]} for start in range(0, len(names), most))

@@ -15,7 +15,7 @@ from typing import Any
 from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused, Unavailable
 from headgate.core.faults import Fault
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, decide, parse_lock_id, parse_mode
-from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
+from headgate.core.names import RESOURCE_LIMIT, check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.core.owners import LOCAL, check_principal
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
@@ -47,11 +47,14 @@ class Locks:
         guards: GuardKeeper | None = None,
         lock_delay: float = 0.0,
         answer_within: float = DEFAULT_OPTIONS.answer_within,
+        resource_limit: int = RESOURCE_LIMIT,
     ) -> None:
         self._store = store
         self._guards = guards or GuardKeeper({})
         self._obtaining = Obtaining(store, self._guards, answer_within)
         self._lock_delay = check_span("lock_delay", lock_delay)
+        #: Resources that one request may name.
+        self.resource_limit = resource_limit
 
     def acquire(
         self,
@@ -363,7 +366,7 @@ class Locks:
         request = Request(
             id=new_request_id() if request_id is None else check_request_id(request_id),
             client=check_name("client", client),
-            wants=check_wants(resources),
+            wants=check_wants(resources, self.resource_limit),
             lease=check_lease(lease),
             lock_delay=self._lock_delay,
             reentrant=bool(reentrant),
@@ -436,12 +439,15 @@ def _unrenewed(lock: LockLike) -> AbstractContextManager[object]:
     return lock.busy if isinstance(lock, Hold) else nullcontext()
 
 
-def check_wants(resources: Mapping[str, str]) -> tuple[Want, ...]:
-    """Each resource once, sorted, with its mode."""
+def check_wants(resources: Mapping[str, str], most: int) -> tuple[Want, ...]:
+    """Each resource once, sorted, with its mode; BadValue for more than `most`."""
     if not isinstance(resources, Mapping):
         raise BadValue("resources", resources, "is no mapping of resource to mode")
     if not resources:
         raise BadValue("resources", resources, "is empty; name at least one")
+    if len(resources) > most:
+        why = f"are too many for one request; {most:,} are accepted (setting resource_limit)"
+        raise BadValue("resources", f"{len(resources):,} of them", why)
     return tuple(Want(check_resource(uri), parse_mode(resources[uri])) for uri in sorted(resources, key=str))
 
 

@@ -99,7 +99,7 @@ def _write_holders(tx: Transaction, keys: Sequence[bytes], shared: Sequence[byte
     for key in keys:
         same.setdefault(left.get(key, (0, Mode.SHARED.value)), []).append(key)
     for (holders, mode), each in same.items():
-        tx.run(sql.WRITE_RESOURCES, keys=each, holders=holders, mode=mode, waiting=0, known=True)
+        tx.run(sql.WRITE_RESOURCES, keys=each, holders=holders, mode=mode, waiting=0, known=True, floor=0, given=0)
 
 
 def expire_carefully(tx: Transaction, tag: str, resources: Sequence[str]) -> tuple[int, Woken]:

@@ -197,11 +197,11 @@ READ_REPEATED = Statement(
        where job_id = :job and lease_until > 0 and lease_until > {now} and request_id = :request_id limit 1""",
 )
 READ_RUNNING = Statement(
-    "What runs on a chunk now.",
-    """select coalesce(j.name, 'external'), c.kind, c.token, c.worker, c.lease, c.lease_until - {now}, c.since,
-              c.attempt, c.principal
+    "What runs on these chunks of a dataset now.",
+    """select c.dataid, coalesce(j.name, 'external'), c.kind, c.token, c.worker, c.lease, c.lease_until - {now},
+              c.since, c.attempt, c.principal
        from hg_chunk c left join hg_job j on j.id = c.job_id
-       where c.dataset_id = :dataset and c.dataid = :dataid and c.status = 'RUNNING'
+       where c.dataset_id = :dataset and c.dataid in (:dataids*) and c.status = 'RUNNING'
          and c.lease_until > {now}""",
 )
 CLEAR_COUNTS = Statement(

@@ -92,13 +92,35 @@ CHANGE_LOCK = Statement(
     """update hg_lock set mode = :mode, token = :token, count = :count, request_id = :request_id, principal = :owner
        where id = :id""",
 )
-LENGTHEN_LOCK = Statement(
-    "A lock that is entered again lives by the longer of the two leases, which begins anew.",
-    "update hg_lock set lease = :lease, lease_until = {now} + :lease where id = :id",
+UPGRADE_LOCKS = Statement(
+    "Locks that are entered again become exclusive, each with the next token of its resource, whose row is not written "
+    "yet.",
+    """update hg_lock set mode = :mode, token = (
+         select case when r.token < :floor then :floor else r.token end + 1 from hg_resource r
+         where r.rkey = hg_lock.rkey)
+       where id in (:ids*)""",
+)
+LENGTHEN_LOCKS = Statement(
+    "Locks that are entered again live by the longer of the two leases, which begins anew.",
+    """update hg_lock set lease_until = {now} + case when lease < :lease then :lease else lease end,
+         lease = case when lease < :lease then :lease else lease end
+       where id in (:ids*) and lease is not null""",
+)
+KEEP_LOCKS = Statement(
+    "Locks that are entered again without a lease are persistent.",
+    "update hg_lock set lease = null, lease_until = null where id in (:ids*)",
+)
+ENTER_LOCKS = Statement(
+    "Locks are held once more by their client.",
+    "update hg_lock set count = count + 1, request_id = :request_id where id in (:ids*)",
 )
 CONFIRM_LOCK = Statement(
     "A lock that was handed over on trial is taken up: its lease begins in full, or it is persistent.",
     "update hg_lock set lease_until = {now} + lease where id = :id and token = :token and lease_until > {now}",
+)
+CONFIRM_LOCKS = Statement(
+    "The same for all locks of a grant, whose resources' rows are taken.",
+    "update hg_lock set lease_until = {now} + lease where id in (:ids*) and lease_until > {now}",
 )
 DELETE_LOCKS = Statement(
     "Locks end, which nobody else changes meanwhile: their resources' rows are taken.",
@@ -109,14 +131,10 @@ RENEW_LOCK = Statement(
     """update hg_lock set lease = coalesce(:lease, lease), lease_until = {now} + coalesce(:lease, lease)
        where id = :id and token = :token and lease_until > {now} and {owned}""",
 )
-WRITE_RESOURCE = Statement(
-    "Bring a resource's row into line with its locks and its queue.",
-    """update hg_resource set token = :token, holders = :holders, mode = :mode, waiting = :waiting, known = :known
-       where rkey = :rkey""",
-)
 WRITE_RESOURCES = Statement(
-    "The same for several that came to the same, and on which no token was given.",
-    """update hg_resource set holders = :holders, mode = :mode, waiting = :waiting, known = :known
+    "Bring the rows of resources into line with their locks and queues, where so many new tokens were given on each.",
+    """update hg_resource set holders = :holders, mode = :mode, waiting = :waiting, known = :known,
+         token = case when token < :floor then :floor else token end + :given
        where rkey in (:keys*)""",
 )
 WRITE_HISTORY = Statement(
@@ -130,15 +148,19 @@ READ_END = Statement(
     """select event, token, client, reason, at from hg_history
        where rkey between :low and :high and lock_id = :lock_id order by id desc limit 5""",
 )
-COUNT_REFUSAL = Statement(
-    "Once more refused within this minute.",
-    "update hg_refusal set count = count + 1 where rkey = :rkey and client = :client and minute = {minute}",
+READ_REFUSALS = Statement(
+    "On which of these resources a client was refused within this minute.",
+    "select rkey from hg_refusal where rkey in (:keys*) and client = :client and minute = {minute}",
 )
-WRITE_REFUSAL = Statement(
-    "The first refusal within this minute; the history's newest row tells of it.",
+COUNT_REFUSALS = Statement(
+    "Once more refused within this minute.",
+    "update hg_refusal set count = count + 1 where rkey in (:keys*) and client = :client and minute = {minute}",
+)
+WRITE_REFUSALS = Statement(
+    "The first refusals within this minute; the history's newest rows tell of them.",
     """{insert_once} hg_refusal (rkey, client, minute, count, history_id)
-       select :rkey, :client, {minute}, 1, max(id) from hg_history
-       where rkey = :rkey and lock_id = :lock_id and event = 'refuse' {or_leave}""",
+       select rkey, :client, {minute}, 1, max(id) from hg_history
+       where rkey in (:keys*) and lock_id in (:ids*) and event = 'refuse' group by rkey {or_leave}""",
 )
 WRITE_TICKET = Statement(
     "Take a number.",

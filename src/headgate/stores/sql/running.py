@@ -24,14 +24,14 @@ def running_on(tx: Transaction, resources: Iterable[str], tag: str, *, hold_stil
     chunks = [chunk for chunk in map(parse_chunk_resource, resources) if chunk]
     if not chunks:
         return []
-    names = sorted({dataset for dataset, _ in chunks})
-    rows = tx.all(sql.OWN_DATASETS if hold_still else sql.READ_NAMED, names=names)
-    numbers = {str(row[1]): int(row[0]) for row in rows}
+    named: dict[str, list[str]] = {}
+    for dataset, dataid in chunks:
+        named.setdefault(dataset, []).append(dataid)
+    known = tx.all(sql.OWN_DATASETS if hold_still else sql.READ_NAMED, names=sorted(named))
     return [
-        as_lock(tag, (dataset, dataid, *row))
-        for dataset, dataid in chunks
-        if dataset in numbers
-        for row in tx.all(sql.READ_RUNNING, dataset=numbers[dataset], dataid=dataid)
+        as_lock(tag, (dataset, *row))
+        for number, dataset in ((int(row[0]), str(row[1])) for row in known)
+        for row in tx.all(sql.READ_RUNNING, dataset=number, dataids=named[dataset])
     ]
 
 

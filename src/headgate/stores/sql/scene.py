@@ -6,8 +6,7 @@ The quick way (a dialect's grant and release) must come to the same result whene
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,22 +18,23 @@ from headgate.core.locks import (
     Mode,
     Request,
     Waiter,
+    Want,
+    by_resource,
     claim_blockers,
     decide,
-    refusal_reason,
+    refusal_reasons,
     repeated_grant,
     resource_digest,
 )
 from headgate.core.machine import Also
-from headgate.core.owners import Actor
 from headgate.core.states import LOCK
-from headgate.stores.acting import acting, actor
+from headgate.stores.acting import actor
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.dialects.base import Columns
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import MICROSECONDS, micro, moment, to_micro, to_seconds
 from headgate.stores.sql.running import running_on
-from headgate.stores.sql.statement import Row, Statement
+from headgate.stores.sql.statement import Row
 
 #: Why an expired lock ended, as the history has it.
 EXPIRED = "the lease ran out"
@@ -89,8 +89,8 @@ class _Resource:
     token: int
     known: bool
     written: tuple[object, ...]
-    #: The next token is greater than this, too.
-    floor: int
+    #: Tokens that were given on it since.
+    given: int = 0
 
 
 def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object]:
@@ -144,22 +144,20 @@ class Scene:
 
     def repeated(self, request: Request) -> tuple[Lock, ...]:
         """The grant that this very request was given already, or nothing."""
-        return tuple(self._confirm(lock) for lock in repeated_grant(request, self._tag, self.locks))
-
-    def _confirm(self, lock: Lock) -> Lock:
-        """A lock that may have been handed over on trial lives as long as it was asked for."""
-        if lock.expires_in is not None:
-            self._tx.run(sql.CONFIRM_LOCK, id=lock.id, token=lock.token)
-        return replace(lock, expires_in=lock.lease)
+        found = repeated_grant(request, self._tag, self.locks)
+        # What may have been handed over on trial lives as long as it was asked for.
+        if leased := [lock.id for lock in found if lock.expires_in is not None]:
+            self._tx.run(sql.CONFIRM_LOCKS, ids=leased)
+        return tuple(replace(lock, expires_in=lock.lease) for lock in found)
 
     def grant(self, request: Request, decision: Decision, *, waited: bool = False) -> tuple[Lock, ...]:
-        """Nothing is in the way: hold all of it."""
-        return tuple(
-            self._enter(request, decision.entered[want.resource], want.mode)
-            if want.resource in decision.entered
-            else self._grant_one(request, want.resource, want.mode, "waiting" if waited else "new")
-            for want in request.wants
-        )
+        """Nothing is in the way: hold all of it, in as many statements for many resources as for one."""
+        new = [want for want in request.wants if want.resource not in decision.entered]
+        held = self._grant_new(request, new, "waiting" if waited else "new") if new else {}
+        if decision.entered:
+            modes = {want.resource: want.mode for want in request.wants}
+            held |= self._enter(request, [(own, modes[uri]) for uri, own in decision.entered.items()])
+        return tuple(held[want.resource] for want in request.wants)
 
     def join_queue(self, request: Request, channel: str) -> int:
         """Take a number, and the last place in each queue."""
@@ -186,20 +184,29 @@ class Scene:
         self._tx.all(sql.TAKE_TICKETS, tickets=sorted(numbers))
         self._tx.run(sql.DELETE_PLACES, tickets=list(numbers), keys=keys)
         self._tx.run(sql.DELETE_TICKETS, tickets=list(numbers))
-        left = [p for p in self.places if p.waiter.ticket in numbers]
-        self._freed |= {p.waiter.resource for p in left}
-        self.places = [p for p in self.places if p not in left]
+        leaving = set(numbers)
+        self._freed |= {p.waiter.resource for p in self.places if p.waiter.ticket in leaving}
+        self.places = [p for p in self.places if p.waiter.ticket not in leaving]
 
     def refuse(self, request: Request, blockers: Sequence[Blocker], before: str = "new") -> None:
         """Count it; the history is told once in a minute."""
-        for resource in dict.fromkeys(blocker.resource for blocker in blockers):
-            row = self._resources[resource]
-            if self._tx.count(sql.COUNT_REFUSAL, rkey=row.key, client=request.client):
-                continue
-            lock_id = request.lock_id(self._tag, resource)
-            reason = refusal_reason(request, blockers, resource)
-            self._tell("refuse", resource, request.client, lock_id, row.token, before, "refused", reason)
-            self._tx.run(sql.WRITE_REFUSAL, rkey=row.key, client=request.client, lock_id=lock_id)
+        reasons = refusal_reasons(request, blockers)
+        keys = {self._resources[resource].key: resource for resource in reasons}
+        known = {bytes(row[0]) for row in self._tx.all(sql.READ_REFUSALS, keys=sorted(keys), client=request.client)}
+        if known:
+            self._tx.run(sql.COUNT_REFUSALS, keys=sorted(known), client=request.client)
+        first = [resource for key, resource in keys.items() if key not in known]
+        if not first:
+            return
+        told = [
+            _Told(resource, request.client, request.lock_id(self._tag, resource), self._resources[resource].token,
+                  before, "refused", reasons[resource], actor().principal)
+            for resource in first
+        ]  # fmt: skip
+        self._tell("refuse", told)
+        first_keys = [self._resources[resource].key for resource in first]
+        ids = [each.lock_id for each in told]
+        self._tx.run(sql.WRITE_REFUSALS, keys=first_keys, ids=ids, client=request.client)
 
     def end(self, lock: Lock, event: str, reason: str = "", by: str | None = None) -> None:
         """A lock ends: release, expire or break, as the table says."""
@@ -214,32 +221,20 @@ class Scene:
         self._tx.run(sql.DELETE_LOCKS, ids=sorted(ids))
         self.locks = [other for other in self.locks if other.id not in ids]
         self._freed |= {lock.resource for lock in locks}
-        columns: Columns = {
-            "rkey": [self._resources[lock.resource].key for lock in locks],
-            "client": [lock.client for lock in locks],
-            "lock_id": [lock.id for lock in locks],
-            "token": [lock.token for lock in locks],
-            "before": [lock.mode.value for lock in locks],
-            "after": [target[lock.mode] for lock in locks],
-            # Nobody did it: what has expired is told of its owner.
-            "principal": [lock.principal if event == "expire" else actor().principal for lock in locks],
-        }
-        self._tx.many(sql.WRITE_HISTORY, columns, event=event, reason=reason[:1000])
+        # Nobody did it: what has expired is told of its owner.
+        told = [
+            _told(lock, lock.mode, target[lock.mode], reason, lock.principal if event == "expire" else None)
+            for lock in locks
+        ]
+        self._tell(event, told)
 
     def change(
         self, lock: Lock, event: str, *, count: int = 0, request_id: str | None = None, owner: str | None = None,
         reason: str = "",
     ) -> Lock:  # fmt: skip
         """A lock stays, with another mode, token, count or owner, as the table says."""
-        row = LOCK.find(lock.mode, event)[0]
-        new = replace(
-            lock,
-            mode=Mode(row.target),
-            token=self._next_token(lock.resource) if Also.NEW_TOKEN in row.also else lock.token,
-            count=lock.count + count,
-            request_id=request_id or lock.request_id,
-            principal=lock.principal if owner is None else owner,
-        )
+        changed = self._change_all([lock], event, count=count, request_id=request_id, owner=owner, reason=reason)
+        new = changed[lock.resource]
         self._tx.run(
             sql.CHANGE_LOCK,
             id=new.id,
@@ -249,10 +244,8 @@ class Scene:
             request_id=new.request_id,
             owner=new.principal,
         )
-        self.locks = [new if other.id == lock.id else other for other in self.locks]
         if event == "downgrade":
             self._freed.add(lock.resource)
-        self._tell(event, lock.resource, lock.client, lock.id, new.token, lock.mode, row.target, actor().reason(reason))
         return new
 
     def make_known(self) -> None:
@@ -266,47 +259,49 @@ class Scene:
 
     def settle(self) -> list[tuple[str, int]]:
         """Hand over what came free, bring the resources' rows into line. Gives whom to wake: (channel, ticket)."""
-        queued = {place.waiter.resource for place in self.places}
-        freed = sorted(self._freed & queued)
-        handed = [wake for uri in freed for wake in self._hand_over(uri)]
-        locks, waiting = _by_resource(self.locks), Counter(place.waiter.resource for place in self.places)
-        same: dict[tuple[int, str, int, bool], list[bytes]] = {}
+        queues = self._queues()
+        freed = sorted(self._freed & set(queues))
+        locks = by_resource((*self.locks, *self.claims)) if freed else {}
+        wakes = [wake for uri in freed for wake in self._hand_over(queues[uri], locks.get(uri, []))]
+        left = self._queues() if wakes else queues
+        self._write_resources({uri: len(places) for uri, places in left.items()})
+        return wakes + [wake for uri in freed for wake in heads(left.get(uri, ()))]
+
+    def _write_resources(self, waiting: Mapping[str, int]) -> None:
+        """Bring the rows into line: those that come to the same together."""
+        locks = by_resource(self.locks)
+        same: dict[tuple[int, str, int, bool, int], list[bytes]] = {}
         for each in self._resources.values():
-            here = locks.get(each.uri, ())
-            exclusive = any(lock.mode is Mode.EXCLUSIVE for lock in here)
-            mode = Mode.EXCLUSIVE if exclusive else Mode.SHARED
-            known = each.known or bool(here) or waiting[each.uri] > 0
-            row = (len(here), mode.value, waiting[each.uri], known)
-            if (each.token, *row) == each.written:
-                continue
-            if each.token == each.written[0]:
-                same.setdefault(row, []).append(each.key)
-            else:
-                self._write(sql.WRITE_RESOURCE, row, rkey=each.key, token=each.token)
-        for row, keys in same.items():
-            self._write(sql.WRITE_RESOURCES, row, keys=keys)
-        return handed + [wake for uri in freed for wake in heads(self._queue(uri))]
+            here, queued = locks.get(each.uri, ()), waiting.get(each.uri, 0)
+            mode = Mode.EXCLUSIVE if any(lock.mode is Mode.EXCLUSIVE for lock in here) else Mode.SHARED
+            row = (len(here), mode.value, queued, each.known or bool(here) or queued > 0)
+            if (each.token, *row) != each.written:
+                same.setdefault((*row, each.given), []).append(each.key)
+        for (holders, mode_value, queued, known, given), keys in same.items():
+            self._tx.run(
+                sql.WRITE_RESOURCES,
+                holders=holders, mode=mode_value, waiting=queued, known=known, given=given,
+                floor=self._floor if given else 0, keys=keys,
+            )  # fmt: skip
 
-    def _write(self, statement: Statement, row: tuple[int, str, int, bool], **params: object) -> None:
-        holders, mode, waiting, known = row
-        self._tx.run(statement, holders=holders, mode=mode, waiting=waiting, known=known, **params)
+    def _queues(self) -> dict[str, list[Place]]:
+        found: dict[str, list[Place]] = {}
+        for place in self.places:
+            found.setdefault(place.waiter.resource, []).append(place)
+        return found
 
-    def _queue(self, resource: str) -> list[Place]:
-        return [place for place in self.places if place.waiter.resource == resource]
-
-    def _hand_over(self, resource: str) -> list[tuple[str, int]]:
+    def _hand_over(self, queue: Sequence[Place], held: list[Lock]) -> list[tuple[str, int]]:
         """Grant to the first in the queue, and on to the first that cannot be, or that waits for more than this."""
         handed = []
-        for place in self._queue(resource):
-            held = [lock for lock in (*self.locks, *self.claims) if lock.resource == resource]
+        for place in queue:
             free = all(COMPATIBLE[place.waiter.mode, lock.mode] for lock in held)
             if not free or not place.lock_id:
                 break
-            self._hand_to(place)
+            held.append(self._hand_to(place))
             handed.append((place.channel, place.waiter.ticket))
         return handed
 
-    def _hand_to(self, place: Place) -> None:
+    def _hand_to(self, place: Place) -> Lock:
         waiter, resource = place.waiter, place.waiter.resource
         trial = min(TRIAL, place.lease or TRIAL)
         token = self._next_token(resource)
@@ -316,28 +311,28 @@ class Scene:
             trial=trial, ticket=waiter.ticket,
         )  # fmt: skip
         lease = to_seconds(place.lease)
-        self.locks.append(
-            Lock(
-                place.lock_id, resource, waiter.client, waiter.mode, token, self._wall, lease, trial / MICROSECONDS,
-                principal=place.principal,
-            )
+        lock = Lock(
+            place.lock_id, resource, waiter.client, waiter.mode, token, self._wall, lease, trial / MICROSECONDS,
+            principal=place.principal,
         )  # fmt: skip
-        with acting(Actor(place.principal)):
-            self._tell("grant", resource, waiter.client, place.lock_id, token, "waiting", waiter.mode, "")
+        self.locks.append(lock)
+        self._tell("grant", [_told(lock, "waiting", waiter.mode, principal=place.principal)])
         self.leave_queue([waiter.ticket])
+        return lock
 
     def _take_rows(self, resources: Sequence[str]) -> dict[str, _Resource]:
         keys = {resource_digest(uri): uri for uri in resources}
         rows = self._tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
         if len(rows) < len(keys):
             present = {bytes(row[0]) for row in rows}
-            for key in sorted(set(keys) - present):
-                self._tx.run(sql.ADD_RESOURCE, rkey=key, uri=keys[key], known=False)
+            missing = sorted(set(keys) - present)
+            uris = [keys[key] for key in missing]
+            self._tx.many(sql.ADD_RESOURCE, {"rkey": missing, "uri": uris}, known=False)
             rows = self._tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
         for key, uri, *_ in rows:
             if uri != keys[bytes(key)]:  # The doctor put the row back without its name; this caller knows it.
                 self._tx.run(sql.NAME_RESOURCE, rkey=key, uri=keys[bytes(key)])
-        self._wall = moment(rows[0][7])
+        self._wall, self._floor = moment(rows[0][7]), int(rows[0][8])
         return {
             keys[bytes(key)]: _Resource(
                 bytes(key),
@@ -345,89 +340,137 @@ class Scene:
                 token,
                 bool(known),
                 (token, holders, mode, waiting, bool(known)),
-                int(floor),
             )
-            for key, _, token, holders, mode, waiting, known, _, floor in rows
+            for key, _, token, holders, mode, waiting, known, *_ in rows
         }
 
     def _drop_dead_waiters(self) -> None:
         self.leave_queue(sorted({p.waiter.ticket for p in self.places if not p.alive}))
 
     def _take_places(self, request: Request, number: int, channel: str, since: datetime) -> None:
+        keys = [self._resources[want.resource].key for want in request.wants]
+        modes = [want.mode.value for want in request.wants]
+        self._tx.many(sql.WRITE_PLACE, {"rkey": keys, "mode": modes}, ticket=number)
         for want in request.wants:
-            key = self._resources[want.resource].key
-            self._tx.run(sql.WRITE_PLACE, rkey=key, ticket=number, mode=want.mode.value)
             waiter = Waiter(number, want.resource, request.client, want.mode, since, request.owner)
             self.places.append(Place(waiter, channel, alive=True, lock_id="", lease=None))
         self.places.sort(key=lambda place: place.waiter.ticket)
 
-    def _grant_one(self, request: Request, resource: str, mode: Mode, before: str) -> Lock:
-        lock = Lock(
-            id=request.lock_id(self._tag, resource),
-            resource=resource,
-            client=request.client,
-            mode=mode,
-            token=self._next_token(resource),
-            since=self._wall,
-            lease=request.lease,
-            expires_in=request.lease,
-            owner=request.owner,
-            note=request.note,
-            request_id=request.id,
-            principal=request.principal,
-        )
+    def _grant_new(self, request: Request, wants: Sequence[Want], before: str) -> dict[str, Lock]:
+        locks = [
+            Lock(
+                request.lock_id(self._tag, want.resource), want.resource, request.client, want.mode,
+                self._next_token(want.resource), self._wall, request.lease, request.lease, 1, request.owner,
+                request.note, request.id, request.principal,
+            )
+            for want in wants
+        ]  # fmt: skip
+        columns: Columns = {
+            "id": [lock.id for lock in locks],
+            "rkey": [self._resources[lock.resource].key for lock in locks],
+            "mode": [lock.mode.value for lock in locks],
+            "token": [lock.token for lock in locks],
+            "lock_delay": [to_micro(request.delay_of(lock.mode)) for lock in locks],
+        }
         # An id that is taken is a dead lock of the same request, kept by its lock-delay.
-        self._tx.run(
-            sql.WRITE_LOCK,
-            id=lock.id, rkey=self._resources[resource].key, client=lock.client, mode=mode.value, token=lock.token,
-            since=micro(self._wall), lease=to_micro(request.lease),
-            lock_delay=to_micro(request.delay_of(mode)), request_id=request.id, owner=request.owner, note=request.note,
-            principal=request.principal,
+        self._tx.many(
+            sql.WRITE_LOCK, columns,
+            client=request.client, since=micro(self._wall), lease=to_micro(request.lease), request_id=request.id,
+            owner=request.owner, note=request.note, principal=request.principal,
         )  # fmt: skip
-        self.locks.append(lock)
-        with acting(request.actor):
-            self._tell("grant", resource, lock.client, lock.id, lock.token, before, mode, "")
-        return lock
+        self.locks += locks
+        self._tell("grant", [_told(lock, before, lock.mode, principal=request.principal) for lock in locks])
+        return {lock.resource: lock for lock in locks}
 
-    def _enter(self, request: Request, own: Lock, wanted: Mode) -> Lock:
-        if own.request_id == request.id:
-            return own
-        if own.mode is Mode.SHARED and wanted is Mode.EXCLUSIVE:
-            own = self.change(own, "upgrade")
-        if own.lease is not None:
-            lease = None if request.lease is None else max(own.lease, request.lease)
-            self._tx.run(sql.LENGTHEN_LOCK, id=own.id, lease=to_micro(lease))
-            own = replace(own, lease=lease, expires_in=lease)
-        return self.change(own, "enter", count=1, request_id=request.id)
+    def _enter(self, request: Request, wanted: Sequence[tuple[Lock, Mode]]) -> dict[str, Lock]:
+        """Locks of the same client are held once more, by the longer of the two leases."""
+        held = {own.resource: own for own, _ in wanted}
+        joined = [(own, mode) for own, mode in wanted if own.request_id != request.id]
+        upgraded = [own for own, mode in joined if (own.mode, mode) == (Mode.SHARED, Mode.EXCLUSIVE)]
+        if upgraded:
+            held |= self._change_all(upgraded, "upgrade")
+            ids = [own.id for own in upgraded]
+            self._tx.run(sql.UPGRADE_LOCKS, ids=ids, mode=Mode.EXCLUSIVE.value, floor=self._floor)
+        if leased := [own.id for own, _ in joined if own.lease is not None]:
+            lease = to_micro(request.lease)
+            self._tx.run(sql.KEEP_LOCKS if lease is None else sql.LENGTHEN_LOCKS, ids=leased, lease=lease)
+        if joined:
+            own = [_lengthened(held[lock.resource], request.lease) for lock, _ in joined]
+            held |= self._change_all(own, "enter", count=1, request_id=request.id)
+            self._tx.run(sql.ENTER_LOCKS, ids=[lock.id for lock in own], request_id=request.id)
+        return held
+
+    def _change_all(
+        self, locks: Sequence[Lock], event: str, *, count: int = 0, request_id: str | None = None,
+        owner: str | None = None, reason: str = "",
+    ) -> dict[str, Lock]:  # fmt: skip
+        """Locks as they are after an event, which is told; the caller writes them."""
+        rows = {mode: LOCK.find(mode, event)[0] for mode in {lock.mode for lock in locks}}
+        new = [
+            replace(
+                lock,
+                mode=Mode(rows[lock.mode].target),
+                token=self._next_token(lock.resource) if Also.NEW_TOKEN in rows[lock.mode].also else lock.token,
+                count=lock.count + count,
+                request_id=request_id or lock.request_id,
+                principal=lock.principal if owner is None else owner,
+            )
+            for lock in locks
+        ]
+        changed = {lock.id: lock for lock in new}
+        self.locks = [changed.get(other.id, other) for other in self.locks]
+        why = actor().reason(reason)
+        self._tell(event, [_told(after, lock.mode, after.mode, why) for lock, after in zip(locks, new, strict=True)])
+        return {lock.resource: lock for lock in new}
 
     def _next_token(self, resource: str) -> int:
         row = self._resources[resource]
-        row.token = max(row.token, row.floor) + 1
+        row.token = max(row.token, self._floor) + 1
+        row.given += 1
         return row.token
 
-    def _tell(
-        self,
-        event: str,
-        resource: str,
-        client: str,
-        lock_id: str,
-        token: int,
-        before: str,
-        after: str,
-        reason: str,
-    ) -> None:
-        self._tx.run(
-            sql.WRITE_HISTORY,
-            event=event, rkey=self._resources[resource].key, client=client, lock_id=lock_id, token=token,
-            before=str(before), after=str(after), reason=reason[:1000],
-        )  # fmt: skip
+    def _tell(self, event: str, told: Sequence[_Told]) -> None:
+        """The history of an event, on however many resources."""
+        columns: Columns = {
+            "rkey": [self._resources[each.resource].key for each in told],
+            "client": [each.client for each in told],
+            "lock_id": [each.lock_id for each in told],
+            "token": [each.token for each in told],
+            "before": [str(each.before) for each in told],
+            "after": [str(each.after) for each in told],
+            "reason": [each.reason[:1000] for each in told],
+            "principal": [each.principal for each in told],
+        }
+        self._tx.many(sql.WRITE_HISTORY, columns, event=event)
 
 
-def _by_resource(locks: Iterable[Lock]) -> dict[str, list[Lock]]:
-    found: dict[str, list[Lock]] = {}
-    for lock in locks:
-        found.setdefault(lock.resource, []).append(lock)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """An entry of the history in the making."""
+
+    resource: str
+    client: str
+    lock_id: str
+    token: int
+    before: str
+    after: str
+    reason: str
+    #: Who did it.
+    principal: str
+
+
+def _told(lock: Lock, before: str, after: str, reason: str = "", principal: str | None = None) -> _Told:
+    """What an event made of a lock; by whoever acts, unless said otherwise."""
+    who = actor().principal if principal is None else principal
+    return _Told(lock.resource, lock.client, lock.id, lock.token, before, after, reason, who)
+
+
+def _lengthened(lock: Lock, lease: float | None) -> Lock:
+    """A lock that lives by the longer of two leases, which begins anew."""
+    if lock.lease is None:
+        return lock
+    longer = None if lease is None else max(lock.lease, lease)
+    return replace(lock, lease=longer, expires_in=longer)
 
 
 def heads(places: Iterable[Place]) -> list[tuple[str, int]]:

@@ -12,8 +12,9 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, 
 from headgate.core.errors import BadValue
 from headgate.stores.zookeeper.asking import EPHEMERAL, NUMBERED, Question, acl_of, send
 
-#: ZooKeeper's limit on a request (jute.maxbuffer), less some; and what a part needs beside path and data.
-MOST_BYTES, OP_BYTES = 1_000_000, 50
+#: ZooKeeper's limit on a request (jute.maxbuffer), less some; and what a part needs beside path and data: more where a
+#: node is made, with its rights.
+MOST_BYTES, OP_BYTES, MAKE_BYTES = 1_000_000, 21, 50
 #: How a node is made, by the kind of the part that makes it.
 FLAGS = {"make": 0, "keep": EPHEMERAL, "tell": NUMBERED, "join": EPHEMERAL | NUMBERED}
 
@@ -44,9 +45,14 @@ def _part(op: Op, acl: Any) -> Any:
     return Create(op.path, op.data, acl, FLAGS[op.kind])
 
 
+def size_of(op: Op) -> int:
+    """Bytes that a part takes in a request, about."""
+    return len(op.path) + len(op.data or b"") + (MAKE_BYTES if op.kind in FLAGS else OP_BYTES)
+
+
 def checked_size(ops: Sequence[Op]) -> Sequence[Op]:
     """The same, or BadValue: a larger request makes the server drop the connection without a word."""
-    size = sum(len(op.path) + len(op.data or b"") + OP_BYTES for op in ops)
+    size = sum(size_of(op) for op in ops)
     if size > MOST_BYTES:
         raise BadValue("request", f"of {size} bytes", "is too large for ZooKeeper: fewer resources or holders at once")
     return ops

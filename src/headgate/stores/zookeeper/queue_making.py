@@ -10,7 +10,7 @@ from headgate.core.errors import BadValue, ItemLost, StoreUnavailable, Transitio
 from headgate.core.machine import Transition
 from headgate.core.queue import Batch, Hold, NewJob, Submission, Taken, job_configuration
 from headgate.stores.zookeeper.asking import look, read, remove
-from headgate.stores.zookeeper.multi import MOST_BYTES, OP_BYTES, Op, first_error, multi
+from headgate.stores.zookeeper.multi import MOST_BYTES, Op, first_error, multi, size_of
 from headgate.stores.zookeeper.queue_commits import Commits, Plan
 from headgate.stores.zookeeper.queue_history import Told
 from headgate.stores.zookeeper.queue_moves import Moves
@@ -154,9 +154,9 @@ class Making:
 
     def _fitting(self, guards: Sequence[Op], parts: Sequence[list[Op]]) -> Sequence[list[Op]]:
         """As many of these as one multi can hold, and one at least."""
-        size = sum(map(_size, guards))
+        size = sum(map(size_of, guards))
         for number, part in enumerate(parts):
-            size += sum(map(_size, part)) + TOLD_BYTES
+            size += sum(map(size_of, part)) + TOLD_BYTES
             if number and size > MOST_BYTES * 0.9:
                 return parts[:number]
         return parts
@@ -224,7 +224,3 @@ class Making:
             return Plan([Op("remove", self._tree.hold(profile))], True, [told])  # noqa: FBT003 - the answer
 
         return self._commits.run(build)
-
-
-def _size(op: Op) -> int:
-    return len(op.path) + len(op.data or b"") + OP_BYTES

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.core.documents import read_document
-from headgate.core.locks import Blocker, Request, refusal_reason
+from headgate.core.locks import Blocker, Request, refusal_reasons
 from headgate.stores.zookeeper.asking import make, read, write
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.scene import Scene, Told
-from headgate.stores.zookeeper.session import Sessions
+from headgate.stores.zookeeper.session import Sessions, windows
 from headgate.stores.zookeeper.tree import Tree, parent
 
 MINUTE = 60_000
@@ -44,26 +44,19 @@ class Refusals:
     def add(self, scene: Scene, request: Request, blockers: Sequence[Blocker], before: str = "new") -> None:
         """Count a refusal on each blocked resource, with the scene's own change."""
         scene.checks = True
-        for resource in dict.fromkeys(blocker.resource for blocker in blockers):
-            told = self._told(scene, request, blockers, resource, before)
-            node = self._tree.refusal(resource, request.client)
-            entry = self._newest(node)
-            if entry is None:
-                self._add_new(scene, node, told)
+        reasons = refusal_reasons(request, blockers)
+        nodes = [self._tree.refusal(resource, request.client) for resource in reasons]
+        new: list[tuple[str, int]] = []
+        for (resource, reason), node, entry in zip(reasons.items(), nodes, self._newest(nodes), strict=True):
+            lock_id, token = request.lock_id(scene.tag, resource), scene.resources[resource].token
+            told = Told("refuse", resource, request.client, lock_id, token, before, "refused", reason)
+            if entry is None:  # The first within its minute: the history is told.
+                new.append((node, len(scene.told)))
+                scene.tell(told)
             else:
                 self._add_to(scene, node, entry, told)
-
-    def _told(self, scene: Scene, request: Request, blockers: Sequence[Blocker], resource: str, before: str) -> Told:
-        lock_id = request.lock_id(scene.tag, resource)
-        token = scene.resources[resource].token
-        reason = refusal_reason(request, blockers, resource)
-        return Told("refuse", resource, request.client, lock_id, token, before, "refused", reason)
-
-    def _add_new(self, scene: Scene, node: str, told: Told) -> None:
-        """The first within its minute: the history is told."""
-        number = len(scene.told)
-        scene.tell(told)
-        scene.after.append(lambda paths, _at: self._point(node, paths[number]) if paths else None)
+        if new:
+            scene.after.append(lambda paths, _at: self._point([(node, paths[at]) for node, at in new if paths]))
 
     def _add_to(self, scene: Scene, node: str, entry: _Entry, told: Told) -> None:
         """Count it as one more of the last minute; the write itself tells whether that minute is over."""
@@ -77,19 +70,31 @@ class Refusals:
 
     def _move(self, node: str, entry: _Entry, told: Told, mark: str) -> None:
         """It was the first of a new minute after all."""
-        self._point(node, self._history.append(told, mark))
+        self._point([(node, self._history.append(told, mark))])
         self._sessions.base.ask(write(entry.path, entry.counted(0), entry.version + 1))
 
-    def _point(self, node: str, path: str) -> None:
-        self._sessions.base.ask(make(parent(node)), make(node), write(node, path.encode()))
+    def _point(self, entries: Sequence[tuple[str, str]]) -> None:
+        """Keep where the history tells of refusals, in one trip for many."""
+        for some in windows(entries):
+            self._sessions.base.ask(
+                *(make(parent(node)) for node, _ in some),
+                *(make(node) for node, _ in some),
+                *(write(node, path.encode()) for node, path in some),
+            )
 
-    def _newest(self, node: str) -> _Entry | None:
-        pointer = self._sessions.base.ask(read(node))[0]
-        # Whoever made the node may have died, or lost its connection, before it could write where it leads.
-        if isinstance(pointer, Exception) or not pointer[0]:
-            return None
-        path = pointer[0].decode()
-        found = self._sessions.base.ask(read(path))[0]
-        if isinstance(found, Exception):
-            return None
-        return _Entry(path, read_document(found[0]), found[1].version, found[1].ctime)
+    def _newest(self, nodes: Sequence[str]) -> list[_Entry | None]:
+        """Where the history told last of each, in two trips for many; None: nowhere."""
+        # Whoever made a node may have died, or lost its connection, before it could write where it leads.
+        pointers = [
+            "" if isinstance(answer, Exception) or not answer[0] else answer[0].decode()
+            for some in windows(nodes)
+            for answer in self._sessions.base.ask(*(read(node) for node in some))
+        ]
+        paths = sorted({path for path in pointers if path})
+        found = {
+            path: _Entry(path, read_document(answer[0]), answer[1].version, answer[1].ctime)
+            for some in windows(paths)
+            for path, answer in zip(some, self._sessions.base.ask(*(read(path) for path in some)), strict=True)
+            if not isinstance(answer, Exception)
+        }
+        return [found.get(path) for path in pointers]

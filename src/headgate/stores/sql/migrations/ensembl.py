@@ -152,8 +152,8 @@ def _write_locks(tx: Transaction, plan: Plan, rows: dict[str, Row]) -> None:
             number, count, mode = number + 1, count + 1, lock.mode.value
             _write_lock(tx, lock, lock_id(tag, resource, request_id(lock.row)), number, int(str(wall)))
         tx.run(
-            sql.WRITE_RESOURCE,
-            rkey=key, token=number, holders=count, mode=mode, waiting=waiting, known=True,
+            sql.WRITE_RESOURCES,
+            keys=[key], floor=number, given=0, holders=count, mode=mode, waiting=waiting, known=True,
         )  # fmt: skip
 
 
