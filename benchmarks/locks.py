@@ -298,7 +298,89 @@ def with_many_held(places: Places) -> str:
     return table(f"With {HELD:,} locks held, pairs per second", header, rows)
 
 
-PARTS = {"raw": against_raw, "peers": against_peers, "contention": in_contention, "held": with_many_held}
+def our_collection(url: str) -> Step:
+    """Acquire a thousand existing resources in one request, and release them one by one."""
+    locks = headgate.connect(url, answer_within="60").locks
+    wants = {f"bench:{secrets.token_hex(4)}/{number}": "exclusive" for number in range(BATCH)}
+
+    def step() -> None:
+        for lock in locks.acquire_all("bench", wants, lease=600):
+            locks.release(lock)
+
+    step()
+    return step
+
+
+def our_acquisition(url: str) -> Step:
+    """Acquire a thousand new resources in one request."""
+    locks = headgate.connect(url, answer_within="60").locks
+
+    def step() -> None:
+        name = secrets.token_hex(4)
+        locks.acquire_all("bench", {f"bench:{name}/{number}": "exclusive" for number in range(BATCH)}, lease=600)
+
+    step()
+    return step
+
+
+def raw_rows(cursor: Any, marks: Sequence[str], wrap: Callable[[Callable[[], None]], None], *, out: bool) -> Step:
+    """A thousand rows in, in one transaction; with `out`, each out again in one of its own."""
+    insert = f"insert into raw values ({', '.join(marks)})"
+    delete = f"delete from raw where id = {marks[0]}"
+
+    def step() -> None:
+        rows = [(secrets.token_hex(12), "bench", 1) for _ in range(BATCH)]
+        wrap(lambda: cursor.executemany(insert, rows))
+        if out:
+            for row in rows:
+                cursor.execute(delete, row[:1])
+
+    return step
+
+
+def raw_collection(places: Places, name: str, *, out: bool) -> Step:
+    """The same number of rows, by the driver alone."""
+    if name == "SQLite":
+        connection = sqlite3.connect(places.file(), isolation_level=None)
+        connection.execute("pragma journal_mode = truncate")
+        cursor: Any = connection.cursor()
+        kind = "text"
+    elif name == "PostgreSQL":
+        import psycopg
+
+        cursor, kind = psycopg.connect(places.postgresql(), autocommit=True).cursor(), "text"
+    else:
+        from headgate.stores.sql.dialects.mysql import Mysql
+
+        cursor, kind = Mysql(places.mariadb()).connect().cursor(), "varchar(40)"
+    cursor.execute(f"create table raw (id {kind} primary key, client varchar(255), token bigint)")
+
+    def wrap(work: Callable[[], None]) -> None:
+        cursor.execute("begin")
+        work()
+        cursor.execute("commit")
+
+    return raw_rows(cursor, ("?" if name == "SQLite" else "%s",) * 3, wrap, out=out)
+
+
+def collections(places: Places) -> str:
+    """A collection of the largest size that is accepted, against as many rows."""
+    rows: list[Sequence[object]] = []
+    urls: dict[str, Callable[[], str]] = {
+        "SQLite": lambda: places.sqlite("truncate"), "PostgreSQL": places.postgresql, "MariaDB": places.mariadb,
+    }  # fmt: skip
+    for what, ours, out in (("acquire", our_acquisition, False), ("acquire + release", our_collection, True)):
+        for name, url in urls.items():
+            found = compare({"ours": ours(url()), "raw": raw_collection(places, name, out=out)}, rounds=3, seconds=2)
+            rows.append((name, what, found["ours"].rate, found["raw"].rate, found["ours"].ratio_to(found["raw"])))
+    header = ("store", "what", "ours", "raw", "ratio")
+    return table(f"Collections of {BATCH:,}, per second", header, rows)
+
+
+PARTS = {
+    "raw": against_raw, "peers": against_peers, "contention": in_contention, "held": with_many_held,
+    "collections": collections,
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> None:
