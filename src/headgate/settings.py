@@ -154,6 +154,13 @@ KNOWN = (
     Known("bodies_per_token", "16", "Request bodies over 16 KiB that one API token may send at once.", kind="count"),
     Known("upload_time", "21600", "Longest time that an upload may take; seconds, or 6h.", kind="seconds"),
     Known("uploads_at_once", "16", "Uploads that the service receives at once.", kind="count"),
+    Known(
+        "upload_quota",
+        "100000000000",
+        "Space for all uploads that are kept until their batches are gone; bytes, or 100GB.",
+        kind="bytes",
+    ),
+    Known("upload_quota_per_token", "20000000000", "The part of it that one API token may use.", kind="bytes"),
     Known("uploads_per_token", "4", "Uploads that one API token may send at once.", kind="count"),
     Known("streams_at_once", "2000", "Event streams that the service keeps open at once.", kind="count"),
     Known("streams_per_token", "50", "Event streams that one API token may keep open.", kind="count"),

@@ -72,6 +72,7 @@ def bounded(tmp_path: Path) -> Iterator[Callable[..., Bounded]]:
 
         def start(limits: Limits | None = None, **settings: str) -> Bounded:
             url = f"sqlite:///{tmp_path}/bounded.sqlite"
+            settings.setdefault("space_threshold", "0")
             gate = at_the_end.enter_context(headgate.connect(url, work_folder=str(tmp_path / "work"), **settings))
             server = Server(Service(gate, limits), "127.0.0.1:0")
             server.start()

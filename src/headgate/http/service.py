@@ -19,6 +19,7 @@ from headgate.http.metrics import Metrics
 from headgate.http.repeats import Repeats
 from headgate.http.sign_ins import SignIns
 from headgate.http.token_watch import TokenWatch
+from headgate.http.uploads import Uploads
 from headgate.http.waiting import Turns
 from headgate.service.routing import KnowsOutages, Outages
 from headgate.telemetry import event
@@ -66,10 +67,11 @@ class Service:
         #: Why it could not start.
         self.failed: HeadgateError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: Streams of events that are open, and files that are being handed in; and of each token.
-        self.streams = self.uploads = 0
+        #: Streams of events that are open, and those of each token.
+        self.streams = 0
         self.streams_by: Counter[str] = Counter()
-        self.uploads_by: Counter[str] = Counter()
+        #: Files that are being handed in.
+        self.uploads = Uploads(self.limits)
         #: Whether the store answers is asked beside all other calls.
         self._pings = CapacityLimiter(MOST_PINGS)
         #: Whoever reads a whole object has a thread besides those of the others.

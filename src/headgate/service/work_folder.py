@@ -7,7 +7,9 @@ import os
 import secrets
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -23,6 +25,12 @@ from headgate.telemetry import event
 MARK = ".store"
 #: What is handed in as a file is kept here until its batch is gone.
 UPLOADS = "uploads"
+#: A folder whose name begins so has a file that did not come whole yet; and what ends the owner's part of a name.
+PARTIAL, OWNER_ENDS = ".", "-"
+#: Seconds after which such a file is not being sent any more, whatever its sender says.
+PARTIAL_SECONDS = 3600
+#: What a file takes on a disk at least, with its folder.
+LEAST_BYTES = 8192
 #: A file system takes no longer names.
 NAME_BYTES = 255
 #: A job's folder is not needed in these states: its object is stored, recorded, and reported to the callback.
@@ -35,33 +43,39 @@ def stage_upload(folder: Path, source: Path) -> str:
     try:
         private.copy(source, place)
         with place.open("rb") as file:
-            keep_upload(file)
+            return keep_upload(file).as_uri()
     except BaseException:
         shutil.rmtree(place.parent, ignore_errors=True)
         raise
-    return place.as_uri()
 
 
-def keep_upload(file: BinaryIO) -> None:
-    """A file that was handed in lasts from here on, and so do the folders in which it is."""
+def keep_upload(file: BinaryIO) -> Path:
+    """All of a file has come: it lasts from here on, and so do the folders in which it is. Returns where it is."""
     file.flush()
     os.fsync(file.fileno())
-    for folder in list(Path(file.name).parents)[:3]:
+    place = Path(file.name)
+    kept = place.parent.with_name(place.parent.name.removeprefix(PARTIAL)) / place.name
+    place.parent.rename(kept.parent)
+    for folder in list(kept.parents)[:3]:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    return kept
 
 
-def place_upload(folder: Path, name: str) -> Path:
-    """Where a file that is handed in goes: into a new folder, whose name nobody can guess."""
+def place_upload(folder: Path, name: str, owner: str = "") -> Path:
+    """Where a file that is handed in goes: into a new folder, whose name nobody can guess, and begins with its owner.
+
+    The folder is marked until `keep_upload` is told that all of the file has come.
+    """
     check_name("file name", name)
     if name in (".", ".."):
         raise BadValue("file name", name, "is a folder's")
     if len(os.fsencode(name)) > NAME_BYTES:
         raise BadValue("file name", name, f"has more than {NAME_BYTES} bytes")
-    place = folder / UPLOADS / secrets.token_hex(16)
+    place = folder / UPLOADS / f"{PARTIAL}{owner}{OWNER_ENDS if owner else ''}{secrets.token_hex(16)}"
     private.make_folder(place, new=True)
     return place / name
 
@@ -166,11 +180,37 @@ def state_of(queue: Queue, job: str) -> str:
         return ""
 
 
+def staged_bytes(folder: Path) -> Counter[str]:
+    """Bytes that the files that were handed in take, by their owners: whole ones, and those that are on their way."""
+    found: Counter[str] = Counter()
+    for place in _entries(folder / UPLOADS):
+        owner, ends, _ = place.name.removeprefix(PARTIAL).rpartition(OWNER_ENDS)
+        sizes = sum(each.stat().st_size for each in _entries(Path(place.path)))
+        found[owner if ends else ""] += max(sizes, LEAST_BYTES)
+    return found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing when it is gone."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as found:
+        return list(found)
+    return []
+
+
+def _changed(place: Path) -> float:
+    """When a file was last written to in a folder, or the folder made."""
+    return max(each.stat().st_mtime for each in (place, *place.iterdir()))
+
+
 def _orphans(queue: Queue, uploads: Path, age: float) -> Iterator[Path]:
     """Uploads that no batch names, and that are too old to be on their way into one."""
     if not uploads.is_dir():
         return
-    old = [each for each in uploads.iterdir() if time.time() - each.stat().st_mtime > max(age, 3600)]
+    now, there = time.time(), list(uploads.iterdir())
+    partial = [each for each in there if each.name.startswith(PARTIAL)]
+    yield from (each for each in partial if now - _changed(each) > PARTIAL_SECONDS)
+    whole = set(there) - set(partial)
+    old = [each for each in whole if now - each.stat().st_mtime > max(age, PARTIAL_SECONDS)]
     if not old:
         return
     named = {Path(unquote(urlsplit(each.submission.payload_url).path)).parent for each in queue.batches()}

@@ -13,18 +13,20 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from headgate import private
-from headgate.core.errors import ServiceUnavailable, UnknownName
+from headgate.core.errors import UnknownName
 from headgate.core.names import NAME_LENGTH
 from headgate.core.redaction import redact_all
 from headgate.core.wire import plain
 from headgate.http import direct
 from headgate.http.auth import Caller, Operator, TheGate, TheService, needs
-from headgate.http.errors import TooLarge, TooMany
+from headgate.http.bodies import declared_length
+from headgate.http.errors import PROBLEMS, TooMany
 from headgate.http.queue_schemas import Uploaded, Verification, Verified
 from headgate.http.repeats import FILE as FILE_SENT
 from headgate.http.repeats import HARMLESS
 from headgate.http.schemas import answer, documented
 from headgate.http.service import Service
+from headgate.http.uploads import Upload, disk_error, room_of
 from headgate.http.waiting import Gone, while_there
 
 if TYPE_CHECKING:
@@ -64,11 +66,17 @@ def profile(gate: TheGate, who: ProfileUser, name: str) -> Response:
     return answer(_snapshot(who, read_profile(Path(gate.settings["profiles_folder"]), name)))
 
 
-@router.post("/uploads", FILE_SENT, status_code=201, responses=documented(201, Uploaded, "Kept."), openapi_extra=FILE)
+@router.post(
+    "/uploads",
+    FILE_SENT,
+    status_code=201,
+    responses={**documented(201, Uploaded, "Kept."), 507: {**PROBLEMS[503], "description": "No room for the file."}},
+    openapi_extra=FILE,
+)
 async def upload(
     request: Request,
     service: TheService,
-    _who: Submitter,
+    who: Submitter,
     name: Annotated[str, Query(min_length=1, max_length=NAME_LENGTH, description="What it is called.")],
 ) -> Response:
     """Hand in a file; its URL is then submitted as a batch's payload. One that no batch names is removed after the
@@ -76,23 +84,13 @@ async def upload(
 
     The body is the file as it is. It goes to disk as it comes, and is kept for good when this answers.
     """
-    from headgate.service.work_folder import place_upload
-
-    if service.uploads >= service.limits.uploads_at_once:
-        raise TooMany(f"{service.limits.uploads_at_once} files are being handed in already", 5)
-    service.uploads += 1
     try:
-        place = await run_in_threadpool(place_upload, service.gate.make_work_folder(), name)
-        try:
-            size = await _receive(request, place, service.gate.settings.size("upload_limit"))
-        except BaseException:
-            await run_in_threadpool(shutil.rmtree, place.parent, ignore_errors=True)
-            raise
+        room = await run_in_threadpool(room_of, service.gate)
+        async with service.uploads.receiving(room, who.token.id, declared_length(request.scope)) as upload:
+            place = await _receive(request, upload, name)
     except OSError as error:
-        raise ServiceUnavailable("work folder", error.strerror or str(error)) from error
-    finally:
-        service.uploads -= 1
-    return answer({"payload_url": place.as_uri(), "bytes": size}, 201)
+        raise disk_error(error) from error
+    return answer({"payload_url": place.as_uri(), "bytes": upload.size}, 201)
 
 
 @router.post("/objects/verify", HARMLESS, responses=documented(200, Verified, "All was read."))
@@ -112,26 +110,25 @@ def _snapshot(who: Caller, profile: Profile) -> dict[str, Any]:
     return profile.snapshot() if who.reach.has("queue:work") else redact_all(plain(profile.snapshot()))
 
 
-async def _receive(request: Request, place: Path, most: int) -> int:
-    """Write the body to a file, as it comes. Gives its size."""
-    from headgate.service.work_folder import keep_upload
+async def _receive(request: Request, upload: Upload, name: str) -> Path:
+    """Write the body to a file, as it comes, and return where it is. Nothing is left of one that fails."""
+    from headgate.service.work_folder import keep_upload, place_upload
 
-    size = 0
-    file = await run_in_threadpool(private.opened, place, "xb")
+    place = await run_in_threadpool(place_upload, upload.room.folder, name, upload.owner)
     try:
-        async for block in request.stream():
-            size += len(block)
-            if size > most:
-                raise TooLarge(most, "upload_limit")
-            await run_in_threadpool(file.write, block)
-        await run_in_threadpool(keep_upload, file)
-    except ClientDisconnect:
-        raise Gone from None
-    except OSError as error:
-        raise ServiceUnavailable("work folder", error.strerror or str(error)) from error
-    finally:
-        await run_in_threadpool(file.close)
-    return size
+        file = await run_in_threadpool(private.opened, place, "xb")
+        try:
+            async for block in request.stream():
+                await upload.add(len(block))
+                await run_in_threadpool(file.write, block)
+            return await run_in_threadpool(keep_upload, file)
+        finally:
+            await run_in_threadpool(file.close)
+    except BaseException as error:
+        await run_in_threadpool(shutil.rmtree, place.parent, ignore_errors=True)
+        if isinstance(error, ClientDisconnect):
+            raise Gone from None
+        raise
 
 
 async def _verify(service: Service, client: str, asked: Verification) -> dict[str, Any]:
