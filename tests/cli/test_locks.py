@@ -1,5 +1,6 @@
 """The commands for locks do what they say, and say it in words and in JSON."""
 
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -112,7 +113,7 @@ def test_a_list_that_nobody_looks_at_is_plain_columns(headgate: Headgate) -> Non
     assert heading.split() == ["STATE", "RESOURCE", "CLIENT", "SINCE", "LEASE", "TOKEN", "ID"]
     assert heading.index("ID") == row.index(lock["id"])
     assert "s ago" in row
-    assert "ends in 3 min" in row
+    assert re.search(r"ends in (3 min|2 min \d+ s)", row)  # The machine may be busy.
     assert "\x1b" not in row
 
 
