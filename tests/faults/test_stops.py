@@ -43,6 +43,8 @@ def _prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 #: A client that stands still inside a transaction is thrown out by then, and its resource is free for others.
 FREE_SECONDS = 30.0
 SERVERS = ["postgresql", "mariadb", "zookeeper"]
+pytestmark = pytest.mark.timeout(1800 if FULL else 120)
+
 #: Acts that take the slow path: several statements in one transaction, with rows locked between them.
 CAREFUL = ["acquire all", "upgrade", "release to a waiter"] if FULL else ["acquire all"]
 #: In the short form every so manyth message of an act.
