@@ -41,8 +41,6 @@ class Site:
         self._waiting: list[threading.Thread] = []
         said = self._start("127.0.0.1:0")
         self.url: str = said["url"]
-        #: What `headgate up` printed on its first start.
-        self.first_token: str = said["token"]
         #: The store itself, without the service.
         self.gate: Gate = headgate.connect(self._store)
 

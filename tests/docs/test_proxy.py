@@ -16,6 +16,7 @@ from typing import NamedTuple
 import httpx2
 import pytest
 
+import headgate
 from headgate.cli.up import up
 from headgate.http.sign_ins import MOST_FAILED
 from tests.cli.commands import PROGRAM
@@ -80,7 +81,9 @@ def proxied() -> Iterator[Proxied]:
         service.mkdir()
         said = start(running, [PROGRAM, "-q", "up", "--json", "--listen", f"127.0.0.1:{inner}"], service).stdout
         assert said
-        token = json.loads(said.readline())["token"]
+        assert "sign_in" in json.loads(said.readline())
+        with headgate.connect(f"sqlite:///{service}/headgate.db") as gate:
+            token = gate.tokens.new("ann", ["admin"]).token
         nginx = start(running, [NGINX, "-p", folder, "-e", folder / "error.log", "-c", "nginx.conf"], folder, account)
         while not listens(outer):
             assert nginx.poll() is None, (folder / "error.log").read_text(encoding="utf-8")

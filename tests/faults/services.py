@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
 
+import headgate
 from tests.faults.processes import ChildFailed
 from tests.waiting import PATIENT, until
 
@@ -21,7 +22,7 @@ class Service:
     """A service on a store, at a port of its own."""
 
     def __init__(self, folder: Path, store_url: str, token: str = "", *, settings: dict[str, str] = PATIENT) -> None:
-        """`token`: an API token that the store knows already; without it the service makes one. `settings`: variables
+        """`token`: an API token that the store knows already; without it one is made. `settings`: variables
         of its environment.
         """
         self._settings = settings
@@ -30,7 +31,7 @@ class Service:
         self._folder = folder
         self._store_url = store_url
         self._process = self._start(subprocess.DEVNULL if token else subprocess.PIPE)
-        self.token = token or self._told_token()
+        self.token = token or self._new_token()
 
     def kill(self) -> None:
         """SIGKILL, and a new one at once; it is not waited for."""
@@ -49,10 +50,13 @@ class Service:
         self._process.kill()
         self._process.wait()
 
-    def _told_token(self) -> str:
+    def _new_token(self) -> str:
+        """Of an admin, when the service has brought the store up to date."""
         assert self._process.stdout
         with self._process.stdout as said:
-            return str(json.loads(said.readline())["token"])
+            assert json.loads(said.readline())["url"] == self.url
+        with headgate.connect(self._store_url) as gate:
+            return gate.tokens.new("a test", ["admin"]).token
 
     def _start(self, output: int) -> "subprocess.Popen[str]":
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}

@@ -26,7 +26,10 @@ def service(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", dict[str,
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     assert process.stdout
     said = json.loads(process.stdout.readline())
-    yield process, said
+    assert set(said) == {"url", "sign_in"}, "no API token stands in what journals keep"
+    with headgate.connect(f"sqlite:///{tmp_path}/headgate.db") as gate:
+        made = gate.tokens.new("ann", ["admin"])
+    yield process, {**said, "token": made.token}
     if process.poll() is None:
         process.kill()
     process.wait()
@@ -74,7 +77,7 @@ def test_a_start_on_a_used_port_says_what_to_do_and_leaves_no_token_that_nobody_
     assert "name another one with --listen" in found.stderr
     words = [*COMMAND, "up", "--once", "--listen", "127.0.0.1:0", "--json", "-q"]
     again = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-    assert json.loads(again.stdout)["token"]
+    assert "/sign-in#code=hgc_" in json.loads(again.stdout)["sign_in"]
 
 
 @pytest.mark.parametrize("words", [["--listen", "0.0.0.0:0"], ["--listen", "0.0.0.0:0", "--insecure-bind"]])

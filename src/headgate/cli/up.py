@@ -42,9 +42,9 @@ def up(session: Session, /, *, listen: str, example: bool, once: bool, interval:
     """Run the service and its daemons until SIGTERM or SIGINT.
 
     The first start on this machine's own address makes an admin's API token, and prints an address that signs a
-    browser in with it, once and within 5 minutes (with --json the token too); headgate token sign-in prints another
-    one. Beyond this machine it listens with TLS (--tls-cert, --tls-key) and once there are tokens (headgate token
-    new), or by --insecure-bind.
+    browser in with it, once and within 5 minutes; headgate token sign-in prints another one. The token itself is told
+    to nobody: headgate token new makes those for programs and people. Beyond this machine it listens with TLS
+    (--tls-cert, --tls-key) and once there are tokens, or by --insecure-bind.
 
     --example makes a folder headgate-example here, with a SQLite store and a small collection that is fetched from a
     web server on loopback, stored, recorded, and worked on by a pipeline; one payload and one chunk are wrong on
@@ -144,15 +144,16 @@ def _tls(cert: str | None, key: str | None) -> tuple[str, str] | None:
 
 
 def _tell(session: Session, url: str, first: NewToken | None, gate: Gate) -> None:
-    """Where it answers. The token itself is for programs alone: what a terminal shows is kept by journals."""
+    """Where it answers. The token itself is not told: what is printed here is kept by journals."""
     if first is None:
         session.answer({"url": url}, lambda: f"headgate answers at {url}")
         return
     code = gate.sessions.new_code(first.id)
     address = sign_in_address(url, code)
-    document = {"url": url, "token": first.token, "sign_in": address}
-    session.answer(document, lambda: f"headgate answers at {address}")
-    session.say(f"that address signs a browser in as an admin {once_within(code)}; see: headgate token --help")
+    session.answer({"url": url, "sign_in": address}, lambda: f"headgate answers at {address}")
+    another, new = session.command("token", "sign-in"), session.command("token", "new", "NAME", "--role", "admin")
+    session.say(f"that address signs a browser in as an admin {once_within(code)}; another one: {another}")
+    session.say(f"an API token, for a program or a person: {new}")
 
 
 def _finish(gate: Gate, wanted: Plan, interval: float) -> None:
