@@ -7,11 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from headgate import Gate
+from headgate.http.app import API
+from headgate.http.description import openapi_text
 from headgate.http.limits import BURST_SECONDS, Limits
 from headgate.http.server import bind
+from headgate.service.sessions import Sessions
 from tests.http.conftest import Bounded
 from tests.waiting import until
 
@@ -92,6 +96,47 @@ def test_wrong_tokens_of_one_address_are_not_looked_up_without_end(bounded: Star
         wrong = [{"Authorization": f"Bearer hg_{'a' * 12}_{number:043}"} for number in range(3)]
         statuses = [client.get("/v1/status", headers=each).status_code for each in wrong]
     assert statuses == [401, 429, 429]
+
+
+def test_wrong_sessions_of_one_address_are_not_looked_up_without_end(
+    bounded: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither for what is asked, nor for the page that says that there were too many."""
+    service = bounded(rate_limit_local="0.001")
+    asked: list[str] = []
+    find = Sessions.find
+    monkeypatch.setattr(Sessions, "find", lambda self, given: (asked.append(given), find(self, given))[1])
+    with httpx2.Client(base_url=service.server.url, trust_env=False) as stranger:
+        assert stranger.get("/nothing", headers={"Accept": "text/html"}).status_code == 404
+        assert not asked, "without a cookie nobody is looked for"
+        stranger.cookies.set(f"headgate-{service.gate.store.tag}", "x" * 43)
+        statuses = [
+            stranger.get(path, headers={"Accept": kind}).status_code
+            for path, kind in (("/v1/status", "*/*"), ("/v1/status", "*/*"), ("/locks", "text/html"),
+                               ("/nothing", "text/html"))
+        ]  # fmt: skip
+    assert (statuses, len(asked)) == ([401, 429, 429, 404], 1)
+
+
+def test_a_file_of_a_browser_is_not_read_in_search_of_a_form(bounded: Start) -> None:
+    """Before it was: all of it, into memory."""
+    service = bounded()
+    session = service.gate.sessions.sign_in(service.gate.tokens.new("ann", ["queue:submit"]).token)
+    cookie = f"Cookie: headgate-{service.gate.store.tag}={session}"
+    with service.socket() as connection:  # Not a byte of it has come.
+        connection.sendall(head("/v1/uploads?name=a", cookie, "Content-Length: 900000000"))
+        told = answer_to(connection)
+    assert (told.splitlines()[0], b"the form is of another session" in told) == (b"HTTP/1.1 403 Forbidden", True)
+    form_key = f"Headgate-Form-Key: {service.gate.sessions.find(session).form_key}"
+    with service.socket() as connection:
+        connection.sendall(
+            head("/v1/uploads?name=a", cookie, form_key, "Connection: close", "Content-Length: 3") + b"abc"
+        )
+        assert b" 201 " in answer_to(connection).splitlines()[0]
+
+
+def test_strangers_who_ask_for_the_openapi_cost_little() -> None:
+    assert openapi_text(API) is openapi_text(API), "it is written out once"
 
 
 def test_callers_on_this_machine_are_not_counted_unless_asked_for(bounded: Start) -> None:

@@ -81,7 +81,7 @@ def openapi() -> Response:
     """What may be asked, and how."""
     from headgate.http import description  # It is seldom asked for, and takes a while.
 
-    return schemas.answer(description.openapi(API))
+    return Response(description.openapi_text(API), media_type="application/json")
 
 
 async def _gone(_request: Any, _error: Exception) -> Response:

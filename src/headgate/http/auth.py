@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 from fastapi import Depends, Request, Security
@@ -35,6 +35,7 @@ SAFE = ("GET", "HEAD")
 OVERRIDE_HEADER = "Headgate-Override"
 #: The request that hands in a batch.
 SUBMITS = ("POST", "/v1/batches")
+T = TypeVar("T")
 _BEARER = HTTPBearer(auto_error=False, description="An API token, `hg_…`, made by `headgate token new`.")
 
 
@@ -142,10 +143,12 @@ def sight_on(reach: Reach, words: Sequence[str]) -> Sight | None:
     return reach.sight
 
 
-async def prove_form(request: Request, who: Caller) -> None:
-    """NotAllowed unless what a signed-in browser sends is one of its own forms."""
+async def prove_form(request: Request, who: Caller, *, is_file: bool = False) -> None:
+    """NotAllowed unless what a signed-in browser sends is one of its own forms. A file is no form: its body is not
+    looked into.
+    """
     if who.form_key and request.method not in SAFE:
-        await sessions.check_own_form(request, who.form_key)
+        await sessions.check_own_form(request, who.form_key, is_file=is_file)
 
 
 def _bearer(request: Request) -> str:
@@ -155,18 +158,10 @@ def _bearer(request: Request) -> str:
 
 
 async def _by_token(request: Request, text: str) -> Caller:
-    service = service_of(request)
-    tokens = service.gate.tokens
+    tokens = service_of(request).gate.tokens
     token = tokens.recall(text)
     if token is None:
-        address = _address(request)
-        wrong = f"wrong from {address}"
-        service.pace.take(wrong, address, cost=0)
-        try:
-            token = await run_in_threadpool(tokens.prove, text)
-        except NotAllowed:
-            service.pace.take(wrong, address)
-            raise
+        token = await _look_up(request, tokens.prove, text)
     process = request.headers.get(CLIENT_HEADER, "")[:NAME_LENGTH]
     return Caller(token, process if process.isprintable() and "/" not in process else "")
 
@@ -175,7 +170,29 @@ async def _session(request: Request) -> Session:
     given = sessions.id_of(request)
     if not given:
         raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
-    return await run_in_threadpool(service_of(request).gate.sessions.find, given)
+    return await _look_up(request, service_of(request).gate.sessions.find, given)
+
+
+async def _look_up(request: Request, prove: Callable[[str], T], text: str) -> T:
+    _take_wrong(request, cost=0)  # Who is refused takes no thread.
+    return await run_in_threadpool(look_up, request, prove, text)
+
+
+def look_up(request: Request, prove: Callable[[str], T], text: str) -> T:
+    """Whom the store knows by a text; NotAllowed: nobody. Wrong ones are counted by address, since each asks the store:
+    TooMany.
+    """
+    _take_wrong(request, cost=0)
+    try:
+        return prove(text)
+    except NotAllowed:
+        _take_wrong(request)
+        raise
+
+
+def _take_wrong(request: Request, cost: int = 1) -> None:
+    address = _address(request)
+    service_of(request).pace.take(f"wrong from {address}", address, cost)
 
 
 async def _by_session(request: Request) -> Caller:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -52,6 +53,12 @@ def openapi(routes: tuple[Routes, ...]) -> dict[str, Any]:
             if field in schema.get("properties", {}):
                 schema["properties"][field].setdefault("description", text)
     return document
+
+
+@lru_cache(maxsize=1)
+def openapi_text(routes: tuple[Routes, ...]) -> bytes:
+    """The same, written out once: strangers may ask for it."""
+    return json.dumps(openapi(routes), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _read(routes: Iterable[Routes]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Direct(Route):
         self.repeat = repeat
         self._beginning = path.partition("{")[0]
         self._awaited = inspect.iscoroutinefunction(call)
+        self._takes_file = repeat is not None and repeat.file
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Most of the many routes do not even begin like the path."""
@@ -71,7 +72,7 @@ class Direct(Route):
         who = await self._plan.admit(request)
         request = await self._received(request, "" if who is None else who.token.id)
         if who is not None:
-            await prove_form(request, who)
+            await prove_form(request, who, is_file=self._takes_file)
         arguments = await self._plan.arguments(request, who)
         if self.repeat is None or not self.repeat.recorded or KEY_HEADER not in request.headers:
             return await self._call(arguments)
@@ -80,7 +81,7 @@ class Direct(Route):
     async def _received(self, request: Request, whose: str) -> Request:
         """The request with its body; a file goes to disk as it comes."""
         bodies, scope = service_of(request).bodies, request.scope
-        if self.repeat is not None and self.repeat.file:
+        if self._takes_file:
             file = scope[FileDigest.PLACE] = FileDigest(bodies.paced(scope, request.receive, "upload_time"))
             return Request(scope, file)
         return Request(scope, with_body(await bodies.read(scope, request.receive, whose), request.receive))

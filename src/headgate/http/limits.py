@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, fields
 
@@ -67,12 +68,22 @@ class Pace:
         self._here = settings.number(f"{limit}_local")
         #: By whom: what is left, and when that was.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._guard = threading.Lock()
 
     def take(self, whose: str, address: str, cost: int = 1) -> None:
         """One request more; TooMany when it comes too early. Of no cost: only ask whether it would."""
         rate = self._here if is_here(address) else self._elsewhere
         if not rate:
             return
+        with self._guard:
+            left = self._leave(whose, rate, cost)
+        if left < 1:
+            limit = f"{self._limit}_local" if is_here(address) else self._limit
+            seconds = math.ceil((1 - left) / rate)
+            raise TooMany(f"more than {rate:g} {self._what} a second", seconds, limit, rate)
+
+    def _leave(self, whose: str, rate: float, cost: int) -> float:
+        """What was left, before the cost is taken if there was enough."""
         now, most = steady(), max(rate * BURST_SECONDS, 1)
         left, when = self._left.get(whose, (most, now))
         left = min(left + (now - when) * rate, most)
@@ -80,10 +91,7 @@ class Pace:
         self._left.move_to_end(whose)
         while len(self._left) > MOST_REMEMBERED:
             self._left.popitem(last=False)
-        if left < 1:
-            limit = f"{self._limit}_local" if is_here(address) else self._limit
-            seconds = math.ceil((1 - left) / rate)
-            raise TooMany(f"more than {rate:g} {self._what} a second", seconds, limit, rate)
+        return left
 
 
 def subtract(counts: Counter[str], whose: str, count: int = 1) -> None:

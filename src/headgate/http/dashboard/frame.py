@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from headgate import __version__
 from headgate.core.errors import NotAllowed
 from headgate.http import errors, sessions
-from headgate.http.auth import Caller, service_of
+from headgate.http.auth import Caller, look_up, service_of
 from headgate.http.dashboard import words
 from headgate.http.dashboard.tables import link
 from headgate.http.direct import Direct, Routes
@@ -137,8 +137,10 @@ TITLES: Mapping[int, str] = {
 
 def who_is_it(request: Request) -> Caller | None:
     """Who is signed in, for the head of a page that anybody sees; None also when the store is away."""
+    if not (given := sessions.id_of(request)):
+        return None
     try:
-        session = service_of(request).gate.sessions.find(sessions.id_of(request))
+        session = look_up(request, service_of(request).gate.sessions.find, given)
     except Exception:  # noqa: BLE001 - the page is about something else
         return None
     return Caller(session.token, "", session.form_key, session.digest)
