@@ -15,7 +15,7 @@ from headgate.http.app import API
 from headgate.http.description import openapi_text
 from headgate.http.limits import BURST_SECONDS, Limits
 from headgate.http.server import bind
-from headgate.service.sessions import Sessions
+from headgate.service.sessions import Session, Sessions
 from tests.http.conftest import Bounded
 from tests.waiting import until
 
@@ -105,7 +105,12 @@ def test_wrong_sessions_of_one_address_are_not_looked_up_without_end(
     service = bounded(rate_limit_local="0.001")
     asked: list[str] = []
     find = Sessions.find
-    monkeypatch.setattr(Sessions, "find", lambda self, given: (asked.append(given), find(self, given))[1])
+
+    def counted(self: Sessions, given: str) -> Session:
+        asked.append(given)
+        return find(self, given)
+
+    monkeypatch.setattr(Sessions, "find", counted)
     with httpx2.Client(base_url=service.server.url, trust_env=False) as stranger:
         assert stranger.get("/nothing", headers={"Accept": "text/html"}).status_code == 404
         assert not asked, "without a cookie nobody is looked for"
