@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,6 +24,8 @@ from headgate.ingest.download import Options, Wanted, download
 from headgate.ingest.fetch import Fetcher
 from headgate.ingest.guard import Rules
 from headgate.ingest.retries import Retries
+from headgate.ingest.s3 import open_bucket
+from tests.certificates import Authority
 from tests.ingest.site import Site, checkm, ended, only_job, running
 
 Put = Callable[[str, bytes], str]
@@ -144,3 +149,73 @@ def test_neither_payloads_nor_the_storage_go_through_a_proxy_of_the_environment(
         assert done.returncode == 0, done.stderr
         with pytest.raises(BlockingIOError):
             proxy.accept()
+
+
+def test_options_of_the_client_come_from_the_environment(
+    s3_environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but proxies, and but what would turn the check of certificates off."""
+    assert s3_environment
+    bundle = Authority(tmp_path).cert
+    for name, value in (
+        ("AWS_TIMEOUT", "7s"), ("AWS_CONNECT_TIMEOUT", "3s"), ("AWS_ALLOW_HTTP", "1"), ("AWS_USER_AGENT", "harbour"),
+        ("AWS_CA_BUNDLE", str(bundle)), ("AWS_ALLOW_INVALID_CERTIFICATES", "true"), ("AWS_PROXY_URL", "http://x:1"),
+    ):  # fmt: skip
+        monkeypatch.setenv(name, value)
+    found = dict(buckets.connect_bucket("shelf").client_options or {})
+    assert found["root_certificate"] == bundle.read_bytes()
+    assert (found["timeout"], found["connect_timeout"], found["user_agent"]) == ("7s", "3s", "harbour")
+    assert "allow_invalid_certificates" not in found
+    assert found["proxy_url"] == "http://127.0.0.1:9"
+    assert open_bucket("s3://shelf/root").list_versions("ark:/99999/fk4x") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("AWS_TIMEOUT", "soon", "soon"),
+        ("AWS_CA_BUNDLE", "/nowhere", "No such file"),
+        ("AWS_CA_BUNDLE", __file__, "PEM"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_told(
+    s3_environment: str, monkeypatch: pytest.MonkeyPatch, name: str, value: str, why: str
+) -> None:
+    assert s3_environment
+    monkeypatch.setenv(name, value)
+    with pytest.raises(BadValue, match=why):
+        open_bucket("s3://shelf/root")
+
+
+def test_a_bucket_with_a_certificate_of_a_private_authority_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    signed = authority.sign("localhost", "127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(signed.cert, signed.key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Empty) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name, value in (
+            ("AWS_ENDPOINT", f"https://localhost:{server.server_port}"), ("AWS_ACCESS_KEY_ID", "a"),
+            ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_REGION", "r"),
+        ):  # fmt: skip
+            monkeypatch.setenv(name, value)
+        try:
+            monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.cert))
+            with pytest.raises(FileNotFoundError):
+                obstore.head(buckets.connect_bucket("shelf", retries={"max_retries": 0}), "page")
+            monkeypatch.delenv("AWS_CA_BUNDLE")
+            with pytest.raises(obstore.exceptions.GenericError):
+                obstore.head(buckets.connect_bucket("shelf", retries={"max_retries": 0}), "page")
+        finally:
+            server.shutdown()
+
+
+class _Empty(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Nobody reads it."""

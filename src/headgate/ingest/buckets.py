@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 from urllib.parse import SplitResult, unquote
 
-from headgate.core.errors import BadPayload, MissingExtra, ServiceUnavailable
+from headgate.core.errors import BadPayload, BadValue, MissingExtra, ServiceUnavailable
 from headgate.core.redaction import shown
 from headgate.ingest.guard import Rules
 from headgate.ingest.stopping import Stop, check_stop
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 
 #: Asked for at a time: a file may take hours, an answer may not.
 PIECE = 4 << 20
+#: Variables that set an option of the client. None for proxies, and none that turns the check of certificates off.
+OPTIONS: Mapping[str, str] = {
+    f"AWS_{option.upper()}": option
+    for option in (
+        "allow_http", "connect_timeout", "timeout", "read_timeout", "pool_idle_timeout", "pool_max_idle_per_host",
+        "http1_only", "http2_only", "randomize_addresses", "user_agent",
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +83,26 @@ def connect_bucket(name: str, options: ClientConfig | None = None, retries: Retr
         from obstore.store import S3Store
     except ImportError as error:
         raise MissingExtra("s3", "Buckets need obstore") from error
-    # Options that are given here are all there are: none is read from the environment any more.
-    known: ClientConfig = {"allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"}
+    from obstore.exceptions import BaseError
+
     # A proxy that is used for no name and no address keeps the client from looking for one in the environment.
     direct: ClientConfig = {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": "*,0.0.0.0/0,::/0"}
-    return S3Store(name, client_options={**known, **(options or {}), **direct}, retry_config=retries)
+    try:
+        return S3Store(name, client_options={**_environment(), **(options or {}), **direct}, retry_config=retries)
+    except (BaseError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise BadValue("bucket", name, f"cannot be opened with the AWS_ variables that are set: {why}") from None
+
+
+def _environment() -> ClientConfig:
+    """The client's options in the environment. Options that it is given are all that it has: it reads none itself."""
+    found = {option: os.environ[variable] for variable, option in OPTIONS.items() if os.environ.get(variable)}
+    if bundle := os.environ.get("AWS_CA_BUNDLE"):
+        try:
+            found["root_certificate"] = Path(bundle).read_text()
+        except (OSError, ValueError) as error:
+            raise BadValue("AWS_CA_BUNDLE", bundle, f"cannot be read: {error}") from None
+    return cast("ClientConfig", found)
 
 
 def _key(parts: SplitResult) -> str:
