@@ -7,8 +7,10 @@ import gzip
 import hashlib
 import io
 import struct
+import subprocess
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -255,6 +257,43 @@ def test_names_in_a_zip_without_the_mark_for_utf8_are_read_as_they_are_written(
     stand_in = b"~" * len(written)
     raw = zip_of({stand_in.decode(): b"x"}).replace(stand_in, written)
     assert [each.name for each in case.unpack(raw, "zip")] == [name]
+
+
+@pytest.mark.parametrize(
+    ("written", "system", "name"),
+    [("Müll.txt".encode("cp437"), 0, "Müll.txt"), ("ñ.txt".encode("cp437"), 0, "ñ.txt"), (b"\x81.txt", 3, "ü.txt")],
+)
+def test_names_in_a_zip_from_windows_are_read_in_its_encoding(
+    case: Case, written: bytes, system: int, name: str
+) -> None:
+    info = zipfile.ZipInfo("~" * len(written))
+    info.create_system = system
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as packed:
+        packed.writestr(info, b"x")
+    assert [each.name for each in case.unpack(raw.getvalue().replace(b"~" * len(written), written), "zip")] == [name]
+
+
+@pytest.mark.parametrize(("crc", "name"), [(zlib.crc32(b"plain.txt"), "日本.txt"), (1, "plain.txt")])
+def test_a_name_in_utf8_beside_another_counts_if_it_is_for_that_one(case: Case, crc: int, name: str) -> None:
+    info, spelt = zipfile.ZipInfo("plain.txt"), "日本.txt".encode()
+    info.extra = struct.pack("<HHBL", 0x7075, 5 + len(spelt), 1, crc) + spelt
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as packed:
+        packed.writestr(info, b"x")
+    assert [each.name for each in case.unpack(raw.getvalue(), "zip")] == [name]
+
+
+@pytest.mark.parametrize("more", [["--label=harbour"], ["--incremental"], ["--format=pax"], ["-b", "1"]])
+def test_what_tar_itself_writes_comes_out_whole(case: Case, tmp_path: Path, more: list[str]) -> None:
+    """Labels of volumes and lists of incremental backups are left out; all files are there."""
+    for name, content in FILES.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(content)
+    made = subprocess.run(["tar", *more, "-C", tmp_path / "in", "-cf", "-", "."], check=True, capture_output=True)
+    assert {each.name: each.size for each in case.unpack(made.stdout, "tar")} == {
+        name: len(content) for name, content in FILES.items()
+    }
 
 
 def test_unpacking_stops_when_it_is_told(case: Case) -> None:

@@ -16,6 +16,8 @@ from headgate.ingest.hashing import BLOCK
 _UNIT = tarfile.BLOCKSIZE
 _REGULAR = frozenset([b"0", b"\0", b"7"])
 _FOLDER = b"5"
+#: GNU tar's label of a volume, and its list of what a folder has, which stands in place of the folder.
+_ABOUT = frozenset([b"V", b"D"])
 _LONG_NAME, _LONG_LINK = b"L", b"K"
 _PAX, _PAX_FOR_ALL = frozenset([b"x", b"X"]), b"g"
 #: The notes of a pax header that matter here; all others say nothing of a file's name or content.
@@ -70,6 +72,9 @@ def tar_entries(inner: BinaryIO, budget: Budget) -> Iterator[Entry]:
     stream = _Stream(inner, budget)
     for header in _headers(stream, budget):
         if header.kind == _FOLDER or (header.kind == b"\0" and header.name.endswith("/")):
+            continue
+        if header.kind in _ABOUT:
+            stream.skip(_padded(header.size))
             continue
         if header.kind not in _REGULAR:
             raise budget.refusal(f"{header.name!r} is a link, a device or sparse; only regular files are taken")

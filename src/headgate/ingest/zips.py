@@ -29,6 +29,10 @@ _ZIP64_END = struct.Struct("<4sQ2H2L4Q")
 _LISTED = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _LARGE = 0xFFFFFFFF
+#: Kinds of extra fields: sizes and places beyond 4 GB, and a name in UTF-8 beside the one in another encoding.
+_LARGE_VALUES, _UNICODE_NAME = 0x0001, 0x7075
+#: The system for which a member was made, where it is DOS or Windows.
+_DOS = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,39 +118,50 @@ def _listed(raw: BinaryIO, start: int, end: int, shift: int, budget: Budget) -> 
         budget.one_more()
         head = raw.read(_LISTED.size)
         (
-            mark, _, _, flags, method, _, _, checksum, packed, size, name_bytes, extra_bytes, comment_bytes, _, _,
+            mark, made_by, _, flags, method, _, _, checksum, packed, size, name_bytes, extra_bytes, comment_bytes, _, _,
             attributes, offset,
         ) = _LISTED.unpack(head)  # fmt: skip
         place += _LISTED.size + name_bytes + extra_bytes + comment_bytes
         if mark != b"PK\1\2" or place > end:
             raise zipfile.BadZipFile("its list of members is damaged")
-        name = _name(raw.read(name_bytes), flags)
-        size, packed, offset = _large_values(raw.read(extra_bytes), [size, packed, offset])
+        written, extra = raw.read(name_bytes), dict(_extra_fields(raw.read(extra_bytes)))
+        name = _name(written, flags, extra.get(_UNICODE_NAME, b""), made_by >> 8)
+        size, packed, offset = _large_values(extra.get(_LARGE_VALUES, b""), [size, packed, offset])
         raw.seek(comment_bytes, os.SEEK_CUR)
         yield _Member(name, flags, method, checksum, packed, size, attributes, offset + shift)
 
 
-def _large_values(extra: bytes, values: list[int]) -> list[int]:
-    """Sizes and place that do not fit into the list's own fields stand in an extra field, in this order."""
-    place = 0
+def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+    """What stands behind a member's name, the last field of each kind first: of two the first one counts."""
+    found, place = [], 0
     while place + 4 <= len(extra):
         kind, length = struct.unpack_from("<HH", extra, place)
-        field = extra[place + 4 : place + 4 + length]
+        found.append((kind, extra[place + 4 : place + 4 + length]))
         place += 4 + length
-        if kind == 1:
-            numbers = iter(struct.unpack_from(f"<{len(field) // 8}Q", field))
-            return [next(numbers, value) if value == _LARGE else value for value in values]
-    return values
+    return reversed(found)
 
 
-def _name(written: bytes, flags: int) -> str:
-    """Without the mark for UTF-8 the specification means CP437; in practice it is UTF-8 all the same, or Latin-1."""
+def _large_values(field: bytes, values: list[int]) -> list[int]:
+    """Sizes and place that do not fit into the list's own fields stand in an extra field, in this order."""
+    numbers = iter(struct.unpack_from(f"<{len(field) // 8}Q", field))
+    return [next(numbers, value) if value == _LARGE else value for value in values]
+
+
+def _name(written: bytes, flags: int, unicode_name: bytes, system: int) -> str:
+    """A member's name, which is UTF-8 with or without the mark for it, or stands as such in an extra field.
+
+    Otherwise the specification means CP437, and programs for DOS and Windows keep to it; others write Latin-1, in
+    which the bytes from 0x80 to 0x9f are no letters.
+    """
+    if not flags & _UTF8 and unicode_name[:5] == struct.pack("<BL", 1, zlib.crc32(written)):
+        return unicode_name[5:].decode()
     try:
         return written.decode()
     except UnicodeDecodeError:
         if flags & _UTF8:
             raise
-        return written.decode("latin-1")
+        is_oem = system == _DOS or any(0x80 <= byte < 0xA0 for byte in written)
+        return written.decode("cp437" if is_oem else "latin-1")
 
 
 def _check_overlap(members: Sequence[_Member], start: int, budget: Budget) -> list[int]:
