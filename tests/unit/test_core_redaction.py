@@ -38,6 +38,18 @@ HIDDEN = [
     f"Authorization: Bearer {S}",
     f"bearer {S}",
     f"payload 'https://h.example/?sig={S}' may not be fetched",
+    f'login failed: password="{S} {S}"',
+    f"host=db password='{S} {S}' user=x",
+    f'the answer was {{"user": "ann", "password": "{S}", "n": 1}}',
+    f"{{'access_token': '{S}', 'n': 1}}",
+    json.dumps({"body": json.dumps({"client_secret": f"{S} {S}"})}),
+    f'{{"api_key":"{S}"}}',
+    f"said='no' passphrase=\"{S} without an end",
+    f"Cookie: a=1; hg={S}",
+    f"Set-Cookie: hg={S}; Path=/",
+    f"X-Api-Key: {S}",
+    f"X-Auth-Token: {S}",
+    f"-----BEGIN EC PRIVATE KEY-----\n{S.replace('-', '')}\n{S.replace('-', '')}\n-----END EC PRIVATE KEY-----",
     TOKEN,
     f"hgk_{'Ab-_' * 10}abc",
     "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
@@ -53,6 +65,10 @@ SHOWN = [
     "mail ann@example.org: 550 no such person",
     "its token is stale; release it with its id and token",
     "lock list --resource data:raw/1",
+    "wrong password: ask ann for another, or the secret: it is told nobody",
+    '{"token": "17", "secrets": 3, "secret_jobs": ["align"], "password": null, "title": "Her secret"}',
+    "the cookie: baked at 12:30, x-axis: 3",
+    "password='' and token=\"17\"",
     "a basic information sheet, 12:30",
     "",
 ]
@@ -64,6 +80,7 @@ def test_a_secret_is_hidden_and_hiding_it_again_changes_nothing(text: str) -> No
     assert S not in found
     assert "***" in found
     assert TOKEN[16:] not in found
+    assert S.replace("-", "") not in found
     assert redact(found) == found
 
 
@@ -94,6 +111,11 @@ def test_a_long_text_takes_time_in_proportion_to_its_length() -> None:
         "bearer ",
         "a-",
         "?a=b",
+        "password='",
+        '"secret": "',
+        "cookie:a=",
+        "x-",
+        "-----BEGIN PRIVATE KEY-----",
     )
 
     def seconds(count: int) -> float:

@@ -26,23 +26,35 @@ _SECRET_NAME = re.compile(
 #: The same outside a URL, where shorter words mean many things, and the number of a grant is called token.
 _SECRET_WORD = re.compile(r"password|passwd|passphrase|secret|signature|api[_-]?key", re.IGNORECASE)
 _LONG_TOKEN = 12
+_NAMED = re.compile(rf"{_SECRET_WORD.pattern}|token\Z", re.IGNORECASE)
 
 # Every repetition before the end of a rule is bounded: a text of any kind takes time in proportion to its length.
 _PARAMETER = re.compile(r"(?:[?&;]|%3F|%26)([^=&?;\s%]{1,60})(?:=|%3D)", re.IGNORECASE)
 _VALUE_END = re.compile(r"%26|[&#\s\"'<>]")
-_ASSIGNED = re.compile(r"(?<![\w-])(([\w-]{1,60})\s{0,3}=\s{0,3})([^\s&,;\"']+)")
+#: `name = value`, `name="value"`, and `"name": "value"` as JSON has it. A sentence may have a colon behind any word.
+_ASSIGNED = re.compile(r"(?<![\w-])([\w-]{1,60})(?:\s{0,3}=\s{0,3}(\\?[\"'])?|\\?[\"']\s{0,3}[=:]\s{0,3}(\\?[\"']))")
+#: Where the value ends, by what stands before it.
+_ENDS: Mapping[str, re.Pattern[str]] = {
+    "": re.compile(r"[\s&,;\"']"),
+    **{quote: re.compile(rf"{re.escape(quote)}|[\r\n]") for quote in ("'", '"', "\\'", '\\"')},
+}
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     # The password of a URL, and a token that stands alone before the host of a web address.
     (re.compile(r"(://[^\s/?#:@\"'<>]{0,200}:)[^\s/?#\"'<>]{0,500}@"), rf"\1{MASKED}@"),
     (re.compile(r"(https?://)[^\s/?#:@\"'<>]{1,500}@", re.IGNORECASE), rf"\1{MASKED}@"),
     (re.compile(r"(\bauthorization\s{0,3}[:=]\s{0,3}(?:\w{1,20}\s{1,3})?)[^\s,;\"']+", re.IGNORECASE), rf"\1{MASKED}"),
     (re.compile(r"(\bbearer\s{1,3})[\w.~+/=-]{16,}", re.IGNORECASE), rf"\1{MASKED}"),
+    (re.compile(r"(\b(?:set-)?cookie:\s{0,3}[^\s=\"']{1,100}=)[^\r\n\"']+", re.IGNORECASE), rf"\1{MASKED}"),
+    (re.compile(r"(\bx-[\w-]{0,40}(?:key|token|secret|signature):\s{0,3})[^\s,;\"']+", re.IGNORECASE), rf"\1{MASKED}"),
+    (re.compile(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)[^-]+"), rf"\1{MASKED}"),
     # Our own: API tokens (their public part stays), keys of jobs, sign-in codes, keys of signatures.
     (re.compile(r"(\bhg_[a-z0-9]{12}_)[A-Za-z0-9_-]{20,}"), rf"\1{MASKED}"),
     (re.compile(r"(\bhgk_|\bhgc_|\bwhsec_)[A-Za-z0-9_+/=-]{20,}"), rf"\1{MASKED}"),
 )
 #: Without one of these, no rule finds anything.
-_SIGNS = ("=", "://", "%3d", "hg_", "hgk_", "hgc_", "whsec_", "bearer", "authorization")
+_SIGNS = (
+    "=", "://", "%3d", "hg_", "hgk_", "hgc_", "whsec_", "bearer", "authorization", "x-", "private key-----", '":', "':",
+)  # fmt: skip
 
 #: Only ever added to: other threads read it meanwhile.
 _known: list[str] = []
@@ -65,7 +77,7 @@ def redact(text: str) -> str:
     lowered = text.lower()
     if not any(sign in lowered for sign in _SIGNS):
         return text
-    text = _ASSIGNED.sub(_hide_assigned, _without_parameters(text))
+    text = _without_assigned(_without_parameters(text))
     for rule, left in _RULES:
         text = rule.sub(left, text)
     return text
@@ -76,16 +88,30 @@ def _without_parameters(text: str) -> str:
     parts, at = [], 0
     for found in _PARAMETER.finditer(text):
         if found.start() >= at and _SECRET_NAME.search(found[1]):
-            end = _VALUE_END.search(text, found.end())
-            stop = end.start() if end else len(text)
+            stop = _end(_VALUE_END, text, found.end())
             parts += [text[at : found.end()], MASKED if stop > found.end() else ""]
             at = stop
     return "".join([*parts, text[at:]])
 
 
-def _hide_assigned(found: re.Match[str]) -> str:
-    is_token = found[2].lower().endswith("token") and len(found[3]) >= _LONG_TOKEN
-    return f"{found[1]}{MASKED}" if is_token or _SECRET_WORD.search(found[2]) else found[0]
+def _without_assigned(text: str) -> str:
+    """Hide what is assigned to the name of a secret; within quotes, up to where they end, or the line."""
+    parts, at = [], 0
+    for found in _ASSIGNED.finditer(text):
+        if found.start() < at or not _NAMED.search(found[1]):
+            continue
+        quote = found[2] or found[3] or ""
+        stop = _end(_ENDS[quote], text, found.end())
+        is_secret = _SECRET_WORD.search(found[1]) or stop - found.end() >= _LONG_TOKEN
+        if is_secret and stop > found.end():
+            parts += [text[at : found.end()], MASKED]
+            at = stop
+    return "".join([*parts, text[at:]])
+
+
+def _end(mark: re.Pattern[str], text: str, start: int) -> int:
+    found = mark.search(text, start)
+    return found.start() if found else len(text)
 
 
 def redact_all(value: Any) -> Any:
