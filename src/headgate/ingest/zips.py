@@ -124,21 +124,22 @@ def _listed(raw: BinaryIO, start: int, end: int, shift: int, budget: Budget) -> 
         place += _LISTED.size + name_bytes + extra_bytes + comment_bytes
         if mark != b"PK\1\2" or place > end:
             raise zipfile.BadZipFile("its list of members is damaged")
-        written, extra = raw.read(name_bytes), dict(_extra_fields(raw.read(extra_bytes)))
+        written, extra = raw.read(name_bytes), _extra_fields(raw.read(extra_bytes))
         name = _name(written, flags, extra.get(_UNICODE_NAME, b""), made_by >> 8)
         size, packed, offset = _large_values(extra.get(_LARGE_VALUES, b""), [size, packed, offset])
         raw.seek(comment_bytes, os.SEEK_CUR)
         yield _Member(name, flags, method, checksum, packed, size, attributes, offset + shift)
 
 
-def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
-    """What stands behind a member's name, the last field of each kind first: of two the first one counts."""
-    found, place = [], 0
+def _extra_fields(extra: bytes) -> dict[int, bytes]:
+    """What stands behind a member's name, by its kind; of two of a kind the first one counts."""
+    found: dict[int, bytes] = {}
+    place = 0
     while place + 4 <= len(extra):
         kind, length = struct.unpack_from("<HH", extra, place)
-        found.append((kind, extra[place + 4 : place + 4 + length]))
+        found.setdefault(kind, extra[place + 4 : place + 4 + length])
         place += 4 + length
-    return reversed(found)
+    return found
 
 
 def _large_values(field: bytes, values: list[int]) -> list[int]:
