@@ -97,3 +97,30 @@ def test_idempotency_keys_and_request_ids_are_a_principals(with_scopes: Tokens) 
     assert (one["id"], one["resource"], one["request_id"]) == (two["id"], "shift:x", "once")
     other = with_scopes("lock:acquire", principal="other").post("/v1/locks", json=body, headers=keyed)
     assert (other.status_code, other.json()["blockers"][0]["resource"]) == (409, "shift:x")
+
+
+def test_a_place_in_the_queue_is_its_requests_whatever_number_is_named(with_scopes: Tokens) -> None:
+    """Another principal's number moves nobody in the queue, and a smaller one overtakes nobody."""
+    ann = with_scopes("lock:acquire", "read", principal="ann")
+    bob = with_scopes("lock:acquire", principal="bob")
+    lock = taken(ann, "file:/queue")
+    waits: dict[str, Any] = {"client": "honest", "resource": "file:/queue", "lease": 60}
+    ticket = ann.post("/v1/waiters", json=waits, headers={"Headgate-Request": "w"}).json()["ticket"]
+    theft: dict[str, Any] = {"client": "evil", "resource": "file:/queue", "lease": 60, "request_id": "w"}
+
+    def queue() -> list[str]:
+        return [each["client"] for each in ann.get("/v1/waiters?resource=file:/queue").json()["items"]]
+
+    assert bob.post(f"/v1/waiters/{ticket}/withdraw", json=theft).status_code == 204
+    assert queue() == ["honest"]
+    assert bob.post(f"/v1/waiters/{ticket}/give-up", json=theft).status_code == 409
+    assert queue() == ["honest"]
+    for number in (ticket, 0, -5):
+        assert bob.post(f"/v1/waiters/{number}/turn", json=theft).status_code == 204
+        assert queue() == ["honest", "evil"]
+    assert ann.delete(f"/v1/locks/{lock['id']}?token={lock['token']}").status_code == 204
+    assert bob.post("/v1/waiters/-5/turn", json=theft).status_code == 204
+    got = ann.post(f"/v1/waiters/{ticket}/turn", json={**waits, "request_id": "w"})
+    assert (got.status_code, got.json()["locks"][0]["client"]) == (200, "honest")
+    assert bob.post(f"/v1/waiters/{ticket}/withdraw", json=theft).status_code == 204
+    assert queue() == []

@@ -101,6 +101,10 @@ class Locks:
         """As `grant`, but a place at the end of the queue. LockRefused by guards alone: ask again, soon."""
         return self._obtaining.queue_up(request)
 
+    def place_of(self, request: Request) -> Ticket | None:
+        """The place that this very request has in the queue; None: none that is seen from here."""
+        return self._store.place_of(request)
+
     def take_turn(self, ticket: Ticket) -> Grant | None:
         """The grant if it is the ticket's turn, else None; the place is kept."""
         return self._obtaining.take_turn(ticket)

@@ -107,6 +107,9 @@ class RoutedLocks:
     def queue_up(self, request: Request) -> Grant | Ticket:
         return self._for_request(request).queue_up(request)
 
+    def place_of(self, request: Request) -> Ticket | None:
+        return self._for_request(request).place_of(request)
+
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
         self._for_request(ticket.request).await_turn(ticket, seconds)
 

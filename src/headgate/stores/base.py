@@ -95,6 +95,11 @@ class LockStore(Protocol):
     def queue_up(self, request: Request) -> Grant | Ticket:
         """As acquire, but a place at the end of the queue instead of a refusal."""
 
+    def place_of(self, request: Request) -> Ticket | None:
+        """The place that this very request has in the queue. None: it has none that is seen from here; `queue_up` finds
+        what was granted, and any other place, or takes one.
+        """
+
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
         """Sleep until the ticket's turn may have come, or for that long. Wakes early rather than late."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from headgate.core.errors import LockLost, UnknownName
+from headgate.core.errors import LockLost, LockRefused, UnknownName
 from headgate.core.locks import Lock, Waiter, parse_lock_id
+from headgate.core.locks import Request as LockRequest
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, Reader, TheGate, TheService, needs
 from headgate.http.obtaining import group_of, obtain, request_of
@@ -35,6 +37,7 @@ from headgate.http.schemas import (
 )
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
+from headgate.service.obtaining import PAUSE_SECONDS, waits_outside
 from headgate.stores.base import Grant, Ticket
 from headgate.wiring import Gate
 
@@ -42,6 +45,8 @@ router = direct.router("locks")
 Holder = Annotated[Caller, needs("lock:acquire")]
 Looker = Annotated[Caller, needs("read", "lock:acquire")]
 Giver = Annotated[Caller, needs("lock:acquire", "admin:force")]
+#: Of a waiter that has no place.
+NO_NUMBER = 0
 TokenGiven = Annotated[int, Query(ge=1, lt=2**63, description="The number that the grant carries.")]
 
 
@@ -186,13 +191,22 @@ def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None, agai
     responses=documented(200, Granted, "It was the turn: held.", nothing="Not yet."),
 )
 async def take_turn(request: Request, service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
-    """Ask whether it is the turn, for up to `wait` seconds; keeps the place meanwhile."""
-    place = _place(who, ticket, asked, service.gate)
+    """Ask whether it is the turn, for up to `wait` seconds; keeps the place meanwhile. A place that lapsed is taken
+    again, at the end of the queue.
+    """
+    del ticket
+    wanted, until = _waited_for(who, asked, service.gate), steady() + asked.wait
 
     async def turn() -> Grant | None:
+        place = await service.crew.run(_place, service.gate, wanted)
+        while place is None and steady() + PAUSE_SECONDS < until:  # A program outside is in the way.
+            await asyncio.sleep(PAUSE_SECONDS)
+            place = await service.crew.run(_place, service.gate, wanted)
+        if not isinstance(place, Ticket):
+            return place
         async with service.turns.keeping(place):
             look = lambda: service.gate.locks.take_turn(place)  # noqa: E731 - one line, used once
-            return await service.turns.wait(group_of(place), look, steady() + asked.wait, place.number)
+            return await service.turns.wait(group_of(place), look, until, place.number)
 
     grant = await asked_to_wait(request, asked.wait, turn())
     return answer(who.shown({"locks": grant})) if grant else nothing()
@@ -203,21 +217,42 @@ async def take_turn(request: Request, service: TheService, who: Holder, ticket: 
 )
 async def give_up(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue. 409 says who is in the way."""
-    place = _place(who, ticket, asked, service.gate)
-    return answer(who.shown({"locks": await service.crew.run(service.gate.locks.give_up, place)}))
+    del ticket
+    wanted = _waited_for(who, asked, service.gate)
+
+    def work() -> Grant:
+        place = service.gate.locks.place_of(wanted) or service.gate.locks.queue_up(wanted)
+        return service.gate.locks.give_up(place) if isinstance(place, Ticket) else place
+
+    return answer(who.shown({"locks": await service.crew.run(work)}))
 
 
 @router.post("/waiters/{ticket}/withdraw", NOTHING, status_code=204)
 async def withdraw(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
     """Leave the queue whatever happened; a grant that was made meanwhile is given back."""
-    place = _place(who, ticket, asked, service.gate)
-    await service.crew.run(service.gate.locks.withdraw, place.request, place)
+    del ticket
+    wanted = _waited_for(who, asked, service.gate)
+    place = await service.crew.run(service.gate.locks.place_of, wanted) or Ticket(NO_NUMBER, wanted)
+    await service.crew.run(service.gate.locks.withdraw, wanted, place)
     service.turns.ring(*(("lock", each) for each in group_of(place)[1:]))
     return nothing()
 
 
-def _place(who: Caller, ticket: int, asked: WaiterAsked, gate: Gate) -> Ticket:
-    return Ticket(ticket, request_of(asked, who, who.request_id(None, asked.request_id), gate))
+def _waited_for(who: Caller, asked: WaiterAsked, gate: Gate) -> LockRequest:
+    """What a waiter asked for. Its request id proves the place; the number in the path proves nothing."""
+    return request_of(asked, who, who.request_id(None, asked.request_id), gate)
+
+
+def _place(gate: Gate, wanted: LockRequest) -> Ticket | Grant | None:
+    """The place of a request in the queue, or what it was granted meanwhile; None: it has none, since a program outside
+    Headgate is in the way.
+    """
+    try:
+        return gate.locks.place_of(wanted) or gate.locks.queue_up(wanted)
+    except LockRefused as refused:
+        if waits_outside(refused):
+            return None
+        raise
 
 
 def _seen(gate: Gate, who: Caller, lock_id: str) -> Lock:

@@ -145,6 +145,9 @@ class SqlLocks:
     def queue_up(self, request: Request) -> Grant | Ticket:
         return self._queueing.queue_up(request)
 
+    def place_of(self, request: Request) -> Ticket | None:
+        return self._queueing.place_of(request)
+
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
         self._queueing.await_turn(ticket, seconds)
 

@@ -88,6 +88,11 @@ class Queueing:
         self._wakeups.wake(wakes)
         return result if isinstance(result, tuple) else Ticket(result, request)
 
+    def place_of(self, request: Request) -> Ticket | None:
+        """The place that this very request has."""
+        numbers = [int(row[0]) for row in self._database.single(sql.READ_TICKETS, request_id=request.id)]
+        return Ticket(min(numbers), request) if numbers else None
+
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
         """Sleep until the turn may have come."""
         event = self._wakeups.event(ticket.number)

@@ -152,6 +152,9 @@ class ZookeeperLocks:
             self._queue.later(lambda: self.withdraw(ticket))
             raise
 
+    def place_of(self, request: Request) -> Ticket | None:
+        return self._queue.place_of(request)
+
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
         with within(max(seconds, self._sessions.answer_within)):
             self._queue.sleep(ticket, seconds)
