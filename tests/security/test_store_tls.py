@@ -114,6 +114,10 @@ def test_servers_on_this_machine_need_no_certificate(monkeypatch: pytest.MonkeyP
         target = target_of(f"postgresql://u@{host}/d", "store")
         assert "sslmode=verify-full" in target, host
         assert "sslrootcert=system" in target, host
+    assert "sslmode=verify-full" in target_of("postgresql://u@localhost/d?hostaddr=10.0.0.1", "store")
+    monkeypatch.setenv("PGHOSTADDR", "10.0.0.1")
+    assert "sslmode=verify-full" in target_of("postgresql://u@localhost/d", "store")
+    monkeypatch.delenv("PGHOSTADDR")
     assert "sslmode=prefer" in target_of("postgresql://u@db1/d?sslmode=prefer", "store")
     (tmp_path / ".postgresql").mkdir()
     (tmp_path / ".postgresql" / "root.crt").touch()

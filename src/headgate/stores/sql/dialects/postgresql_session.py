@@ -160,11 +160,12 @@ def _verified(asked: dict[str, Any]) -> dict[str, str]:
     """What has to be added so that certificates are verified."""
     if "service" in asked or "sslmode" in asked or "PGSSLMODE" in os.environ or "PGSERVICE" in os.environ:
         return {}
-    hosts = str(asked.get("host") or asked.get("hostaddr") or os.environ.get("PGHOST", ""))
-    if all_stay_here(hosts.split(",")):
+    # An address is where it goes, whatever the host beside it is called.
+    named = (str(asked.get(word) or os.environ.get(f"PG{word.upper()}", "")) for word in ("host", "hostaddr"))
+    if all_stay_here(host for hosts in named for host in hosts.split(",")):
         return {}
-    named = "sslrootcert" in asked or "PGSSLROOTCERT" in os.environ or (Path.home() / OWN_AUTHORITIES).exists()
-    return VERIFIED if named else {**VERIFIED, **MACHINES_AUTHORITIES}
+    told = "sslrootcert" in asked or "PGSSLROOTCERT" in os.environ or (Path.home() / OWN_AUTHORITIES).exists()
+    return VERIFIED if told else {**VERIFIED, **MACHINES_AUTHORITIES}
 
 
 def limits(options: StoreOptions) -> dict[str, str]:
