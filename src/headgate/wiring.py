@@ -66,7 +66,8 @@ class Gate:
         from headgate.service.narrowed import NarrowedStore
 
         view = object.__new__(type(self))
-        view._guards, view._lock_delay, view.settings, view.sight = [], self._lock_delay, self.settings, sight
+        view._guards, view.settings, view.sight = [], self.settings, sight
+        view._lock_delay, view._resource_limit = self._lock_delay, self._resource_limit
         view._store = NarrowedStore(self._store, sight)
         view._ledger = _ledger_beside(view._store, self.settings)
         return view
