@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import headgate
 from headgate import Gate
+from headgate.core.errors import BadValue
+from headgate.core.queue import Batch
 from headgate.http.server import Server
 from headgate.http.service import Service
 from tests.cli.commands import Headgate, Result
@@ -68,3 +71,27 @@ def test_mistakes_in_profiles_are_told_as_they_are_at_the_service(elsewhere: Els
     told = elsewhere("ingest", "profiles")
     assert told.code == 2
     assert "did you mean 'callback_failure'" in told.err
+
+
+def test_nobody_ingests_a_file_that_somebody_else_handed_in(gate: Gate, elsewhere: Elsewhere, there: Site) -> None:
+    """Readers see its address; that alone must not bring it into a collection of their own."""
+    there.profile()
+    url = str(elsewhere.environment()["HEADGATE_SERVER"])
+    scopes = ["queue:submit", "queue:work", "read"]
+    ann, eve = gate.tokens.new("ann", scopes), gate.tokens.new("eve", scopes)
+    own = gate.tokens.new("ann2", scopes, principal=ann.principal)
+
+    def submit(token: str, payload: str) -> Batch:
+        with headgate.connect(url, token=token) as remote:
+            return remote.queue.submit("demo", "me", payload, type="file")
+
+    (elsewhere.folder / "letter.txt").write_text("private")
+    with headgate.connect(url, token=ann.token) as remote:
+        payload = remote.hand_in(elsewhere.folder / "letter.txt")
+    local = gate.hand_in(elsewhere.folder / "letter.txt")
+    for address in (payload, local, payload.replace("file:///", "FILE:///"), payload.replace("uploads", "upl%6fads")):
+        with pytest.raises(BadValue, match="was not handed in by"):
+            submit(eve.token, address)
+    assert gate.queue.batches() == []
+    assert submit(ann.token, payload).state == submit(own.token, payload).state == "pending"
+    assert submit(gate.tokens.new("chief", ["admin"]).token, local).state == "pending"

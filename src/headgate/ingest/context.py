@@ -30,7 +30,7 @@ from headgate.service.inventory import Inventory
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
 from headgate.service.renewal import ItemHold
-from headgate.service.work_folder import UPLOADS, state_of
+from headgate.service.work_folder import UPLOADS, state_of, upload_owner
 
 T = TypeVar("T")
 
@@ -192,9 +192,7 @@ class Context:
 
     def is_uploaded(self, url: str) -> bool:
         """Whether a URL is of a file that was handed in as such."""
-        parts = urlsplit(url)
-        path = Path(unquote(parts.path))
-        return parts.scheme == "file" and ".." not in path.parts and path.is_relative_to(self.options.uploads)
+        return upload_owner(self.options.work_folder, url) is not None
 
     def close(self) -> None:
         """Let go of connections."""

@@ -80,6 +80,19 @@ def place_upload(folder: Path, name: str, owner: str = "") -> Path:
     return place / name
 
 
+def upload_owner(folder: Path, url: str) -> str | None:
+    """Who handed in the file that a URL names: empty when it was done on this machine. None: it is no such file."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    place, uploads = Path(unquote(parts.path)), folder / UPLOADS
+    if parts.scheme != "file" or ".." in place.parts or not place.is_relative_to(uploads):
+        return None
+    name = next(iter(place.relative_to(uploads).parts), "")
+    return name.removeprefix(PARTIAL).rpartition(OWNER_ENDS)[0]
+
+
 def remove_working_folder(job: IngestJob) -> bool:
     """Remove the working folder of a job that completed; its batch's folder stays. False: there was none.
 
@@ -184,9 +197,9 @@ def staged_bytes(folder: Path) -> Counter[str]:
     """Bytes that the files that were handed in take, by their owners: whole ones, and those that are on their way."""
     found: Counter[str] = Counter()
     for place in _entries(folder / UPLOADS):
-        owner, ends, _ = place.name.removeprefix(PARTIAL).rpartition(OWNER_ENDS)
+        owner = place.name.removeprefix(PARTIAL).rpartition(OWNER_ENDS)[0]
         sizes = sum(each.stat().st_size for each in _entries(Path(place.path)))
-        found[owner if ends else ""] += max(sizes, LEAST_BYTES)
+        found[owner] += max(sizes, LEAST_BYTES)
     return found
 
 

@@ -68,6 +68,7 @@ def submit(
     who.must_reach("queue:submit", asked.profile)
     given = asked.model_dump(exclude={"metadata"})
     _refuse_names(asked.metadata, given)
+    _refuse_others_file(gate, who, asked.payload_url)
     batch = gate.queue.submit(**given, request_id=who.request_id(key, again), **asked.metadata)
     service.ring(("batch", batch.state))
     return answer(who.shown(_seen(who, batch)), 201)
@@ -370,6 +371,17 @@ def _of(noun: str, item: str) -> str:
     if is_batch(item) != (noun == "batches"):
         raise BadValue("id", item, f"is none of {noun}")
     return item
+
+
+def _refuse_others_file(gate: Gate, who: Caller, url: str) -> None:
+    """Readers see the addresses of files that others handed in; only whoever did may have them ingested."""
+    from headgate.service.work_folder import upload_owner
+
+    owner = upload_owner(gate.work_folder, url)
+    if owner in (None, who.token.id) or who.reach.has("admin:force"):
+        return
+    if owner not in [each.id for each in gate.tokens.list() if each.principal == who.principal]:
+        raise BadValue("payload", url, f"was not handed in by the principal {who.principal!r}; upload it again")
 
 
 def _refuse_names(metadata: dict[str, Any], names: dict[str, Any]) -> None:
