@@ -24,6 +24,8 @@ SHARED_FILE, SHARED_FOLDER = 0o660, 0o2770
 #: The rights of everybody else.
 OTHERS = 0o007
 SETTING = "store_group"
+#: What a file system answers that keeps no modes, or of which the file is another user's.
+NO_MODES = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS)
 
 
 def find_group(name: str) -> int | None:
@@ -74,7 +76,7 @@ def make_folder_in(parent: int, name: str) -> None:
     os.mkdir(name, FOLDER, dir_fd=parent)
     made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        os.fchmod(made, SHARED_FOLDER if is_shared(os.fstat(parent)) else FOLDER)
+        _set_mode(made, SHARED_FOLDER if is_shared(os.fstat(parent)) else FOLDER)
     finally:
         os.close(made)
 
@@ -185,7 +187,7 @@ def _make(path: Path, *, shared: bool, group: int | None = None) -> None:
             path.rmdir()
             raise not_a_member(group) from None
     # Also where it is private: a umask may have taken rights of the owner away.
-    path.chmod(SHARED_FOLDER if shared else FOLDER)
+    _set_mode(path, SHARED_FOLDER if shared else FOLDER)
 
 
 def not_a_member(group: int) -> BadValue:
@@ -202,8 +204,19 @@ def _missing(path: Path) -> Iterator[Path]:
 
 
 def _set(descriptor: int, mode: int) -> None:
-    """Set a file's mode, unless it is that already, or another user's file."""
-    found = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(found) and stat.S_IMODE(found) != mode:
-        with suppress(PermissionError):
-            os.fchmod(descriptor, mode)
+    """Set a file's mode, unless it is another user's file."""
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        _set_mode(descriptor, mode)
+
+
+def _set_mode(target: int | Path, mode: int) -> None:
+    """Set a mode, unless it is that already. Where the file system keeps none (vfat, shares of Windows), the mount
+    decides who has rights; `headgate doctor` reports it.
+    """
+    if stat.S_IMODE(os.stat(target).st_mode) == mode:  # noqa: PTH116 - it may be an open file
+        return
+    try:
+        os.chmod(target, mode)  # noqa: PTH101 - the same
+    except OSError as error:
+        if error.errno not in NO_MODES:
+            raise

@@ -1,5 +1,6 @@
 """Files of a store are its owner's alone, whatever the umask; `store_group` shares them with one group on purpose."""
 
+import errno
 import hashlib
 import os
 import re
@@ -189,3 +190,28 @@ def test_one_module_makes_files_and_folders() -> None:
     texts = {str(file.relative_to(SOURCE)): file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py")}
     found = {name: made for name, text in texts.items() if (made := MAKES_FILES.findall(text))}
     assert set(found) == {"private.py", "service/guards.py"}  # A guard makes its user's file, not one of ours.
+
+
+@pytest.mark.parametrize("answer", [errno.EPERM, errno.ENOTSUP])
+def test_a_file_system_without_modes_is_used_as_it_is(
+    answer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on vfat and shares of Windows: what is made there has the mount's modes, and chmod fails."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(answer, os.strerror(answer))
+
+    former = os.umask(0o077 ^ 0o777)
+    monkeypatch.setattr(os, "chmod", refuse)
+    monkeypatch.setattr(os, "fchmod", refuse)
+    try:
+        private.make_folder(tmp_path / "work" / "folder")
+        parent = os.open(tmp_path, os.O_RDONLY)
+        private.make_folder_in(parent, "within")
+        os.close(parent)
+        private.write(tmp_path / "file", "text")
+        private.make_file(tmp_path / "empty", None)
+    finally:
+        os.umask(former)
+    made = {path.name for path in tmp_path.rglob("*")}
+    assert made == {"work", "folder", "within", "file", "empty"}
