@@ -9,6 +9,7 @@ import pytest
 
 import headgate
 from headgate import Gate
+from headgate.core.redaction import redact
 from headgate.core.scopes import SCOPES
 from headgate.http.app import API
 from headgate.http.description import openapi
@@ -82,6 +83,12 @@ def test_a_wrong_token_is_told_so(server: Any, token: str) -> None:
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_who_sends_no_token_is_told_how_and_the_answer_survives_the_redactor(server: Any) -> None:
+    told = httpx2.get(f"{server.url}/v1/status", trust_env=False).json()["detail"]
+    assert all(word in told for word in ("HEADGATE_API_TOKEN", "--pass-api-token", "Authorization"))
+    assert redact(told) == told
 
 
 def test_a_token_that_has_ended_or_was_revoked_opens_nothing(gate: Gate, with_scopes: Tokens) -> None:

@@ -64,7 +64,7 @@ def new(
     with session.gate() as gate:
         made = gate.tokens.new(name, wanted, **more)
     session.answer(plain(made), lambda: made.token)
-    session.say("it is shown this once; give it to its user in HEADGATE_API_TOKEN")
+    session.say("it is shown this once; give it to its user in HEADGATE_API_TOKEN, beside HEADGATE_SERVER")
 
 
 @token.command("list")
@@ -96,7 +96,7 @@ def rotate(session: Session, token_id: str, expires: float | None) -> None:
     with session.gate() as gate:
         made = gate.tokens.rotate(token_id, expires=expires)
     session.answer(plain(made), lambda: made.token)
-    session.say("it is shown this once; give it to its user in HEADGATE_API_TOKEN")
+    session.say("it is shown this once; give it to its user in HEADGATE_API_TOKEN, beside HEADGATE_SERVER")
 
 
 @token.command("revoke")

@@ -169,7 +169,10 @@ async def _by_token(request: Request, text: str) -> Caller:
 async def _session(request: Request) -> Session:
     given = sessions.id_of(request)
     if not given:
-        raise NotAllowed("there is no API token: send it as `Authorization: Bearer hg_…`")
+        raise NotAllowed(
+            "there is no API token: set HEADGATE_API_TOKEN (headgate lock run and job run pass it on with "
+            "--pass-api-token), or send it in the header Authorization, behind the word Bearer"
+        )
     return await _look_up(request, service_of(request).gate.sessions.find, given)
 
 
