@@ -83,17 +83,24 @@ class Listener:
 
     def ring_if_silent(self, now: float) -> None:
         """Send a sign of life, if nothing else was sent for long."""
-        if now - self._silent_since > SILENCE_SECONDS:
+        if self._is_silent(now):
             self._rung.set()
+
+    def _is_silent(self, now: float) -> bool:
+        return now - self._silent_since > SILENCE_SECONDS
 
     async def texts(self) -> list[str]:
         """Wait, and return what is to be sent: events, or a sign of life."""
-        await self._rung.wait()
-        self._rung.clear()
-        self._silent_since = steady()
-        news = list(self._waiting)
-        self._waiting.clear()
-        return self.unsent(news) or [SILENCE]
+        while True:
+            await self._rung.wait()
+            self._rung.clear()
+            news = list(self._waiting)
+            self._waiting.clear()
+            found = self.unsent(news)
+            if found or self._over or self.behind or self._is_silent(steady()):
+                self._silent_since = steady()
+                return found or [SILENCE]
+            # What may not be seen happened: when that was is not told either.
 
     def unsent(self, news: Iterable[News]) -> list[str]:
         """The texts of those that were not sent yet; they are from now on."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -68,10 +69,7 @@ class NarrowedStore(_Narrowed):
             self.joined = tuple(NarrowedHistory(each, sight) for each in store.joined)
 
     def get(self, lock_id: str) -> Lock:
-        found = self._store.get(lock_id)
-        if not self._sight.resource(found.resource):
-            raise UnknownName("lock", lock_id)
-        return found
+        return _one("lock", lock_id, self._store.get, lambda lock: self._sight.resource(lock.resource))
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
         if which.resource is not None and not self._sight.resource(which.resource):
@@ -124,12 +122,15 @@ class NarrowedLedger(_Narrowed):
         return [each for each in self._store.jobs() if self._sight.job(each)]
 
     def job(self, job: str) -> tuple[Job, Sequence[Dataset]]:
-        found = self._store.job(job)
-        if not self._sight.job(found[0]):
-            raise UnknownName("job", job)
-        return found
+        return _one("job", job, self._store.job, lambda found: self._sight.job(found[0]))
 
     def rows(self, which: RowFilter) -> Sequence[Row]:
+        """Return rows that may be seen; of a job that is not there none, as of one that may not be seen."""
+        with suppress(UnknownName):
+            return self._rows(which)
+        return []
+
+    def _rows(self, which: RowFilter) -> Sequence[Row]:
         if which.job is not None and which.job in self._sight.jobs:
             return self._store.rows(which)
         if which.dataset is not None:
@@ -165,7 +166,9 @@ class NarrowedLedger(_Narrowed):
         return self._store.left(job, most)
 
     def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
-        return _history(self._store.history, which, self._sight)
+        with suppress(UnknownName):  # As above.
+            return _history(self._store.history, which, self._sight)
+        return []
 
 
 class NarrowedQueue(_Narrowed):
@@ -181,16 +184,10 @@ class NarrowedQueue(_Narrowed):
         return [each for each in self._store.holds() if each.profile == ALL or self._sight.profile(each.profile)]
 
     def batch(self, batch_id: str) -> Batch:
-        found = self._store.batch(batch_id)
-        if not self._sight.profile(found.submission.profile):
-            raise UnknownName("batch", batch_id)
-        return found
+        return _one("batch", batch_id, self._store.batch, lambda batch: self._sight.profile(batch.submission.profile))
 
     def job(self, job_id: str) -> IngestJob:
-        found = self._store.job(job_id)
-        if not self._sight.profile(found.profile):
-            raise UnknownName("ingest job", job_id)
-        return found
+        return _one("ingest job", job_id, self._store.job, lambda job: self._sight.profile(job.profile))
 
     def batches(self, which: BatchFilter) -> Sequence[Batch]:
         def ask(after: Batch | None) -> Sequence[Batch]:
@@ -232,6 +229,17 @@ class NarrowedInventory(_Narrowed):
         """Return none, so that the first page can be shown."""
         del which, more
         return ()
+
+
+def _one(noun: str, name: str, ask: Callable[[str], T], admits: Callable[[T], bool]) -> T:
+    """What has a name, if it may be seen. Otherwise the answer is the same as if it were not there, and names nothing
+    that is like it.
+    """
+    with suppress(UnknownName):
+        found = ask(name)
+        if admits(found):
+            return found
+    raise UnknownName(noun, name)
 
 
 def _history(ask: Callable[[W], Sequence[Entry]], which: W, sight: Sight) -> Sequence[Entry]:
