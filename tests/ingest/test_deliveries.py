@@ -8,12 +8,14 @@ from email.message import EmailMessage
 import pytest
 
 import headgate
-from headgate.core.inventory import Delivery, Kind, Message
+from headgate.core.inventory import Delivery, Intake, Kind, Message
 from headgate.core.queue import IngestJob
-from headgate.ingest.messages import callback_id, send_due
+from headgate.core.queue import Report as StatusReport
+from headgate.ingest.messages import announce, callback_id, send_due
 from headgate.service.inventory import FIRST_PAUSE_SECONDS, JITTER, LONGEST_PAUSE_SECONDS, MOST_TRIES, pause_after
 from headgate.wiring import Gate
 from tests.cli.commands import Headgate
+from tests.contract.queue_steps import advance, as_job, batch_in, taken_batch
 from tests.figures import Report
 from tests.ingest import origin as acts
 from tests.ingest.origin import Act, Handler
@@ -253,3 +255,25 @@ def test_a_report_that_was_refused_is_found_and_sent_again_by_the_command(there:
         assert command("messages", "resend", "--all-failed").out == "nothing to send again\n"
         assert command("messages", "resend").code == 2
         assert command("messages", "resend", "none").code != 0
+
+
+@pytest.mark.parametrize("state", ["reporting", "update-reporting"])
+def test_a_report_that_killed_its_workers_is_mailed_once_when_it_is_released(there: Site, state: str) -> None:
+    there.profile("maps")
+    with there.gate() as gate:
+        queue, context = gate.queue, gate.ingest
+        batch = batch_in(queue, "reporting", well=False)
+        if state == "update-reporting":
+            (job,) = queue.jobs(batch=batch.id)
+            queue.fire(taken_batch(queue, "reporting"), "finish", report=StatusReport((job.id,), ()))
+            advance(queue, as_job(queue.resume(job.id)), "completed")
+            queue.update_report(batch.id, reason="it was mended")
+        gate.inventory.keep_intake(Intake(batch.id, context.current_profile("maps").snapshot()))
+        assert announce(context, batch.id, "report")
+        for _ in range(3):
+            assert queue.acquire_batch(state, lease=0.03, outlives=True)
+            until(lambda: queue.reap() == 1, "the reaper to notice")
+        assert queue.batch(batch.id).state == "held"
+        assert queue.release(batch.id, reason="the machine had no memory").state == state
+        assert not announce(context, batch.id, "report")
+        assert [each.id for each in gate.inventory.messages(batch.id)] == [f"{batch.id}.report-1"]

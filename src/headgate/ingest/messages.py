@@ -162,8 +162,14 @@ def report_number(context: Context, batch: Batch) -> int:
 
 
 def occasion_of(batch: Batch) -> str:
-    """Since when a batch is being reported: the same however often it is taken up."""
-    return f"{batch.state} {batch.since.isoformat()}"
+    """Which report of a batch is being made: the same however often it is taken up, also after it was held meanwhile.
+
+    The first one is made once in its life; each later one follows another, whose time the batch keeps.
+    """
+    if batch.state == "reporting":
+        return batch.state
+    before = batch.report.at if batch.report and batch.report.at else batch.since
+    return f"{batch.state} {before.isoformat()}"
 
 
 def _post_mail(context: Context, batch: Batch, name: str, message: EmailMessage) -> bool:
