@@ -13,6 +13,7 @@ import threading
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -182,6 +183,15 @@ def test_a_child_that_exceeds_its_memory_says_so(tmp_path: Path) -> None:
     with pytest.raises(BadPayload, match="takes more memory than is allowed"):
         unpack_confined(archive, "tar", tmp_path / "out", limits=LIMITS, confinement=Confinement(memory=1 << 20))
     assert list(tmp_path.iterdir()) == [archive]
+
+
+def test_a_profile_that_allows_more_files_gives_memory_for_their_names(tmp_path: Path) -> None:
+    """A child that has none of its own lists as many as the profile allows, and no more memory than that needs."""
+    archive = tmp_path / "given.tar"
+    archive.write_bytes(tar_of({f"{n:0200}": b"" for n in range(500)}))
+    least = Confinement(memory=1 << 20)
+    more = replace(LIMITS, files=Limits().files + 100_000)
+    assert len(unpack_confined(archive, "tar", tmp_path / "out", limits=more, confinement=least)) == 500
 
 
 def test_a_child_that_is_killed_is_reported(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.core.errors import BadPayload, BadValue
-from headgate.ingest.budget import Limits
+from headgate.ingest.budget import BYTES_PER_FILE, Limits
 from headgate.ingest.container import Member, staging_of, unpack
 from headgate.ingest.stopping import Stop, check_stop
 
@@ -29,6 +29,8 @@ POLL_SECONDS = 0.2
 SLOWEST_RATE = 1_000_000
 #: Exit code of a child that got no more memory.
 NO_MEMORY = 77
+#: So many files of a container fit into the memory that every child may use.
+USUAL_FILES = Limits().files
 _DIE_WITH_PARENT = 1
 
 
@@ -40,6 +42,10 @@ class Confinement:
     memory: int = 768 << 20
     #: Seconds of processor time, beside those that the size of the container allows for.
     seconds: int = 60
+
+    def address_space(self, limits: Limits) -> int:
+        """Bytes of address space for a container of as many files as a profile allows: each is listed in memory."""
+        return self.memory + max(0, limits.files - USUAL_FILES) * BYTES_PER_FILE
 
     def processor_seconds(self, size: int) -> int:
         """Seconds of processor time for a container of that many bytes."""
@@ -77,7 +83,7 @@ def unpack_confined(
             raise
     if child.returncode != 0:
         shutil.rmtree(staging_of(folder), ignore_errors=True)
-        raise BadPayload(archive.name, _why_it_died(child.returncode, confinement, archive))
+        raise BadPayload(archive.name, _why_it_died(child.returncode, confinement, limits, archive))
     return _members(archive.name, json.loads(said))
 
 
@@ -91,8 +97,8 @@ def _answer(child: subprocess.Popen[bytes], task: bytes, stop: Stop | None) -> b
             given = None
 
 
-def _why_it_died(code: int, confinement: Confinement, archive: Path) -> str:
-    memory = f"{confinement.memory >> 20:,} MiB"
+def _why_it_died(code: int, confinement: Confinement, limits: Limits, archive: Path) -> str:
+    memory = f"{confinement.address_space(limits) >> 20:,} MiB"
     if code == NO_MEMORY:
         return f"unpacking it takes more memory than is allowed ({memory})"
     if code == -signal.SIGXCPU:
@@ -149,9 +155,9 @@ def _confine(confinement: Confinement, limits: Limits, size: int, parent: int) -
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
-    seconds = confinement.processor_seconds(size)
+    seconds, memory = confinement.processor_seconds(size), confinement.address_space(limits)
     for what, soft, hard in (
-        (resource.RLIMIT_AS, confinement.memory, confinement.memory),
+        (resource.RLIMIT_AS, memory, memory),
         (resource.RLIMIT_CPU, seconds, seconds + 5),
         (resource.RLIMIT_FSIZE, limits.total_bytes, limits.total_bytes),
         (resource.RLIMIT_CORE, 0, 0),
