@@ -110,7 +110,7 @@ def test_servers_on_this_machine_need_no_certificate(monkeypatch: pytest.MonkeyP
     for host in ("127.0.0.1", "localhost", "[::1]", ""):
         assert "sslmode" not in target_of(f"postgresql://u@{host}/d", "store"), host
         assert not Mysql(f"mysql://u@{host}/d")._arguments.get("ssl"), host
-    for host in ("db1", "10.0.0.1", "127.0.0.1,db2", "localhost.example"):
+    for host in ("db1", "10.0.0.1", "127.0.0.1,db2", "localhost.example", "db.localhost"):
         target = target_of(f"postgresql://u@{host}/d", "store")
         assert "sslmode=verify-full" in target, host
         assert "sslrootcert=system" in target, host

@@ -80,7 +80,7 @@ def take_options(options: dict[str, str], url: str) -> Tls:
 def stays_here(host: str) -> bool:
     """Whether what is sent to that host never leaves this machine."""
     name = host.strip("[]").rstrip(".").lower()
-    if not name or name.startswith(("/", "@")) or name == "localhost" or name.endswith(".localhost"):
+    if not name or name.startswith(("/", "@")) or name == "localhost":  # Names below it are asked of the network.
         return True
     try:
         return ipaddress.ip_address(name).is_loopback
