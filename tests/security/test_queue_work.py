@@ -243,6 +243,23 @@ def test_an_outside_owner_makes_jobs_and_records_and_the_service_does_the_rest(t
     assert (told["type"], told["data"]["primary_id"]) == ("ingest.completed", good.ark)
 
 
+def test_what_is_asked_of_a_batch_before_it_starts_does_not_hide_its_profile_later(target: Target) -> None:
+    """With a problem that is told of it, and a notice that is asked for, it looked as if it had none."""
+    batch = target.submit()
+    told = target.worker.put(f"/v1/inventory/intakes/{batch.id}/problem", json={"problem": "none"})
+    asked = target.worker.post("/v1/messages", json={"item": batch.id, "notice": "queued"})
+    assert (told.status_code, asked.status_code) == (204, 200)
+    start = taken(target, "batches", "pending")
+    found = target.gate.ingest.profile_of(batch.id)
+    assert found is not None
+    assert target.worker.post(f"/v1/batches/{batch.id}/give-back", json=proof(start)).status_code == 204
+    target.site.profile(notification=["ben@example.org"])
+    taken(target, "batches", "pending")
+    found = target.gate.ingest.profile_of(batch.id)
+    assert found is not None
+    assert found.notification == ("ben@example.org",), "it starts with the profile of this moment"
+
+
 def recorded(target: Target, job: IngestJob) -> Recording:
     """What the outside system writes down of a stored object."""
     ark = job.identifiers.primary

@@ -236,9 +236,12 @@ class NotOwner(Lost):
         self.owner = owner
         #: The principal that asked.
         self.principal = principal
+        from headgate.core.owners import LOCAL  # It raises this error.
+
+        where = "Work on the store itself, where it was taken" if owner == LOCAL else f"Use an API token of {owner!r}"
         super().__init__(
-            f"{what} belongs to the principal {owner!r}, not to {principal!r}. Use an API token of {owner!r}, ask for "
-            "a hand-over, or override with the scope admin:force and a reason"
+            f"{what} belongs to the principal {owner!r}, not to {principal!r}. {where}, ask for a hand-over, or "
+            "override with the scope admin:force and a reason"
         )
 
 
