@@ -4,7 +4,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx2
@@ -249,9 +249,32 @@ def test_a_caller_that_takes_no_answers_is_cut_off(bounded: Start) -> None:
         until(is_cut_off, "the connection to be cut")
 
 
+@pytest.mark.parametrize("begun", [b"", b"GET /healthz HT", head("/sign-in", "Content-Length: 9"),
+                                   b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])  # fmt: skip
+def test_strangers_who_stay_keep_nobody_out(bounded: Start, begun: bytes) -> None:
+    """Silent, slow, or idle: the oldest of them makes room. Who is known and at work stays."""
+    service = bounded(Limits(connections=4))
+    with ExitStack() as stack:
+        stream = stack.enter_context(service.socket())
+        stream.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\n\r\n".encode())
+        assert b"200 OK" in stream.recv(4096)
+        crowd = [stack.enter_context(service.socket()) for _ in range(6)]
+        for each in crowd:
+            with suppress(OSError):
+                each.sendall(begun)
+        with service.client() as client:
+            assert client.get("/v1/status").status_code == 200
+        answer_to(crowd[0])  # It comes to its end.
+        service.gate.locks.acquire("x", "r", "exclusive")
+        until(lambda: b"event: lock" in stream.recv(4096), "the stream to go on")
+
+
 def test_one_connection_too_many_is_told_so_and_the_next_is_taken(bounded: Start) -> None:
     service = bounded(Limits(connections=4))
     crowd = [service.socket() for _ in range(4)]
+    for each in crowd:  # Whoever is known and at work makes no room.
+        each.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\n\r\n".encode())
+        assert b"200 OK" in each.recv(4096)
     with service.socket() as late:
         told = answer_to(late)
     assert told.startswith(b"HTTP/1.1 503 ")

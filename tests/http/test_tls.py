@@ -6,7 +6,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import httpx2
@@ -58,6 +58,21 @@ def test_plain_http_is_told_so_and_the_connection_ends(server: Server, sent: byt
     assert b"Connection: close" in head
     document: dict[str, Any] = json.loads(body)
     assert (document["status"], "use https" in document["detail"]) == (400, True)
+
+
+def test_who_stays_silent_keeps_nobody_out(gate: Gate, certificate: tuple[str, str]) -> None:
+    server = Server(Service(gate, Limits(connections=3)), "127.0.0.1:0", certificate)
+    server.start()
+    trusted = ssl.create_default_context(cafile=certificate[0])
+    try:
+        with ExitStack() as stack:
+            crowd = [stack.enter_context(connected(server)) for _ in range(6)]
+            crowd[-1].sendall(b"\x16\x03")
+            with httpx2.Client(base_url=server.url, verify=trusted, trust_env=False) as client:
+                assert client.get("/healthz").status_code == 200
+            assert all_of(crowd[0]) == b"", "the one that has been silent longest is let go"
+    finally:
+        server.stop()
 
 
 def test_who_says_nothing_or_not_enough_is_let_go_and_others_are_served(

@@ -29,6 +29,8 @@ from headgate.wiring import Gate
 
 #: Who asks, in the words of the asking process.
 CLIENT_HEADER = "Headgate-Client"
+#: Where the id of a caller's token stands in the scope of its request.
+ADMITTED = "headgate.token"
 #: Methods that change nothing.
 SAFE = ("GET", "HEAD")
 #: Why a caller with the scope `admin:force` acts on what another principal holds; in UTF-8, percent-encoded.
@@ -122,7 +124,7 @@ async def admit(request: Request, words: Sequence[str]) -> Caller:
     text = _bearer(request)
     who = await _by_token(request, text) if text else await _by_session(request)
     service_of(request).pace.take(who.token.id, _address(request))
-    request.scope["headgate.token"] = who.token.id
+    request.scope[ADMITTED] = who.token.id
     request.scope["headgate.caller"] = who
     request.scope["headgate.sight"] = sight_on(who.reach, words)
     if not any(who.reach.has(word) for word in words):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from headgate.http.auth import ADMITTED
 from headgate.http.errors import AWAY_SECONDS, TYPE
 from headgate.http.limits import Limits
 from headgate.telemetry import event
@@ -23,19 +24,24 @@ FULL = (
 
 
 class Bounded(H11Protocol):
-    """Ends a connection on which a request does not get on."""
+    """Ends a connection on which a request does not get on; and where there are too many, the one that has been open
+    longest without a request of somebody who is known: strangers keep nobody out by staying.
+    """
 
     limits = Limits()
+    #: Connections that may have to make room, the longest open first.
+    strangers: ClassVar[dict[Bounded, None]] = {}
     _head_timer: asyncio.TimerHandle | None = None
     _answer_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
+        if len(self.connections) > self.limits.connections and not self._make_room():
             event("http.too_many_connections", open=len(self.connections))
             transport.write(FULL)
             transport.close()
             return
+        self.strangers[self] = None
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
@@ -48,8 +54,15 @@ class Bounded(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_head()
+        self.strangers.pop(self, None)
         super().connection_lost(exc)
         self._forget_answer()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.strangers.pop(self, None)
+        if not self.transport.is_closing():
+            self.strangers[self] = None
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -59,6 +72,26 @@ class Bounded(H11Protocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._forget_answer()
+
+    def _make_room(self) -> bool:
+        """End another connection; False: all of them are at work for somebody who is known."""
+        while self.strangers:
+            oldest = next(iter(self.strangers))
+            del self.strangers[oldest]  # One at work comes back when its answer is complete.
+            if not oldest.is_at_work():
+                oldest.give_way()
+                return True
+        return False
+
+    def give_way(self) -> None:
+        """End, since another one came."""
+        event("http.made_room", address=self.client[0] if self.client else "")
+        self.transport.abort()
+
+    def is_at_work(self) -> bool:
+        """Whether it has a request of somebody who was admitted."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete and ADMITTED in cycle.scope
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.limits.head_seconds, self._end, "head")
@@ -81,4 +114,4 @@ class Bounded(H11Protocol):
 
 def bounded(limits: Limits) -> type[Bounded]:
     """The protocol that keeps these limits."""
-    return type("BoundedProtocol", (Bounded,), {"limits": limits})
+    return type("BoundedProtocol", (Bounded,), {"limits": limits, "strangers": {}})

@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headgate.http.auth import ADMITTED
 from headgate.http.bodies import has_body, is_short
 from headgate.http.errors import problem_of
 from headgate.http.service import Service
@@ -74,7 +75,7 @@ class Around:
         event(
             "http.request",
             request=request_id, method=scope["method"], route=route, path=scope["path"], status=status,
-            milliseconds=round(seconds * 1000, 1), token=scope.get("headgate.token", ""),
+            milliseconds=round(seconds * 1000, 1), token=scope.get(ADMITTED, ""),
             address=(scope.get("client") or ("",))[0],
         )  # fmt: skip
 

@@ -70,10 +70,11 @@ class Proxied:
         if scope["type"] == "http" and client and client[0] in self._trusted:
             said = [each for each in scope["headers"] if each[0].startswith(b"x-forwarded-")]
             if said:
-                scope = self._as_said(scope, said, client)
+                scope.update(self._as_said(scope, said, client))  # In place: the connection reads who was admitted.
         await self._app(scope, receive, send)
 
-    def _as_said(self, scope: Scope, said: list[tuple[bytes, bytes]], client: tuple[str, int]) -> Scope:
+    def _as_said(self, scope: Scope, said: list[tuple[bytes, bytes]], client: tuple[str, int]) -> dict[str, Any]:
+        """Return what is otherwise than the connection itself has it."""
         changed: dict[str, Any] = {}
         if forwarded := b",".join(value for name, value in said if name == _FOR):
             changed["client"] = (self._trusted.origin(client[0], forwarded.decode("latin-1")), 0)
@@ -82,7 +83,7 @@ class Proxied:
         if _HOST_FORM.fullmatch(host := _last(said, _HOST)):
             kept = [each for each in scope["headers"] if each[0] != b"host"]
             changed["headers"] = [(b"host", host), *kept]
-        return {**scope, **changed}
+        return changed
 
 
 def parse_address(text: str) -> IPv4Address | IPv6Address | None:

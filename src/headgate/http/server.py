@@ -66,7 +66,7 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         #: Where it answers.
         self.url = f"http{'s' if tls else ''}://" + (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        allow_files(service.limits.connections + OTHER_FILES)
+        allow_files(service.limits.connections * (2 if tls else 1) + OTHER_FILES)  # As many in their handshake.
         certificate, key = tls or (None, None)
         config = uvicorn.Config(
             make_app(service), log_config=None, access_log=False, lifespan="on", server_header=False,

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from headgate.http.errors import TYPE
 from headgate.http.limits import Limits
@@ -48,7 +49,7 @@ class TlsListener:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         #: Connections that have not begun to speak, or whose handshake is not done.
-        self._greeting: set[asyncio.Task[None]] = set()
+        self._greeting: dict[asyncio.Task[None], None] = {}
         self._accepting = asyncio.create_task(self._accept())
 
     def close(self) -> None:
@@ -70,11 +71,17 @@ class TlsListener:
                 continue
             if len(self._greeting) >= self._limits.connections:
                 event("http.too_many_connections", open=len(self._greeting))
-                connection.close()
-                continue
+                oldest = next(iter(self._greeting))  # Who stays silent keeps nobody out.
+                del self._greeting[oldest]
+                oldest.cancel()
             task = asyncio.create_task(self._greet(connection))
-            self._greeting.add(task)
-            task.add_done_callback(self._greeting.discard)
+            self._greeting[task] = None
+            task.add_done_callback(partial(self._forget, connection))
+
+    def _forget(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._greeting.pop(task, None)
+        if task.cancelled():  # Maybe before it began.
+            connection.close()
 
     async def _greet(self, connection: socket.socket) -> None:
         """Look at the first byte, and do the handshake or refuse."""
