@@ -124,3 +124,12 @@ def test_a_place_in_the_queue_is_its_requests_whatever_number_is_named(with_scop
     assert (got.status_code, got.json()["locks"][0]["client"]) == (200, "honest")
     assert bob.post(f"/v1/waiters/{ticket}/withdraw", json=theft).status_code == 204
     assert queue() == []
+
+
+def test_what_was_taken_on_the_store_itself_is_told_apart(with_scopes: Tokens, gate: Gate) -> None:
+    """There is no API token of the principal `local`, so a refusal names another way."""
+    lock = gate.locks.acquire("c", "file:/direct", "exclusive", lease=60)
+    refused = with_scopes("lock:acquire", principal="bob").delete(f"/v1/locks/{lock.id}?token={lock.token}")
+    assert (refused.status_code, refused.json()["owner"]) == (403, "local")
+    assert "on the store itself" in refused.json()["detail"]
+    assert "API token of 'local'" not in refused.json()["detail"]
