@@ -101,7 +101,7 @@ class Context:
         )
         self._made: dict[Hashable, Any] = {}
         self._making = threading.RLock()
-        self._profiles: OrderedDict[str, Profile | None] = OrderedDict()
+        self._profiles: OrderedDict[str, Profile] = OrderedDict()
         self._reading = threading.Lock()
 
     # ---------------------------------------------------------------- profiles
@@ -114,8 +114,6 @@ class Context:
 
     def start(self, batch: Batch) -> Intake:
         """What a pending batch that was taken starts with. BadProfiles when there is no profile that can be used."""
-        with self._reading:
-            self._profiles.pop(batch.id, None)
         if self.elsewhere is None:
             return start_batch(self.inventory, self.options.profiles_folder, batch)
         found = self.inventory.intake(batch.id)
@@ -130,20 +128,18 @@ class Context:
             if batch in self._profiles:
                 return self._profiles[batch]
         intake = self.inventory.intake(batch)
-        if intake is None:
-            return None
-        found = from_snapshot(intake.profile) if intake.profile else None
-        with self._reading:
-            self._profiles[batch] = found
-            while len(self._profiles) > _KEPT:
-                self._profiles.popitem(last=False)
-        return found
+        return from_snapshot(intake.profile) if intake and intake.profile else None
 
     def profile(self, job: IngestJob) -> Profile:
         """The profile of a job."""
         found = self.profile_of(job.batch)
         if found is None:
             raise BadValue("batch", job.batch, "started with no profile; submit it again")
+        # Once a batch has jobs, its profile never changes, and is remembered. Until then each start replaces it.
+        with self._reading:
+            self._profiles[job.batch] = found
+            while len(self._profiles) > _KEPT:
+                self._profiles.popitem(last=False)
         return found
 
     def hold_of(self, name: str) -> str:
