@@ -296,6 +296,11 @@ def test_what_tar_itself_writes_comes_out_whole(case: Case, tmp_path: Path, more
     }
 
 
+@pytest.mark.parametrize("kind", PACK)
+def test_names_may_begin_at_the_folder_that_was_packed(case: Case, kind: str) -> None:
+    assert [each.name for each in case.unpack(PACK[kind]({"./a": b"1", "./b/c": b"2"}), kind)] == ["a", "b/c"]
+
+
 def test_unpacking_stops_when_it_is_told(case: Case) -> None:
     archive = case.folder / "given.zip"
     archive.write_bytes(zip_of(FILES))

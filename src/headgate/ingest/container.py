@@ -110,7 +110,7 @@ def _unpack(archive: Path, kind: str, folder: Path, budget: Budget, algorithms: 
 
 def _write(entry: Entry, folder: Path, budget: Budget, algorithms: tuple[str, ...]) -> Member:
     try:
-        name = check_file_name(entry.name)
+        name = check_file_name(entry.name.removeprefix("./"))
     except BadValue as error:
         raise BadPayload(budget.archive, str(error)) from None
     running = RunningDigests(algorithms)

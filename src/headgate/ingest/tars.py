@@ -79,7 +79,7 @@ def tar_entries(inner: BinaryIO, budget: Budget) -> Iterator[Entry]:
         if header.kind not in _REGULAR:
             raise budget.refusal(f"{header.name!r} is a link, a device or sparse; only regular files are taken")
         rest = _Rest(stream, header.size)
-        yield Entry(header.name.removeprefix("./"), header.size, rest.blocks)
+        yield Entry(header.name, header.size, rest.blocks)
         rest.finish()
     stream.drain()
 
