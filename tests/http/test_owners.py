@@ -133,3 +133,18 @@ def test_what_was_taken_on_the_store_itself_is_told_apart(with_scopes: Tokens, g
     assert (refused.status_code, refused.json()["owner"]) == (403, "local")
     assert "on the store itself" in refused.json()["detail"]
     assert "API token of 'local'" not in refused.json()["detail"]
+
+
+def test_who_hands_a_lock_over_does_not_learn_its_new_token(with_scopes: Tokens) -> None:
+    ann = with_scopes("lock:acquire", principal="ann")
+    bob = with_scopes("lock:acquire", principal="bob")
+    chief = with_scopes("admin:force", principal="chief")
+    lock = taken(ann, "file:/handed")
+    path = f"/v1/locks/{lock['id']}"
+    handed = ann.post(f"{path}/hand-over", json={"to": "bob", "reason": "your turn"}).json()
+    assert (handed["principal"], handed["token"], "request_id" in handed) == ("bob", 0, False)
+    assert bob.get(path).json()["token"] == lock["token"] + 1
+    kept = bob.post(f"{path}/hand-over", json={"to": "bob", "reason": "a new number"}).json()
+    assert kept["token"] == lock["token"] + 2
+    forced = {"Headgate-Override": "ann is back"}
+    assert chief.post(f"{path}/hand-over", json={"to": "ann"}, headers=forced).json()["token"] == lock["token"] + 3

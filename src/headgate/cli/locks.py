@@ -214,7 +214,9 @@ def hand_over(session: Session, lock_id: str, to: str, reason: str) -> None:
     """
     with session.gate() as gate:
         handed = gate.locks.hand_over(lock_id, to=to, reason=reason)
-    session.answer(lock_document(handed), lambda: f"handed over to {handed.principal}  {_in_short(handed)}")
+    # The service tells the new token to the new owner alone.
+    short = _in_short(handed) if handed.token else f"{painted(handed.mode)}  {handed.resource}\nid {handed.id}"
+    session.answer(lock_document(handed), lambda: f"handed over to {handed.principal}  {short}")
 
 
 @lock.command("list")

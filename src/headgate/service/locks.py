@@ -214,7 +214,10 @@ class Locks:
             return self._changed(lock, changed)
 
     def hand_over(self, lock_id: str, *, to: str, reason: str = "") -> Lock:
-        """Let a lock belong to another principal, and return it: it has a new token. NotOwner when it is another's."""
+        """Let a lock belong to another principal, and return it. NotOwner when it is another's.
+
+        It has a new token, which a service tells to the new owner alone (0: it was not told).
+        """
         owner_after = LOCAL if to == LOCAL else check_principal(to)
         handed = self._store.hand_over(lock_id, owner_after, check_note("reason", reason))
         event("lock.handed_over", logging.WARNING, lock=lock_id, to=to, reason=reason)

@@ -139,10 +139,12 @@ def downgrade(gate: TheGate, service: TheService, who: Holder, lock_id: str, giv
 
 @router.post("/locks/{lock_id}/hand-over", RESULT, responses=documented(200, Lock, "The new owner's, by a new token."))
 def hand_over(gate: TheGate, who: Giver, lock_id: str, given: HandedOver) -> Response:
-    """Let a lock belong to another principal. It has a new token then: the holder before can no longer use it."""
+    """Let a lock belong to another principal. It has a new token then, which the new owner reads: the holder before can
+    no longer use it.
+    """
     _own(gate, who, lock_id)
     handed = gate.locks.hand_over(lock_id, to=given.to, reason=given.reason)
-    return answer(who.shown(handed))
+    return answer(shown_lock(who.seen(handed)))
 
 
 @router.post("/locks/{lock_id}/break", BROKEN, responses=documented(200, Lock, "What was broken."))
