@@ -148,3 +148,16 @@ def test_who_hands_a_lock_over_does_not_learn_its_new_token(with_scopes: Tokens)
     assert kept["token"] == lock["token"] + 2
     forced = {"Headgate-Override": "ann is back"}
     assert chief.post(f"{path}/hand-over", json={"to": "ann"}, headers=forced).json()["token"] == lock["token"] + 3
+
+
+def test_a_key_does_not_carry_an_answer_beyond_the_scopes_of_a_token(with_scopes: Tokens) -> None:
+    """Keys belong to a principal, whose tokens may reach to different places."""
+    wide, narrow = (with_scopes(scope, principal="cem") for scope in ("lock:acquire", "lock:acquire:other:"))
+    key, wanted = {"Idempotency-Key": "of cem"}, {"client": "c", "resource": "own:1"}
+    first = wide.post("/v1/locks", json=wanted, headers=key)
+    assert first.status_code == 201
+    refused = narrow.post("/v1/locks", json=wanted, headers=key)
+    assert (refused.status_code, first.json()["locks"][0]["id"] in refused.text) == (422, False)
+    assert (
+        with_scopes("lock:acquire", principal="cem").post("/v1/locks", json=wanted, headers=key).json() == first.json()
+    )

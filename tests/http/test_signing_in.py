@@ -78,6 +78,17 @@ def test_a_token_asks_for_a_code_of_its_own(gate: Gate, server: Server) -> None:
     assert gate.sessions.whose(code.code).id == made.id
 
 
+def test_a_signed_in_browser_makes_no_codes(gate: Gate, server: Server) -> None:
+    """With one it would stay signed in for as long as it likes, whoever signs it out."""
+    session = gate.sessions.sign_in(gate.tokens.new("ann", ["admin"]).token)
+    headers = {
+        "Cookie": f"headgate-{gate.store.tag}={session}",
+        "Headgate-Form-Key": gate.sessions.find(session).form_key,
+    }
+    asked = httpx2.post(f"{server.url}/v1/sign-in-codes", headers=headers, json={}, trust_env=False)
+    assert (asked.status_code, "makes no sign-in codes" in asked.json()["detail"]) == (403, True)
+
+
 def test_a_stream_of_a_browser_ends_when_it_is_signed_out(gate: Gate, server: Server) -> None:
     session = gate.sessions.sign_in(gate.tokens.new("ann", ["read"]).token)
     cookie = {"Cookie": f"headgate-{gate.store.tag}={session}"}

@@ -23,9 +23,9 @@ Lists come in pages: go on with `next`.
 
 Send an `Idempotency-Key` of your own with a POST, and a repeat within 24 hours has no second effect: it gets the same
 answer, after a restart and from another replica, too. Keys belong to the principal of the API token that sends them.
-The same key with another request: 422. While the first request is running: 409 `key-in-use`; send it again later. A
-request that was refused leaves its key free. Creating an API token is not answered twice: 409 `already-done`, with the
-token's id.
+The same key with another request, or from a token with other scopes: 422. While the first request is running: 409
+`key-in-use`; send it again later. A request that was refused leaves its key free. Creating an API token is not answered
+twice: 409 `already-done`, with the token's id.
 
 `Headgate-Request` is lighter: the store keeps it with the lock, claim, batch or item that the request was given, and
 answers the same while that is held. A repeat of a request that is waiting joins it.

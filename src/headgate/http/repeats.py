@@ -242,8 +242,12 @@ class FileDigest:
 
 
 def digest_of(request: Request, body: bytes) -> str:
-    """SHA-256 of all that makes a request: what is sent again with the same key has to be the same."""
-    head = f"{request.method}\0{request.scope['path']}\0{request.scope['query_string'].decode('latin-1')}\0"
+    """SHA-256 of all that makes a request: what is sent again with the same key has to be the same. The scopes are part
+    of it, so that an answer is not repeated to a token of the same principal that may not ask for it.
+    """
+    scopes = " ".join(sorted(request.scope["headgate.caller"].token.scopes))
+    where = request.scope["path"], request.scope["query_string"].decode("latin-1")
+    head = "\0".join((request.method, *where, scopes, ""))
     return hashlib.sha256(head.encode() + body).hexdigest()
 
 

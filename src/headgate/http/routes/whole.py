@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from headgate import __version__
 from headgate.core.describe import machine_data
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, NotAllowed
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.locks import Lock
@@ -292,7 +292,12 @@ def revoke_token(gate: TheGate, _who: Admin, token_id: str) -> Response:
 
 @router.post("/sign-in-codes", HARMLESS, status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
 def new_sign_in_code(gate: TheGate, who: Anybody) -> Response:
-    """Make a code that signs one browser in, once and within 5 minutes, with the API token that asks."""
+    """Make a code that signs one browser in, once and within 5 minutes, with the API token that asks.
+
+    A signed-in browser gets none: its session would not end with its sign-out, or after its time.
+    """
+    if who.session:
+        raise NotAllowed("a signed-in browser makes no sign-in codes; it takes the API token", "the API token itself")
     return answer(gate.sessions.new_code(who.token.id), 201)
 
 
