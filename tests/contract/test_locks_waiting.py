@@ -360,3 +360,24 @@ def test_a_lock_that_was_waited_for_is_like_any_other(gates: Gates) -> None:
     assert (lock.lease, lock.note, lock.request_id, lock.count) == (LONG, "why", "my own", 1)
     seen = gate.locks.get(lock.id)
     assert (seen.token, seen.since, seen.mode, seen.note) == (lock.token, lock.since, SHARED, "why")
+
+
+def test_a_request_has_one_place_however_many_processes_ask_for_its_turn(gates: Gates) -> None:
+    """As replicas of a service do, each of which knows that others wait for the resource."""
+    first, second = gates.open(), gates.open()
+    held = first.locks.acquire("a", R, "write")
+    request, other = request_for("b", (R, EXCLUSIVE)), request_for("c", (R, EXCLUSIVE))
+    before = second.store.queue_up(other)
+    assert isinstance(before, Ticket)
+    assert second.store.take_turn(before) is None
+    ticket = first.store.queue_up(request)
+    found = second.store.place_of(request) or second.store.queue_up(request)
+    assert (found, waiting_clients(first)) == (ticket, ["c", "b"])
+    assert isinstance(found, Ticket)
+    assert second.store.place_of(request_for("b", (R, EXCLUSIVE))) is None
+    second.store.withdraw(before)
+    first.locks.release(held)
+    grants: list[Lock] = []
+    until(lambda: grants.extend(second.store.take_turn(found) or ()) or grants, "the turn")
+    assert [lock.client for lock in grants] == ["b"]
+    assert waiting_clients(first) == []

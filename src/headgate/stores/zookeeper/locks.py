@@ -153,7 +153,7 @@ class ZookeeperLocks:
             raise
 
     def place_of(self, request: Request) -> Ticket | None:
-        return self._queue.place_of(request)
+        return self._queue.find(request)
 
     def await_turn(self, ticket: Ticket, seconds: float) -> None:
         with within(max(seconds, self._sessions.answer_within)):

@@ -75,6 +75,15 @@ class Queue:
                 return Ticket(number, request)
         return None
 
+    def find(self, request: Request) -> Ticket | None:
+        """The same; it may have been taken from another process, and is this one's too from then on."""
+        if known := self.place_of(request):
+            return known
+        session = self._sessions.base
+        session.ask(catch_up(self._tree.root))
+        views = [view for view in self._transitions.look(self.paths(request), session) if view]
+        return self.adopt(request, Scene(self._transitions.with_times(views, session), self._tag, ""))
+
     def join(self, request: Request) -> tuple[Ticket, bool]:
         """Take the last place in each queue. True: somebody is in the way, who will hand over."""
         wait = Wait(request, self._sessions.base, new_mark())
