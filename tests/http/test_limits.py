@@ -11,10 +11,14 @@ import httpx2
 import pytest
 
 from headgate import Gate
+from headgate.core.history import Entry
+from headgate.http import feed
 from headgate.http.app import API
 from headgate.http.description import openapi_text
+from headgate.http.following import Mark, newer
 from headgate.http.limits import BURST_SECONDS, Limits
 from headgate.http.server import bind
+from headgate.http.service import THREADS
 from headgate.service.sessions import Session, Sessions
 from tests.http.conftest import Bounded
 from tests.waiting import until
@@ -267,6 +271,30 @@ def test_strangers_who_stay_keep_nobody_out(bounded: Start, begun: bytes) -> Non
         answer_to(crowd[0])  # It comes to its end.
         service.gate.locks.acquire("x", "r", "exclusive")
         until(lambda: b"event: lock" in stream.recv(4096), "the stream to go on")
+
+
+def test_streams_that_begin_long_ago_leave_the_threads_to_others(
+    bounded: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, go_on = bounded(), threading.Event()
+
+    def slow(gate: Gate, mark: Mark) -> list[tuple[Mark, Entry]]:
+        if not any(mark.ids):
+            go_on.wait(30)
+        return newer(gate, mark)
+
+    service.gate.locks.acquire("x", "r", "exclusive")
+    monkeypatch.setattr(feed, "newer", slow)
+    asked = f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\nLast-Event-ID: 0.0.0\r\n\r\n"
+    with ExitStack() as stack:
+        streams = [stack.enter_context(service.socket()) for _ in range(THREADS + 1)]
+        for each in streams:
+            each.sendall(asked.encode())
+            assert b"200 OK" in each.recv(4096)
+        with service.client() as client:
+            assert client.get("/v1/status", timeout=10).status_code == 200
+        go_on.set()
+        until(lambda: b"event: lock" in streams[-1].recv(4096), "the last stream to have its turn")
 
 
 def test_one_connection_too_many_is_told_so_and_the_next_is_taken(bounded: Start) -> None:

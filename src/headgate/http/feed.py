@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError, Unavailable
@@ -25,6 +26,8 @@ from headgate.wiring import Gate
 PAUSE_SECONDS, SILENCE_SECONDS = 0.5, 15.0
 #: Events that wait for a stream whose reader is slow. With more, it reads the histories itself until it has caught up.
 MOST_BEHIND = 10_000
+#: Streams that read the histories themselves side by side.
+MOST_LATE = 2
 #: A sign of life.
 SILENCE = ": nothing happened\n\n"
 
@@ -123,6 +126,8 @@ class Feed:
         #: How far the histories were read; None: nobody listens.
         self._mark: Mark | None = None
         self._starting = asyncio.Lock()
+        #: Those who begin long ago read much: few of them at once, beside the threads of all others.
+        self._late = CapacityLimiter(MOST_LATE)
         self._joined = asyncio.Event()
         self._closed = False
 
@@ -193,7 +198,7 @@ class Feed:
         listener.behind, begun = False, listener.mark
         try:
             told = await self.start()
-            found = await run_in_threadpool(newer, self._gate(), begun)
+            found = await to_thread.run_sync(newer, self._gate(), begun, limiter=self._late)
         except Unavailable:
             listener.behind = True
             await asyncio.sleep(PAUSE_SECONDS)
