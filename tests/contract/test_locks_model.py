@@ -211,6 +211,16 @@ class Walk(RuleBasedStateMachine):
 
     @precondition(lambda self: self.locks)
     @rule(number=CHOICE)
+    def hand_over(self, number: int) -> None:
+        lock = self.pick(number)
+        # To whoever has it, so that the walk can go on with it.
+        given = self.store.hand_over(lock.id, lock.principal, "")
+        assert (given.id, given.mode, given.count) == (lock.id, lock.mode, lock.count)
+        self.grow(given, lock)
+        self.events.append("hand-over")
+
+    @precondition(lambda self: self.locks)
+    @rule(number=CHOICE)
     def repeat(self, number: int) -> None:
         """The same request once more changes nothing."""
         lock = self.pick(number)
@@ -265,7 +275,9 @@ def facts(lock: Lock) -> tuple[str, str, str, Mode, int, int]:
 
 def test_the_walks_can_take_every_event_that_needs_no_death() -> None:
     told = {row.event for row in LOCK.rows if Also.TELL_HISTORY in row.also}
-    assert told - {"refuse", "expire"} == {"grant", "enter", "upgrade", "downgrade", "leave", "release", "break"}
+    assert told - {"refuse", "expire"} == {
+        "grant", "enter", "upgrade", "downgrade", "leave", "hand-over", "release", "break",
+    }  # fmt: skip
 
 
 def test_the_store_walks_as_the_table_does(store: LockStore, kind: str) -> None:

@@ -28,7 +28,8 @@ ASKING = {"grant", "refuse", "wait", "enter"}
 HELD = {"shared", "exclusive"}
 #: An ended state beside the events that a row of `new` answers.
 PAIRS = [(state, event) for state in STATES for event in LOCK.events]
-LEGAL = [pair for pair in PAIRS if pair[1] in LOCK.allowed(STATES[pair[0]][0])]
+ROWS = {(row.source, row.event) for row in LOCK.rows}
+LEGAL = [(state, event) for state, event in PAIRS if (STATES[state][0], event) in ROWS]
 ILLEGAL = [pair for pair in PAIRS if pair not in LEGAL]
 UNCHANGING = [(state, event) for state, event in ILLEGAL if event not in ASKING or STATES[state][0] in HELD]
 NEW_LIFE = [pair for pair in ILLEGAL if pair not in UNCHANGING and STATES[pair[0]][0] not in ("new", "waiting")]

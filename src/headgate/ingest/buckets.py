@@ -14,11 +14,12 @@ from urllib.parse import SplitResult, unquote
 
 from headgate.core.errors import BadPayload, BadValue, MissingExtra, ServiceUnavailable
 from headgate.core.redaction import shown
-from headgate.ingest.guard import Rules
 from headgate.ingest.stopping import Stop, check_stop
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Store
+
+    from headgate.ingest.guard import Rules
 
 #: Asked for at a time: a file may take hours, an answer may not.
 PIECE = 4 << 20
