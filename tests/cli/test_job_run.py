@@ -6,10 +6,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from headgate.cli.job_loop import Crew
+from headgate.cli.processes import check_command
+from headgate.cli.session import Session
 from tests.cli.commands import PROGRAM, Headgate, gone, read_number
 from tests.waiting import until
 
@@ -275,3 +279,20 @@ def test_wrong_usage(pipeline: Headgate) -> None:
     assert run(pipeline, "--lease", "0").code == 2
     assert pipeline("job", "run", "claen", "--loop", "--", "true").code == 2
     assert rows(pipeline) == {}
+
+
+def test_a_worker_that_breaks_before_it_claims_ends_the_loop(capfd: pytest.CaptureFixture[str]) -> None:
+    """Otherwise the loop would start it over and over, and say nothing of why."""
+
+    def break_down(_left: object) -> int:
+        raise RuntimeError("out of order")
+
+    crew = Crew(cast("Session", SimpleNamespace(quiet=True, claimed=False)), 1, break_down)
+    assert crew.work() == 1
+    assert capfd.readouterr().err.count("RuntimeError: out of order") == 1
+
+
+def test_a_place_in_the_path_that_cannot_be_looked_into_has_no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    # For root every folder can be looked into; a name that is too long cannot be.
+    monkeypatch.setenv("PATH", f"/{'x' * 300}:{os.environ['PATH']}")
+    check_command("sh")

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -134,6 +135,9 @@ class Crew:
             except HeadgateError as error:
                 code = report(error, self._session)
                 word = BROKEN if isinstance(error, Invalid | Unavailable) else WORKED
+            except Exception:  # noqa: BLE001 - the child ends here, and its parent must not start it over and over
+                traceback.print_exc()
+                word = WORKED if self._session.claimed else BROKEN
             os.write(writing, word + b"".join(b"%d" % number for number in left))
             sys.stdout.flush()
             sys.stderr.flush()

@@ -126,7 +126,8 @@ class Processes:
 def check_command(name: str) -> None:
     """Say at once that a command cannot be run, before anybody waits for a lock."""
     places = [""] if "/" in name else os.get_exec_path()
-    found = [path for place in places if name and (path := Path(place, name)).exists()]
+    # A place that cannot be looked into has no commands for us; Path.exists would raise.
+    found = [path for place in places if name and os.path.exists(path := Path(place, name))]  # noqa: PTH110
     if not found:
         raise CannotRun(name, "there is no such command", NOT_FOUND)
     if not any(path.is_file() and os.access(path, os.X_OK) for path in found):
