@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 import headgate
-from headgate import Gate, Lock, LockRefused, NotOwner
+from headgate import ClaimLost, Gate, ItemLost, Lock, LockRefused, NotOwner
 from headgate.core.locks import Request
 from headgate.core.owners import Actor
 from headgate.service.ledger import Ledger
@@ -187,6 +187,26 @@ def test_nobody_but_the_owner_reports_on_a_claim(people: People, gate: Gate) -> 
                     anns.ledger.success(claim.job, claim.dataid, claim.token)
 
 
+@pytest.mark.parametrize("kind", LEDGER_STORES)
+def test_a_claim_that_somebody_else_has_by_now_is_lost(people: People, gate: Gate) -> None:
+    """A worker whose lease ran out hears that, and not that the chunk was never its own."""
+    ledger_steps.one_job(gate)
+    gate.ledger.publish("raw", "1")
+    with people.as_ann() as anns:
+        old = anns.ledger.find_next("clean", lease=LONG)
+        assert old
+        anns.ledger.fail(old.job, "no", old.dataid, old.token)
+    with people.as_bob() as bobs:
+        new = bobs.ledger.find_next("clean", lease=LONG)
+        assert new
+    with people.as_ann() as anns:
+        for do in CLAIM_ACTS.values():
+            with pytest.raises(ClaimLost):
+                do(anns.ledger, old)
+    with people.as_bob() as bobs:
+        bobs.ledger.success(new.job, new.dataid, new.token)
+
+
 #: What an owner does with an item that it has taken.
 ITEM_ACTS: dict[str, Callable[[Queue, headgate.IngestJob], object]] = {
     "renew": lambda queue, job: queue.renew(job),
@@ -221,3 +241,22 @@ def test_nobody_but_the_owner_works_on_an_item(people: People, gate: Gate) -> No
                 again = gate.queue.acquire_job("pending", lease=LONG)
                 assert again
                 gate.queue.fire(again, "accept")
+
+
+def test_an_item_that_somebody_else_has_by_now_is_lost(people: People, gate: Gate) -> None:
+    """As a claim is."""
+    queue_steps.job_in(gate.queue, "pending")
+    with people.as_ann() as anns:
+        old = anns.queue.acquire_job("pending", worker="w", lease=LONG, outlives=True)
+        assert old
+        anns.queue.give_back(old, "not now")
+    with people.as_bob() as bobs:
+        new = bobs.queue.acquire_job("pending", worker="w", lease=LONG, outlives=True)
+        assert new
+        assert new.id == old.id
+    with people.as_ann() as anns:
+        for do in ITEM_ACTS.values():
+            with pytest.raises(ItemLost):
+                do(anns.queue, old)
+    with people.as_bob() as bobs:
+        bobs.queue.fire(new, "accept")

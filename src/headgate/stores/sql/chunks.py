@@ -160,7 +160,7 @@ class Chunk:
         row = worst_row([each for each in self.view.counted() if each])
         if row is None:
             raise ClaimLost(self.job.name, self.dataid, token, "there is no such claim")
-        if row.status == RUNNING:
+        if row.status == RUNNING and row.token == token:  # An older one is lost, whoever has the newest.
             must_own(f"the claim of {self.job.name} on {self.dataid}", row.principal)
         if row.token != token:
             now = f"the newest claim has token {row.token}"

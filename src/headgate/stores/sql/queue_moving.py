@@ -70,15 +70,15 @@ def owned(tx: Transaction, taken: Taken) -> Held:
     """The item, if it is this owner's; otherwise ItemLost."""
     held = hold_still(tx, taken.id)
     if held is not None:
-        check_owner(held.item)
+        check_owner(held.item, taken)
     if held is None or not is_owner(held.item, taken):
         raise lost(taken, None if held is None else held.item)
     return held
 
 
-def check_owner(item: Item) -> None:
-    """NotOwner when another principal has taken it."""
-    if item.lease is not None:
+def check_owner(item: Item, taken: Taken) -> None:
+    """NotOwner when another principal has taken it by this token. An older one is lost, whoever has the item now."""
+    if item.lease is not None and item.token == taken.token:
         must_own(item.id, item.principal)
 
 
@@ -109,7 +109,7 @@ def fire(tx: Transaction, taken: Taken, event: str, message: str, changes: Chang
     if held is None:
         raise lost(taken, None)
     item = held.item
-    check_owner(item)
+    check_owner(item, taken)
     if not is_owner(item, taken):
         targets = {row.target for row in machine.find(taken.state, event)}
         if item.token == taken.token and item.state in targets and item.lease is None:

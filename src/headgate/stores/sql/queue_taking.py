@@ -103,5 +103,5 @@ def _guard(taken: Taken) -> dict[str, Any]:
 def _lost(tx: Transaction, taken: Taken) -> Exception:
     held = hold_still(tx, taken.id)
     if held is not None:
-        check_owner(held.item)
+        check_owner(held.item, taken)
     return lost(taken, None if held is None else held.item)

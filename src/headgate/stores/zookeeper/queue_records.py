@@ -176,9 +176,9 @@ def judged(record: Record, owner: Any, now: Now) -> Record:
     )
 
 
-def check_owner(record: Record | None) -> None:
-    """NotOwner when another principal has taken it."""
-    if record is not None and record.lock is not None:
+def check_owner(record: Record | None, taken: Taken) -> None:
+    """NotOwner when another principal has taken it by this token. An older one is lost, whoever has the item now."""
+    if record is not None and record.lock is not None and record.version == taken.token:
         must_own(record.item.id, record.item.principal)
 
 

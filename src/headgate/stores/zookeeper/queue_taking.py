@@ -373,7 +373,7 @@ class Taking:
             raise ItemLost(taken.id, taken.token, "its lease has run out")
         remembered = remembered and in_time
         record = kept.record if kept and kept.record and remembered else self._questions.find(taken.id)
-        check_owner(record)
+        check_owner(record, taken)
         if record is None or not is_owner(record, taken) or (kept and record.lock != kept.number):
             raise lost(taken, record)
         return record
@@ -407,7 +407,7 @@ class Taking:
             sent = time.monotonic()
             kept = self._kept.get(taken.id)
             if kept and kept.token == taken.token and not kept.number and sent < kept.until and kept.record:
-                check_owner(kept.record)
+                check_owner(kept.record, taken)
                 if not self._leases.renew_in_one_trip(taken, lease, kept.record):
                     self._leases.renew(taken, lease, lambda: self.owned(taken, remembered=False))
             else:
