@@ -31,6 +31,7 @@ from headgate.stores.zookeeper import queue_tree, tree
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tools.evidence import with_evidence
+from tools.format_pages import manifests_page, pipeline_page
 
 ROOT = Path(__file__).parent.parent
 #: The rows that the contract suite took, noted by `make transitions`.
@@ -38,6 +39,12 @@ TRANSITIONS = "docs/reference/transitions.json"
 #: The page with the evidence, and the figures of the last full run of each fault test, noted by `make torture`.
 PROMISES, FIGURES = "docs/explanation/promises.md", "docs/explanation/torture.json"
 NOTICE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
+
+
+def with_notice(page: str) -> str:
+    """A page whose first line, its title, is followed by the notice."""
+    title, _, rest = page.partition("\n\n")
+    return f"{title}\n\n{NOTICE}\n{rest}"
 
 
 def states_page() -> str:
@@ -228,6 +235,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/errors.md": errors_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/profiles.md": profiles_page,
+    "docs/reference/pipeline.md": lambda: with_notice(pipeline_page()),
+    "docs/reference/manifests.md": lambda: with_notice(manifests_page()),
     "docs/reference/schema.md": schema_page,
     "docs/reference/zookeeper.md": zookeeper_page,
     "docs/reference/commands.md": commands_page,

@@ -13,15 +13,13 @@ import click
 
 from headgate.cli.holders import confirm_holders, holder_options
 from headgate.cli.session import Session, common
+from headgate.core import pipeline_keys
 from headgate.core.documents import read_toml
 from headgate.core.errors import BadValue
 
 if TYPE_CHECKING:
     from headgate.service.ledger import Ledger
     from headgate.stores.base import Defined
-
-DATASET_KEYS = ("uri", "order", "settings", "secrets", "secret_jobs")
-JOB_KEYS = ("inputs", "outputs", "environment", "max_attempts", "max_crashes", "retry_delay", "on_failure")
 
 
 @click.command("define")
@@ -114,9 +112,10 @@ def read_pipeline(file: Path) -> Mapping[str, Any]:
         raise BadValue("pipeline file", file.name, f"cannot be read: {error}") from error
     text = data.decode()
     _check_names(file, text, content, ("dataset", "job"))
-    for noun, keys in (("dataset", DATASET_KEYS), ("job", JOB_KEYS)):
+    for noun, keys in (("dataset", pipeline_keys.DATASET), ("job", pipeline_keys.JOB)):
+        known = tuple(key.name for key in keys)
         for name, body in _table(file, text, content, noun).items():
-            _check_names(file, text, _table(file, text, content[noun], name), keys, f"of {noun} {name}")
+            _check_names(file, text, _table(file, text, content[noun], name), known, f"of {noun} {name}")
             _check_lists(file, text, name, body)
     return content
 

@@ -13,7 +13,7 @@ from headgate.core.errors import BadValue
 from headgate.core.names import NAME_LENGTH, RESOURCE_LENGTH
 from headgate.core.redaction import mask
 from headgate.ingest import ark, checkm
-from headgate.ingest.digests import check_algorithm, check_digest, spelled
+from headgate.ingest.digests import HEX_DIGITS, check_algorithm, check_digest, spelled
 from headgate.ingest.names import check_file_name, collisions
 
 #: Bytes of a manifest, where a profile does not say otherwise.
@@ -73,6 +73,25 @@ CONTENTS = Layout(
     ("fileName", "hashAlgorithm", "hashValue", "fileSize", "fileLastModified", "mimeType"),
 )
 LAYOUTS = (OBJECT, BATCH, CONTAINERS, SINGLE_FILES, STORAGE, CONTENTS)
+
+#: What each column holds, for the reference.
+COLUMNS: Mapping[str, str] = {
+    "fileURL": f"Where the bytes are: {', '.join(f'`{scheme}`' for scheme in SCHEMES)}, as far as the profile's "
+    "`[sources]` allow. Required.",
+    "hashAlgorithm": f"The digest's algorithm, in any case, with or without a hyphen: "
+    f"{', '.join(f'`{name}`' for name in HEX_DIGITS)}.",
+    "hashValue": "The digest in hexadecimal digits. It is compared only if both cells are filled.",
+    "fileSize": "Bytes. Compared if given, and used to estimate the space that the job needs.",
+    "fileLastModified": "ISO 8601. Kept if it can be read, ignored otherwise.",
+    "fileName": "The file's name in the object, or the payload's name. Required in a container's own manifest; "
+    "elsewhere the default is the path of the URL.",
+    "mimeType": "The media type.",
+    "primaryIdentifier": f"The object's ARK. Empty or `{UNASSIGNED}`: the minter names the object.",
+    "localIdentifier": f"Local ids, separated by `;`, at most {MOST_LOCAL_IDS}.",
+    "creator": "`erc_who` of the object.",
+    "title": "`erc_what` of the object.",
+    "date": "`erc_when` of the object.",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,12 +43,26 @@ DUBLIN_CORE = (
     "contributor", "coverage", "creator", "date", "description", "format", "identifier", "language", "publisher",
     "relation", "rights", "source", "subject", "title", "type",
 )  # fmt: skip
-#: What may be said of a submission besides.
-METADATA = (
-    "erc_who", "erc_what", "erc_when", "erc_where", "primary_id", "local_id", "digest_type", "digest_value", "size",
-    "filename", "note", "notification", "notification_format", "response_type", "resource_type", "batch_id",
-    *(f"dc_{word}" for word in DUBLIN_CORE),
-)  # fmt: skip
+#: What may be said of a submission besides, and what it means.
+METADATA: Mapping[str, str] = {
+    "erc_who": "Creator of the object.",
+    "erc_what": "Title of the object.",
+    "erc_when": "Date of the object.",
+    "erc_where": "Kept with the batch. `where` in the object's own ERC file is always its ARK and local ids.",
+    "primary_id": "The object's ARK, if it has one already.",
+    "local_id": "Local ids of the object, separated by `;`.",
+    "digest_type": "Algorithm of the payload's digest.",
+    "digest_value": "The payload's digest in hexadecimal digits. It is compared if both are given.",
+    "size": "The payload's size in bytes.",
+    "filename": "The payload's file name; the default is the last part of its URL.",
+    "note": "Free text, kept in the object's `mrt-ingest.txt`.",
+    "notification": "Accepted from older forms and kept with the batch; reports go to the profile's recipients.",
+    "notification_format": "Accepted from older forms and kept with the batch.",
+    "response_type": "Accepted from older forms and kept with the batch.",
+    "resource_type": "Kept with the batch.",
+    "batch_id": "Accepted from older forms and ignored: Headgate numbers batches itself.",
+    **{f"dc_{word}": f"Dublin Core `{word}` of the object." for word in DUBLIN_CORE},
+}
 
 
 def check_taken(item: object) -> Taken:
@@ -78,7 +92,7 @@ def check_word(what: str, value: object, words: Sequence[str]) -> str:
 def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What is said of a submission besides: known names, each with a text, a number or a list of texts."""
     for name, value in metadata.items():
-        check_word("metadata", name, METADATA)
+        check_word("metadata", name, tuple(METADATA))
         texts = value if isinstance(value, list | tuple) else [value]
         if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in texts):
             raise BadValue(f"metadata {name}", value, "is no text, number or list of texts")

@@ -1,0 +1,61 @@
+"""The reference of pipeline files and manifests is complete, has the code's defaults, and its examples are accepted."""
+
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import headgate
+from headgate.cli.definitions import read_pipeline
+from headgate.core import pipeline_keys
+from headgate.core.pipeline_keys import Key
+from headgate.ingest import manifest, payload_types
+from headgate.ingest.manifest import LAYOUTS, Layout
+from headgate.service.ledger import Ledger
+from headgate.service.queue_checks import METADATA, TYPES
+from tests.docs.pages import ROOT
+from tools.format_pages import PIPELINE, example
+
+#: Parameters that are no part of a definition.
+OURS = {"self", "name", "holders", "share"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "define"), [(pipeline_keys.DATASET, Ledger.define_dataset), (pipeline_keys.JOB, Ledger.define_job)]
+)
+def test_every_key_of_a_pipeline_file_is_listed_with_its_default(keys: tuple[Key, ...], define: object) -> None:
+    assert callable(define)
+    taken = {name: each.default for name, each in inspect.signature(define).parameters.items() if name not in OURS}
+    assert [key.name for key in keys] == [*taken]
+    for key in keys:
+        written = tomllib.loads(f"value = {key.default}")["value"] if key.default else None
+        assert (written or None) == (taken[key.name] or None), key.name
+
+
+def test_the_example_of_a_pipeline_file_has_every_key_and_is_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(PIPELINE, encoding="utf-8")
+    content = read_pipeline(file)
+    for noun, keys in (("dataset", pipeline_keys.DATASET), ("job", pipeline_keys.JOB)):
+        assert {key for body in content[noun].values() for key in body} == {key.name for key in keys}
+    with headgate.connect(f"sqlite:///{tmp_path}/headgate.db") as gate:
+        for name, body in content["dataset"].items():
+            gate.ledger.define_dataset(name, **{key: value for key, value in body.items() if key != "secrets"})
+        for name, body in content["job"].items():
+            assert gate.ledger.define_job(name, **body).changes
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+def test_the_example_of_each_kind_of_manifest_is_read_as_that_kind(layout: Layout) -> None:
+    assert manifest.parse(example(layout), LAYOUTS).layout is layout
+
+
+def test_every_kind_column_and_type_is_in_the_reference() -> None:
+    page = (ROOT / "docs/reference/manifests.md").read_text(encoding="utf-8")
+    cells = set(re.findall(r"^\| `([^`]+)`", page, re.MULTILINE))
+    columns = {column for layout in LAYOUTS for column in layout.columns}
+    assert columns == set(manifest.COLUMNS)
+    assert cells >= columns | {layout.name for layout in LAYOUTS} | set(TYPES) | set(METADATA)
+    assert set(TYPES) == {*payload_types.BATCHES, *payload_types.SINGLE}

@@ -1,0 +1,158 @@
+"""The reference pages of the files that people write: pipeline files and manifests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from headgate.core import describe, pipeline_keys
+from headgate.core.pipeline_keys import Key
+from headgate.ingest import manifest, payload_types
+from headgate.ingest.manifest import Entry, Layout
+from headgate.service.queue_checks import METADATA, TYPES
+
+#: A pipeline file with every key; a test defines it.
+PIPELINE = """\
+[dataset.orders_raw]
+uri = "postgresql://warehouse/raw"
+order = "natural"
+secret_jobs = ["clean"]
+
+[dataset.orders_raw.settings]
+schema = "sales"
+
+[dataset.orders_raw.secrets]
+password = "env:RAW_PASSWORD"
+
+[dataset.orders_clean]
+uri = "/data/orders/clean"
+
+[job.clean]
+inputs = ["orders_raw"]
+outputs = ["orders_clean"]
+max_attempts = 5
+max_crashes = 2
+retry_delay = 600
+on_failure = "hold"
+
+[job.clean.environment]
+PARAM_REGION = "eu"
+"""
+
+#: Who writes each kind of manifest, and what one row of it is.
+ROWS = {
+    manifest.OBJECT: "One object: a row for each of its files.",
+    manifest.BATCH: "Several objects: a row for each, whose payload is an object manifest.",
+    manifest.CONTAINERS: "Several objects: a row for each, whose payload is a container (zip, tar).",
+    manifest.SINGLE_FILES: "Several objects: a row for each, whose payload is its only file.",
+    manifest.STORAGE: "Written by ingest into `system/mrt-manifest.txt` of each stored object; not submitted.",
+    manifest.CONTENTS: "What a container says of its own files: `mrt-manifest.txt` in the container. Optional; if it "
+    "is there, container and manifest must agree.",
+}
+#: One row in the example of each kind: the name of what it points to.
+NAMES = {
+    "object_manifest": "moby-dick.checkm",
+    "container": "moby-dick.zip",
+    "file": "moby-dick.pdf",
+    "": "chapter-1.txt",
+}
+
+
+def pipeline_page() -> str:
+    """Every key of a pipeline file."""
+    lead = (
+        "A pipeline file is TOML. It has a table `[dataset.NAME]` for each dataset and a table `[job.NAME]` for each\n"
+        "job; `headgate define FILE` applies it. Defining the same file again changes nothing, and datasets and jobs\n"
+        "that the file does not name stay as they are. A key that is left out gets its default, also when an earlier\n"
+        "definition had another value; only secrets stay as they are. Unknown keys are refused with the line and the\n"
+        "nearest known name. Commands are no part of the file: workers name them (`headgate job run JOB -- COMMAND`).\n"
+    )
+    parts = ["# Pipeline files\n", lead]
+    parts += ["## `[dataset.NAME]`\n", _keys(pipeline_keys.DATASET), "## `[job.NAME]`\n", _keys(pipeline_keys.JOB)]
+    parts += ["## Example\n", "```toml", PIPELINE.rstrip(), "```\n"]
+    return "\n".join([*parts, _MORE])
+
+
+def _keys(keys: Iterable[Key]) -> str:
+    rows = [(f"`{key.name}`", key.type, f"`{key.default}`" if key.default else "", key.meaning) for key in keys]
+    return describe.table(("key", "type", "default", "meaning"), rows) + "\n"
+
+
+def manifests_page() -> str:
+    """The kinds of manifest, their columns, and which type of submission takes which."""
+    parts = ["# Manifests\n", _MANIFESTS, "## Which `--type` takes which\n", _types()]
+    parts += ["## Kinds of manifest\n", _kinds(), "## Columns\n", _columns(), _RULES, "## Examples\n"]
+    for layout in manifest.LAYOUTS:
+        if layout is not manifest.STORAGE:
+            parts += [f"### {layout.name}\n", "```text", example(layout).decode(), "```\n"]
+    parts += ["## `NAME=VALUE` of a submission\n", _SUBMISSION]
+    parts += [describe.table(("name", "meaning"), [(f"`{name}`", text) for name, text in METADATA.items()]) + "\n"]
+    return "\n".join(parts)
+
+
+def example(layout: Layout) -> bytes:
+    """A manifest of that kind with one row."""
+    name = NAMES[layout.payload]
+    entry = Entry(
+        url="" if layout is manifest.CONTENTS else f"https://example.org/{name}", name=name, algorithm="sha256",
+        digest=hashlib.sha256(b"Call me Ishmael.\n").hexdigest(), size=17, local=("melville-1",),
+        creator="Herman Melville", title="Moby Dick", date="1851",
+    )  # fmt: skip
+    return manifest.write(layout, [entry])
+
+
+_MORE = (
+    "A dataset without any key is written `[dataset.report]`. The tutorial that builds such a pipeline step by\n"
+    "step: [the ledger](../tutorials/ledger.md). How secrets are sealed and who can read them:\n"
+    "[credentials](../explanation/credentials.md). What commands find in their environment:\n"
+    "[environment](../explanation/environment.md).\n"
+)
+_MANIFESTS = (
+    "A manifest is a text file in UTF-8, in the format Checkm 0.7: lines of cells with ` | ` between them. The\n"
+    "line `#%profile | URL` names its kind, which decides what the columns are, whatever a `#%columns` line says.\n"
+    "The last line must be `#%eof`: without it part of the file may be missing, and the manifest is refused.\n"
+)
+_RULES = (
+    "Empty cells at the end of a line may be left out. In every cell but the URL, `%20` is a blank and `%7c` a\n"
+    "bar. Lines that begin with `#` and not with `#%` are comments. File names are relative, with `/` between\n"
+    "folders, without `.`, `..`, backslashes or control characters; two names must not differ only in case. A\n"
+    "refused manifest lists all of its mistakes, with their lines. Limits: 100,000 bytes a line; `[limits]` of\n"
+    "the [profile](profiles.md) for the size and the number of entries.\n"
+)
+_SUBMISSION = (
+    "`headgate ingest submit FILE_OR_URL NAME=VALUE…` describes the payload. For a batch manifest each row\n"
+    "describes its own object; `primary_id`, `local_id`, `digest_type`, `digest_value`, `size` and `filename`\n"
+    "then do not apply to the rows. A payload's own `mrt-erc.txt` and `mrt-dc.xml` describe the object too.\n"
+)
+
+
+def _types() -> str:
+    rows = []
+    for kind in TYPES:
+        if kind in payload_types.BATCHES:
+            own, *others = (f"`{layout.name}`" for layout in payload_types.BATCHES[kind])
+            taken = f"{own}; also {' and '.join(others)}, if its `#%profile` says so"
+        elif kind == "object-manifest":
+            taken = f"`{payload_types.OBJECT_LAYOUTS[0].name}`"
+        else:
+            taken = {"file": "one file, which is the object", "container": "a zip, tar, tar.gz or tar.bz2"}[kind]
+        default = " (default)" if kind == "object-manifest" else ""
+        rows.append((f"`{kind}`{default}", taken, "one for each row" if kind in payload_types.BATCHES else "one"))
+    return describe.table(("`--type`", "payload", "ingest jobs"), rows) + "\n"
+
+
+def _kinds() -> str:
+    rows = [(f"`{layout.name}`", f"`{layout.profile}`", ROWS[layout]) for layout in manifest.LAYOUTS]
+    return describe.table(("kind", "`#%profile`", "what it lists"), rows) + "\n"
+
+
+def _columns() -> str:
+    rows = []
+    for column, meaning in manifest.COLUMNS.items():
+        places = [
+            f"{layout.name.removeprefix('mrt-').removesuffix('-manifest')} {layout.columns.index(column) + 1}"
+            for layout in manifest.LAYOUTS
+            if column in layout.columns
+        ]
+        rows.append((f"`{column}`", ", ".join(places), meaning))
+    return describe.table(("column", "its place in each kind", "meaning"), rows) + "\n"
