@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from headgate import Gate
+from headgate.stores.sql.scene import WAITER_LEASE
 from tests.faults.arena import Act, Arena
 from tests.faults.fighter import Rules
 from tests.faults.processes import Child, Zygote, now
 from tests.faults.witness import Witness
+from tests.waiting import until
 
+#: Time for whoever is next to be scheduled and to get its answer, with eight workers, a server and possibly
+#: another test on two cores. It widens the bounds on time only, never a check of safety.
+SLACK_SECONDS = 2.0
+#: A dead waiter for several resources keeps its place for so long.
+WAITER_SECONDS = WAITER_LEASE / 1e6
 RESOURCES = ["fight:red", "fight:green", "fight:blue"]
 
 
@@ -66,3 +74,10 @@ class Fight(Arena[Witness]):
             "tests.faults.fighter:fight",
             url=self._url, name=name, resources=RESOURCES, seed=seed, rules=asdict(self._rules),
         )  # fmt: skip
+
+
+def await_silence(gate: Gate, lease: float) -> None:
+    """All that dead workers left goes by itself: locks within two leases, waiters when they were not heard of."""
+    until(lambda: not gate.locks.list(), "the locks of the dead to go", 2 * lease + SLACK_SECONDS)
+    until(lambda: not gate.locks.waiters(), "dead waiters to leave", WAITER_SECONDS + SLACK_SECONDS)
+    gate.locks.expire()

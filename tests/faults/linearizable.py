@@ -9,12 +9,19 @@ or never; so may the expiry of a lease, which the model adds as an operation of 
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tests.faults.history import Op, by_key
 
 #: More configurations than any sound history needs; beyond it the answer is unknown.
 MOST = 2_000_000
+
+
+class End(NamedTuple):
+    """A grant that is over, and the kinds of optional operations on it that cannot take effect any more."""
+
+    ref: Hashable
+    kinds: tuple[str, ...]
 
 
 class Model(Protocol):
@@ -29,8 +36,16 @@ class Model(Protocol):
     def step(self, state: Hashable, op: Op) -> Hashable | None:
         """The state after it; None: with this answer it cannot happen in that state."""
 
-    def ends(self, op: Op) -> Hashable | None:
-        """What can never expire any more once this operation took effect; None: nothing."""
+    def ends(self, op: Op) -> End | None:
+        """The operations that can never take effect any more once this one did; None: there are none."""
+
+    def ref(self, op: Op) -> Hashable:
+        """The grant that an operation is about."""
+
+    def twin(self, op: Op) -> Hashable | None:
+        """The group of operations that stand for each other: whatever one of them explains, those that were asked
+        earlier explain as well. They are tried in the order in which they were asked. None: it stands for itself.
+        """
 
 
 class Undecided(Exception):
@@ -64,6 +79,7 @@ class _Search:
         self._ops = sorted(model.ops(ops), key=lambda op: op.invoked)
         self._required = sum(1 << place for place, op in enumerate(self._ops) if op.required)
         self._buries = self._burials()
+        self._twins = [None if op.required else model.twin(op) for op in self._ops]
         self._best: tuple[int, tuple[Op, ...]] = (-1, ())
 
     def run(self) -> Violation | None:
@@ -102,9 +118,12 @@ class _Search:
         return None
 
     def _next(self, done: int) -> Iterator[int]:
-        """Operations that may be next: none that is not done had ended before they were asked. Optional ones last."""
+        """Operations that may be next: none that is not done had ended before they were asked. Optional ones last,
+        and of those that stand for each other the first.
+        """
         required: list[int] = []
         optional: list[int] = []
+        groups: set[Hashable] = set()
         horizon = float("inf")
         first_left = (~done & (done + 1)).bit_length() - 1
         for place in range(first_left, len(self._ops)):
@@ -114,15 +133,29 @@ class _Search:
             if done >> place & 1:
                 continue
             horizon = min(horizon, op.ended)
-            (required if op.required else optional).append(place)
+            twin = self._twins[place]
+            if twin is None or twin not in groups:
+                groups.add(twin)
+                (required if op.required else optional).append(place)
         required.sort(key=lambda place: self._ops[place].ended)
         return iter(required + optional)
 
     def _burials(self) -> list[int]:
-        """For each operation: the expiries that cannot happen any more once it took effect."""
-        expiries: dict[Hashable, int] = {}
+        """For each operation: the optional ones that cannot take effect any more once it did.
+
+        Whether they count as done makes no difference then, so they do: fewer configurations differ.
+        """
+        optional: dict[tuple[Hashable, str], int] = {}
         for place, op in enumerate(self._ops):
-            if op.f == "expire":
-                ref = op.value["ref"]
-                expiries[ref] = expiries.get(ref, 0) | 1 << place
-        return [expiries.get(self._model.ends(op), 0) for op in self._ops]
+            if not op.required:
+                of = (self._model.ref(op), op.f)
+                optional[of] = optional.get(of, 0) | 1 << place
+        return [self._buried_by(op, optional) for op in self._ops]
+
+    def _buried_by(self, op: Op, optional: dict[tuple[Hashable, str], int]) -> int:
+        end = self._model.ends(op)
+        found = 0
+        if end is not None:
+            for kind in end.kinds:
+                found |= optional.get((end.ref, kind), 0)
+        return found

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
-from tests.faults.history import FAIL, INFO, OK, Op
+from tests.faults.history import FAIL, INFO, Op
+from tests.faults.linearizable import End
 
 SHARED, EXCLUSIVE = "shared", "exclusive"
 #: Clocks and scheduling: a lease is over for certain this long after its end.
@@ -39,6 +40,8 @@ def lease_of(op: Op) -> tuple[float, float]:
 
 def ref_of(op: Op) -> Hashable:
     """How a grant is named: by its token (and job), or, where that is not known, by who asked and when."""
+    if op.f == "expire":
+        return cast("Hashable", op.value["ref"])
     return (op.value.get("job"), op.value["token"]) if "token" in op.value else (op.process, op.invoked)
 
 
@@ -49,15 +52,9 @@ def expiries(ops: Sequence[Op], begins: Sequence[str]) -> list[Op]:
         if op.f in begins and op.outcome != FAIL:
             earliest, _ = lease_of(op)
             value = {"ref": ref_of(op), "earliest": earliest, "job": op.value.get("job")}
+            value |= {"twin": op.value["twin"]} if "twin" in op.value else {}
             found.append(Op("store", "expire", op.key, value, earliest, math.inf, INFO))
     return found
-
-
-def last_word(op: Op) -> Hashable | None:
-    """The grant whose lease cannot end any more, since it is over."""
-    if op.f == "expire":
-        return cast("Hashable", op.value["ref"])
-    return ref_of(op) if op.f in ("release", "success", "fail") and op.outcome == OK else None
 
 
 # ------------------------------------------------------------------ locks
@@ -86,21 +83,32 @@ class RwLock:
             if op.f == "acquire" and ref_of(op) in kept
             else op
             for op in ops
-            if op.outcome != INFO or op.f in ("acquire", "release", "renew")
+            if op.outcome != INFO or op.f in ("acquire", "release") or (op.f == "renew" and self.strict)
         ]
+        asked = [_with_twin(op) if op.f == "acquire" and op.outcome == INFO else op for op in asked]
         return [*asked, *expiries(asked, ("acquire", "renew"))]
 
     def start(self) -> Held:
         return Held(0, frozenset())
 
-    def ends(self, op: Op) -> Hashable | None:
-        return last_word(op)
+    def ref(self, op: Op) -> Hashable:
+        return ref_of(op)
+
+    def ends(self, op: Op) -> End | None:
+        over = op.f == "expire" or (op.f == "release" and op.outcome != FAIL)
+        return End(ref_of(op), ("expire", "release", "renew")) if over else None
+
+    def twin(self, op: Op) -> Hashable | None:
+        """Grants that nobody knows of: they keep others out, and may be over after their lease or never. One that was
+        asked earlier may be over earlier; who was granted cannot be told from outside.
+        """
+        return (op.f, op.value["twin"]) if "twin" in op.value else None
 
     def step(self, state: Hashable, op: Op) -> Held | None:
         held = cast("Held", state)
         if op.f == "acquire":
             return self._acquire(held, op)
-        ref = op.value["ref"] if op.f == "expire" else ref_of(op)
+        ref = ref_of(op)
         found = next((each for each in held.grants if each.ref == ref), None)
         if op.f == "expire":
             return _without(held, found) if found and found.earliest == op.value["earliest"] else None
@@ -127,6 +135,10 @@ class RwLock:
             earliest, latest = lease_of(op)
             return Held(held.newest, held.grants - {found} | {found._replace(earliest=earliest, latest=latest)})
         return held
+
+
+def _with_twin(op: Op) -> Op:
+    return replace(op, value=op.value | {"twin": (op.value["mode"], op.value["lease"])})
 
 
 def _without(held: Held, grant: Grant) -> Held:
@@ -166,8 +178,17 @@ class ClaimLedger:
     def start(self) -> tuple[Chunk, ...]:
         return tuple(Chunk() for _ in self.needs)
 
-    def ends(self, op: Op) -> Hashable | None:
-        return last_word(op)
+    def ref(self, op: Op) -> Hashable:
+        return ref_of(op)
+
+    def ends(self, op: Op) -> End | None:
+        if op.f == "expire":  # It may still be reported.
+            return End(ref_of(op), ("expire", "heartbeat"))
+        over = op.f in ("success", "fail") and op.outcome != FAIL
+        return End(ref_of(op), ("expire", "heartbeat", "success", "fail")) if over else None
+
+    def twin(self, _op: Op) -> Hashable | None:
+        return None
 
     def step(self, state: Hashable, op: Op) -> tuple[Chunk, ...] | None:
         rows = dict(zip(self.needs, cast("tuple[Chunk, ...]", state), strict=True))

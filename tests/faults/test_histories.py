@@ -1,5 +1,6 @@
 """Recorded histories of every store are linearizable; the checker that says so sees each of twelve planted faults."""
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -255,6 +256,22 @@ def test_a_long_random_history_is_decided_quickly() -> None:
     assert judged(ops) == []
     place = next(n for n, each in enumerate(ops) if n > 500 and each.f == "acquire" and each.outcome == FAIL)
     assert judged(changed(ops, place, outcome=OK, token=10**6))
+
+
+def test_many_calls_without_an_answer_are_decided_quickly() -> None:
+    """Two dozen calls whose effect nobody knows: any of them may explain a refusal, none explains an overlap."""
+    ops: list[Op] = []
+    for number in range(24):
+        at = 10.0 * number
+        mode = "shared" if number % 3 else "exclusive"
+        ops += [
+            replace(op(f"lost{number}", "acquire", at, INFO, mode=mode), ended=math.inf),
+            op("a", "acquire", at + 1, FAIL, mode="exclusive"),
+            op("a", "acquire", at + 8, mode="exclusive", token=number + 1),
+            replace(op("a", "release", at + 9, INFO, token=number + 1), ended=math.inf),
+        ]
+    assert judged(ops) == []
+    assert judged([*ops, op("b", "acquire", 238.5, mode="exclusive", token=25), op("a", "check", 238.8, token=24)])
 
 
 def simulated(chance: random.Random, count: int) -> list[Op]:

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 import pytest
 
 import headgate
-from headgate import Gate
 from headgate.core.history import Entry
-from headgate.stores.sql.scene import WAITER_LEASE
 from tests.faults.arena import Toll
 from tests.faults.conftest import FULL, Report
-from tests.faults.fight import Fight, Plan
+from tests.faults.fight import SLACK_SECONDS, WAITER_SECONDS, Fight, Plan, await_silence
 from tests.faults.fighter import Rules
 from tests.faults.processes import Zygote, now
 from tests.faults.soundness import check_store, whole_history
 from tests.faults.witness import Witness
 from tests.fresh import scheme
-from tests.waiting import until
 
 PLAN = (
     Plan(grants=2000, kills=110, stops=45, pace=0.45, seconds=400)
@@ -26,11 +23,6 @@ PLAN = (
 )
 #: The shortest that makes sense with this load on two cores.
 LEASE = 0.8
-#: Time for whoever is next to be scheduled and to get its answer, with eight workers, a server and possibly
-#: another test on two cores. It widens the bounds on time only, never a check of safety.
-SLACK_SECONDS = 2.0
-#: A dead waiter for several resources keeps its place for so long.
-WAITER_SECONDS = WAITER_LEASE / 1e6
 
 
 @pytest.fixture
@@ -72,13 +64,6 @@ def counted(witness: Witness, toll: Toll) -> dict[str, int]:
     """What happened, for the report."""
     hits = ("kills", "kills_of_holders", "kills_of_waiters", "stops", "stops_of_holders")
     return witness.figures() | {name: getattr(toll, name) for name in hits}
-
-
-def await_silence(gate: Gate, lease: float) -> None:
-    """All that dead workers left goes by itself: locks within two leases, waiters when they were not heard of."""
-    until(lambda: not gate.locks.list(), "the locks of the dead to go", 2 * lease + SLACK_SECONDS)
-    until(lambda: not gate.locks.waiters(), "dead waiters to leave", WAITER_SECONDS + SLACK_SECONDS)
-    gate.locks.expire()
 
 
 def assert_all_told(witness: Witness, history: Sequence[Entry]) -> None:

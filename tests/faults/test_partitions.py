@@ -12,6 +12,7 @@ import pytest
 
 import headgate
 from headgate.stores.options import DEFAULT_OPTIONS
+from tests.faults import history
 from tests.faults.chain_worker import define
 from tests.faults.conftest import FULL, Report
 from tests.faults.ensembles import CutEnsemble
@@ -71,6 +72,7 @@ class Bench:
         self._judge(run, plan, scheme(store_url), strict=strict)
 
     def _judge(self, run: Partitioned, plan: Plan, store: str, *, strict: bool) -> None:
+        history.save(run.witness.events, self._folder / "history.jsonl")  # It is there if judging does not end, too.
         found = run.witness.judgement(strict=strict)
         usual = run.usual_call()
         breaks = run.breaks

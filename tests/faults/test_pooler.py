@@ -11,7 +11,7 @@ from tests.faults.chain import Plan as ChainPlan
 from tests.faults.chain_worker import Rules as ChainRules
 from tests.faults.chain_worker import define
 from tests.faults.conftest import FULL, Report
-from tests.faults.fight import Fight, Plan
+from tests.faults.fight import Fight, Plan, await_silence
 from tests.faults.fighter import Rules
 from tests.faults.processes import Zygote
 from tests.faults.soundness import check_store
@@ -61,6 +61,7 @@ def test_eight_processes_fight_through_a_pooler(pooled: tuple[str, str], process
     assert witness.verdict() == [], f"seed {seed}"
     assert witness.counts.grants >= FIGHT.grants
     with headgate.connect(direct) as gate:
+        await_silence(gate, LEASE)  # An expired lock that was not reaped is not listed, and its end not told yet.
         assert check_store(gate, direct) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import ssl
 import time
@@ -16,12 +17,14 @@ from headgate.core.errors import MissingExtra, StoreUnavailable
 from headgate.core.redaction import mask
 from headgate.service.identity import new_request_id, owner
 from headgate.stores.acting import actor
-from headgate.stores.deadlines import BULK_SECONDS, current, time_limit, within
+from headgate.stores.deadlines import BULK_SECONDS, current, within
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 #: Seconds that a request has beyond the call's deadline: the service answers at the deadline at the latest, and its
 #: answer has to come back. Not more than this is spent on opening a connection.
 ALLOWANCE_SECONDS = 1.0
+#: The least that a phase of a request gets when its time is over: a socket takes zero for "do not wait at all".
+SHORTEST_SECONDS = 0.001
 #: Of a page.
 MOST = 1000
 #: What the service says while the first of two requests with the same key is running, and a pause before the next.
@@ -73,7 +76,7 @@ class Connection:
     def upload(self, file: Path, *path: str, **query: Any) -> Any:
         """Send a file as it is. That takes as long as it takes, as long as bytes flow."""
         name = ("Idempotency-Key", new_request_id())
-        with file.open("rb") as content, within(BULK_SECONDS):
+        with file.open("rb") as content, within(BULK_SECONDS, slow=True):
 
             def from_its_start() -> dict[str, Any]:
                 content.seek(0)
@@ -97,15 +100,18 @@ class Connection:
         headers = {"Headgate-Client": owner(), **_override(), **({} if name is None else dict([name]))}
         given = {name: _text(value) for name, value in query.items() if value is not None}
 
+        deadline = current(wait + self.options.answer_within)
+        ends = deadline.until + ALLOWANCE_SECONDS
+
         def ask() -> Any:
-            deadline = current(wait + self.options.answer_within)
-            left = deadline.left + ALLOWANCE_SECONDS
             self._check_alive(client, slow=deadline.slow)
-            timeout = httpx.Timeout(left, connect=min(left, ALLOWANCE_SECONDS))
-            return client.request(method, url, params=given, **sent(), headers=headers, timeout=timeout)
+            # Many bytes take as long as they take, as long as they flow: each piece has the whole limit.
+            timeout = {"timeout": _each_phase(deadline.left) if deadline.slow else _TimeLeft(ends)}
+            request = client.build_request(method, url, params=given, **sent(), headers=headers, extensions=timeout)
+            return _read_until(math.inf if deadline.slow else ends, client.send(request, stream=True), httpx)
 
         try:
-            answer = _answered(ask, httpx, time_limit(wait + self.options.answer_within), again=again)
+            answer = _answered(ask, httpx, deadline.until, again=again)
         except httpx.HTTPError as error:
             raise self._unavailable(error, key, outcome=_outcome(httpx, error, method)) from error
         except RuntimeError as error:
@@ -125,7 +131,8 @@ class Connection:
     def _check_alive(self, client: Any, *, slow: bool) -> None:
         """Before a request whose answer may take long, ask one that is answered at once: silence proves nothing."""
         if slow:
-            client.get(self._base.removesuffix("/v1") + "/healthz", timeout=self.options.answer_within)
+            timeout = {"timeout": _TimeLeft(time.monotonic() + self.options.answer_within)}
+            client.get(self._base.removesuffix("/v1") + "/healthz", extensions=timeout)
 
     def _unavailable(self, error: Exception, key: str | None, outcome: str) -> StoreUnavailable:
         why = str(error) or type(error).__name__
@@ -163,6 +170,42 @@ def _override() -> dict[str, str]:
     return {"Headgate-Override": quote(why, safe=" ")} if why else {}
 
 
+class _TimeLeft(dict[str, float]):
+    """The timeouts of a request as its transport reads them: in each phase, what is left until one moment.
+
+    The library's own timeouts start anew with each phase (connect, write, read), so that a call could last for the
+    sum of them.
+    """
+
+    def __init__(self, ends: float) -> None:
+        super().__init__()
+        self._ends = ends
+
+    def get(self, phase: str, default: Any = None) -> Any:
+        """Seconds left; for opening a connection at most ALLOWANCE_SECONDS."""
+        del default
+        left = max(self._ends - time.monotonic(), SHORTEST_SECONDS)
+        return min(left, ALLOWANCE_SECONDS) if phase == "connect" else left
+
+
+def _each_phase(seconds: float) -> dict[str, float]:
+    """The timeouts of a request each of whose phases may take that long; opening a connection takes a moment."""
+    return dict.fromkeys(("pool", "write", "read"), seconds) | {"connect": min(seconds, ALLOWANCE_SECONDS)}
+
+
+def _read_until(ends: float, answer: Any, httpx: Any) -> Any:
+    """The whole answer. Raises ReadTimeout when its body has not ended at that moment (monotonic)."""
+    pieces = []
+    try:
+        for piece in answer.iter_raw():
+            pieces.append(piece)
+            if time.monotonic() > ends:
+                raise httpx.ReadTimeout("the answer did not end in time", request=answer.request)
+    finally:
+        answer.close()
+    return httpx.Response(answer.status_code, headers=answer.headers, content=b"".join(pieces))
+
+
 def _answered(ask: Callable[[], Any], httpx: Any, until: float, *, again: bool) -> Any:
     """What is answered; asked once more when the connection was cut, if that does no harm.
 
@@ -171,13 +214,16 @@ def _answered(ask: Callable[[], Any], httpx: Any, until: float, *, again: bool) 
     """
     try:
         return ask()
-    except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+    except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
         if not again:
             raise
-        answer = ask()
-        while _is_running(answer) and time.monotonic() < until:
-            time.sleep(RUNNING_SECONDS)
+        try:
             answer = ask()
+            while _is_running(answer) and time.monotonic() < until:
+                time.sleep(RUNNING_SECONDS)
+                answer = ask()
+        except _never_sent(httpx):
+            raise error from None  # The first request may have taken effect, though this one did not.
         return answer
 
 
@@ -187,8 +233,12 @@ def _is_running(answer: Any) -> bool:
 
 def _outcome(httpx: Any, error: Exception, method: str) -> str:
     """Whether a request that failed may have taken effect: not one that was never sent, nor a question."""
-    never_sent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-    return "none" if method == "GET" or isinstance(error, never_sent) else "unknown"
+    return "none" if method == "GET" or isinstance(error, _never_sent(httpx)) else "unknown"
+
+
+def _never_sent(httpx: Any) -> tuple[type[Exception], ...]:
+    """The errors of requests that did not reach the service."""
+    return httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout
 
 
 @cache
