@@ -207,6 +207,11 @@ class Visit:
             if block.kind in acts:
                 acts[block.kind](block)
 
+    def type(self, command: str) -> None:
+        """Run one more command, which must succeed."""
+        code, printed = self._shell.run(self.words.here(command))
+        assert code == 0, f"{command}: exit code {code}\n{printed}"
+
     def end(self) -> None:
         """Leave no process behind."""
         self._interrupt()
