@@ -73,7 +73,7 @@ def test_a_failed_chunk_is_found_understood_and_made_again_by_mouse(site: Site, 
     page.get_by_role("button", name="Filter").click()
     page.get_by_role("table", name="Chunks").get_by_role("link", name="7", exact=True).click()
     expect(page.locator("#message")).to_contain_text("disk full on node2")
-    expect(page.locator(".conditions")).to_contain_text("1 failures of 1 are used up")
+    expect(page.locator(".conditions")).to_contain_text("it used up its attempts (1 of 1 failed)")
     page.get_by_role("link", name="Resubmit with all that was made from it…").click()
     dialog = page.get_by_role("dialog", name=f"Resubmit with all that was made from it {failed}-tidy/7?")
     expect(dialog).to_contain_text("2 chunks will be made again")

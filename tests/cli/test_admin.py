@@ -93,4 +93,4 @@ def test_logs_are_json_lines_on_stderr_when_asked_for(headgate: Headgate) -> Non
 
 def test_quiet_says_nothing_but_errors(headgate: Headgate) -> None:
     assert headgate("--quiet", "lock", "acquire", DB).err == ""
-    assert "may not have" in headgate("-q", "lock", "acquire", DB).err
+    assert "cannot acquire" in headgate("-q", "lock", "acquire", DB).err

@@ -134,7 +134,7 @@ def test_history_moves_only_where_there_is_somewhere_to_move_it(headgate: Headga
     assert (done.code, done.out) == (0, "history of locks: 0 moved\nhistory of queue: 0 moved\n")
     done = headgate("daemon", "history", "--once", HEADGATE_COORDINATION_URL=zookeeper, HEADGATE_HISTORY_AGE="old")
     assert done.code == 2
-    assert "history_age 'old' is no length of time" in done.err
+    assert "history_age 'old' is not a duration" in done.err
     servers.drop("zookeeper", zookeeper)
     process = headgate.start("daemon", "--interval", "1h")
     await_event(process, "daemon.idle", "history")

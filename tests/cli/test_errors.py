@@ -21,7 +21,7 @@ def test_a_refusal_names_the_holder_and_ends_with_the_next_commands(headgate: He
     assert refused.code == 75
     assert refused.out == ""
     lines = refused.err.splitlines()
-    assert lines[0] == f"headgate: bob may not have exclusive on {DB} now:"
+    assert lines[0] == f"headgate: bob cannot acquire exclusive on {DB} now:"
     for part in ("alice", lock["owner"], "holds it exclusive since", "nightly copy", lock["id"]):
         assert part in lines[1]
     commands = [line[line.index("headgate ") :] for line in lines[2:]]

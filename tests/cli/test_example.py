@@ -23,7 +23,7 @@ def beside_python(program: Path, folder: Path) -> Path:
     ("noun", "shown"),
     [
         ("locks", ["waits", "expire"]),
-        ("ledger", ["NO   1 failures of 1 are used up", "the raw data was corrected", "2026-11-02 9"]),
+        ("ledger", ["NO   it used up its attempts (1 of 1 failed)", "the raw data was corrected", "2026-11-02 9"]),
         ("ingest", ["Moby Dick, the first chapter", "READY"]),
         ("queue", ["no route to example.org", "failed → downloading", "nothing is wrong"]),
     ],

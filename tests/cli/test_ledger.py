@@ -100,7 +100,7 @@ def test_nothing_to_do_is_3_and_refused_is_75(pipeline: Headgate) -> None:
     refused = pipeline("job", "next", "clean", "--dataid", "7", "--json")
     assert refused.code == 75
     assert refused.error["error"] == "claim-refused"
-    assert "nothing made or published it" in refused.error["detail"]
+    assert "no job has produced it and nobody has published it" in refused.error["detail"]
 
 
 def test_explain_and_plan_say_why(pipeline: Headgate) -> None:

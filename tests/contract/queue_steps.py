@@ -154,8 +154,8 @@ def prepared_for(queue: Queue, machine: Machine, row: Transition) -> Item:
     if row.event == "report":
         return queue.batch(job_in(queue, "completed").batch)
     if machine.name == BATCH.name:
-        return batch_in(queue, row.source, well=row.when != "a job failed, or there never was one")
-    good = row.when.removeprefix("the last good step was ") or None
+        return batch_in(queue, row.source, well=row.when != "a job failed, or it has no jobs")
+    good = row.when.removeprefix("the last successful step was ") or None
     return job_in(queue, row.source, good)
 
 

@@ -73,7 +73,7 @@ def test_an_unknown_dataset_is_told(gate: Gate) -> None:
 def test_a_chunk_that_was_never_there(gate: Gate) -> None:
     ledger = one_job(gate)
     before = everything(gate)
-    with pytest.raises(ClaimRefused, match="nothing made or published it"):
+    with pytest.raises(ClaimRefused, match="no job has produced it and nobody has published it"):
         ledger.claim("clean", "nowhere")
     for report in (ledger.success, ledger.heartbeat):
         with pytest.raises(ClaimLost, match="there is no such claim"):

@@ -20,7 +20,7 @@ WORDS = {"other": "lunch"}
 #: What a `when` of the table asks of the job.
 POLICIES: Mapping[str, dict[str, Any]] = {
     "on_failure is hold": {"on_failure": "hold"},
-    "max_crashes died on it": {"max_crashes": 1},
+    "max_crashes workers crashed on it": {"max_crashes": 1},
 }
 
 

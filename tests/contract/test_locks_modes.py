@@ -161,7 +161,7 @@ def test_entering_again_gives_at_least_the_time_that_was_asked_for(gate: Gate) -
 
 
 def test_the_dead_do_not_enter_again(gates: Gates) -> None:
-    """A client that comes back after its lease ran out gets a new grant, not its old one."""
+    """A client that comes back after its lease expired gets a new grant, not its old one."""
     dead = lock_of_the_dead(gates, R, client="a")
     again = gates.open().locks.acquire("a", R, "write", reentrant=True)
     assert again.token > dead.token
@@ -272,5 +272,5 @@ def test_a_counted_lock_keeps_its_count_over_downgrade(gate: Gate) -> None:
 
 
 def test_a_mode_that_is_none_is_named_in_the_error(gate: Gate) -> None:
-    with pytest.raises(BadValue, match="'readwrite' is none of shared, exclusive, read, write"):
+    with pytest.raises(BadValue, match="'readwrite' is not one of shared, exclusive, read, write"):
         gate.locks.acquire("a", R, "readwrite")

@@ -107,7 +107,7 @@ def test_a_waiting_writer_is_not_starved_by_new_readers(gates: Gates) -> None:
         gate.locks.acquire("new reader", R, "read")
     (blocker,) = refusal.value.blockers
     assert (blocker.kind, blocker.client, blocker.mode) == ("waiter", "writer", EXCLUSIVE)
-    assert "was there first" in str(refusal.value)
+    assert "is ahead in the queue" in str(refusal.value)
     later = queue_behind(gates.open(), "late reader", R, "read")
     assert not later.done()
     gate.locks.release(reading)
@@ -313,7 +313,7 @@ def test_clients_that_wait_for_each_other_are_named_in_the_refusal(gates: Gates)
     with pytest.raises(LockRefused) as refusal:
         gate.locks.acquire("c", "r1", "write", wait=0.2)
     assert refusal.value.cycle == ("c", "a", "b", "c")
-    assert "these clients wait for each other: c → a → b → c" in str(refusal.value)
+    assert "these clients wait for each other (a deadlock): c → a → b → c" in str(refusal.value)
     gate.locks.release(held["c"])
     gate.locks.release(granted(futures["b"]))
     gate.locks.release(held["b"])

@@ -53,7 +53,7 @@ KEPT = [
 MOVES = [
     (machine, row)
     for machine, row in ROWS
-    if row.source != machine.start and row.by is not By.STORE and not row.when.startswith("its workers died in ")
+    if row.source != machine.start and row.by is not By.STORE and not row.when.startswith("its workers crashed in ")
 ]
 
 

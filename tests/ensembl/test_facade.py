@@ -101,7 +101,7 @@ def test_who_may_lock(store_url: str, held: str, wanted: str, granted: bool, cli
             second = locker.lock(client, URI, wanted)
             assert locker.get_locks() == [first, second]
             return
-        with pytest.raises(LockException, match=rf"(?s){client} may not have .* on {URI} now.*same .*holds it"):
+        with pytest.raises(LockException, match=rf"(?s){client} cannot acquire .* on {URI} now.*same .*holds it"):
             locker.lock(client, URI, wanted)
         assert locker.get_locks() == [first]
         locker.unlock(first)

@@ -178,7 +178,7 @@ def test_each_lock_taken_over_has_its_token_and_its_history(sql_url: str) -> Non
         assert set(told) == {lock.id for lock in locks}
         for lock in locks:
             entry = told[lock.id]
-            assert (entry.event, entry.reason) == ("grant", "taken over from resource_lock")
+            assert (entry.event, entry.reason) == ("grant", "imported from resource_lock")
             assert (entry.client, entry.token, entry.after) == (lock.client, lock.token, lock.mode)
         for lock in locks:
             gate.locks.release(lock)
@@ -245,8 +245,8 @@ def test_a_corrupted_original_keeps_what_agrees_and_tells_the_rest(sql_url: str)
     slash = Row(13, "team/loader", "uri://c", "write", utc(2020, 2, 2))
     build(sql_url, [*ROWS, late, slash])
     lines = migrate(sql_url).lines
-    assert any(line.startswith("left out resource_lock 12 (write on uri://b by copier") for line in lines)
-    assert "client 'team/loader' is 'team_loader' here, since its name breaks our rules" in lines
+    assert any(line.startswith("skipped resource_lock 12 (write on uri://b by copier") for line in lines)
+    assert "client 'team/loader' is named 'team_loader' here, because its name is not valid here" in lines
     assert held(sql_url) == [*expected(*ROWS), (13, "team_loader", "uri://c", "write", slash.created)]
 
 
@@ -394,11 +394,11 @@ def test_a_null_where_a_name_should_be_is_reported_and_not_taken_for_a_name(sql_
     told = migrate(sql_url, dry_run=True).lines
     done = migrate(sql_url)
     for line in (
-        "left out client 2: its name is NULL",
-        "left out resource 2: its uri is NULL",
-        "left out resource_lock 9 (write on no resource by loader since 2020-01-03 00:00:00 UTC): it names no resource",
-        "left out resource_lock 10 (no type on uri://c by loader): its type is neither read nor write",
-        "resource_lock 8 (read on uri://a by unknown since 2020-01-02 00:00:00 UTC) names no client that there is;",
+        "skipped client 2: its name is NULL",
+        "skipped resource 2: its uri is NULL",
+        "skipped resource_lock 9 (write on no resource by loader since 2020-01-03 00:00:00 UTC): its resource does not",
+        "skipped resource_lock 10 (no type on uri://c by loader): its type is neither read nor write",
+        "resource_lock 8 (read on uri://a by unknown since 2020-01-02 00:00:00 UTC) has no existing client;",
     ):
         assert any(line in each for each in told), line
         assert any(line in each for each in done.lines), line

@@ -51,11 +51,11 @@ def test_the_oldest_stays_with_all_that_agree_with_it(rows: list[OldLock], stay:
 def test_every_row_left_out_is_told() -> None:
     rows = (row(1, "read"), row(2, "write", client="b", days=1), row(3, "append"), row(4, "read", resource=None))
     plan = plan_takeover(Original((), (), rows), {})
-    begin = "left out resource_lock"
+    begin = "skipped resource_lock"
     assert plan.lines == [
         f"{begin} 3 (append on u by a since 2020-01-01 00:00:00 UTC): its type is neither read nor write",
-        f"{begin} 4 (read on no resource by a since 2020-01-01 00:00:00 UTC): it names no resource that there is",
-        f"{begin} 2 (write on u by b since 2020-01-02 00:00:00 UTC): a holds u shared, and that lock stays",
+        f"{begin} 4 (read on no resource by a since 2020-01-01 00:00:00 UTC): its resource does not exist",
+        f"{begin} 2 (write on u by b since 2020-01-02 00:00:00 UTC): a holds u shared, and that lock is kept",
     ]
 
 
@@ -77,9 +77,9 @@ def test_names_that_break_the_rules_are_changed_and_told() -> None:
     assert (plan.clients, plan.resources) == (["a_b"], ["u_", "u"])
     assert [(lock.client, lock.resource) for lock in plan.locks] == [("a_b", "u_")]
     assert plan.lines == [
-        "client 'a/b' is 'a_b' here, since its name breaks our rules",
-        "clients 'a/b' and 'a_b' are one here",
-        "resource 'u\\n' is 'u_' here, since its name breaks our rules",
+        "client 'a/b' is named 'a_b' here, because its name is not valid here",
+        "clients 'a/b' and 'a_b' have the same name here",
+        "resource 'u\\n' is named 'u_' here, because its name is not valid here",
     ]
 
 
@@ -108,7 +108,7 @@ def test_what_is_taken_agrees_and_what_is_not_is_told(rows: list[OldLock]) -> No
         others = [other for other in plan.locks if other is not lock and other.resource == lock.resource]
         assert all(COMPATIBLE[lock.mode, other.mode] for other in others)
     left_out = {each.id for each in rows} - {lock.row.id for lock in plan.locks}
-    assert left_out == {int(line.split()[3]) for line in plan.lines if line.startswith("left out")}
+    assert left_out == {int(line.split()[2]) for line in plan.lines if line.startswith("skipped")}
 
 
 def test_a_lock_taken_over_keeps_its_number() -> None:

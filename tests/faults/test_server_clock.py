@@ -79,7 +79,7 @@ def test_a_stranger_may_take_the_lock_and_the_holder_learns_of_it_at_its_next_re
     with running(PostgreSQL) as (url, set_clock), headgate.connect(url) as gate:
         lost: list[float] = []
         with (  # noqa: PT012 - the block itself says so at its end
-            pytest.raises(LockLost, match="its lease ran out"),
+            pytest.raises(LockLost, match="its lease expired"),
             gate.locks.held("holder", R, lease=LEASE, on_lost=lambda _: lost.append(time.monotonic())) as hold,
         ):
             set_clock(HOUR)

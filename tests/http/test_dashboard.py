@@ -308,7 +308,7 @@ def test_a_job_that_killed_its_worker_says_so_and_is_released_by_itself(server: 
     gate.queue.set_hold("deadly", reason="quota", by="ann")
     with signed_in(server, gate, "read", "operate") as client:
         page = client.get(f"/ingest/job/{job.id}").text
-        assert "its worker died once while pending; look at its payload and the log of node7" in page
+        assert "its worker crashed once while pending; check its payload and the log of node7" in page
         assert "Workers that died" in page
         assert client.get(f"/v1/ingest-jobs/{job.id}").json()["crashes"] == 1
         key = KEY.search(client.get("/ingest/holds/deadly/clear").text)

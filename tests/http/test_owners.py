@@ -131,7 +131,7 @@ def test_what_was_taken_on_the_store_itself_is_told_apart(with_scopes: Tokens, g
     lock = gate.locks.acquire("c", "file:/direct", "exclusive", lease=60)
     refused = with_scopes("lock:acquire", principal="bob").delete(f"/v1/locks/{lock.id}?token={lock.token}")
     assert (refused.status_code, refused.json()["owner"]) == (403, "local")
-    assert "on the store itself" in refused.json()["detail"]
+    assert "Use the store directly" in refused.json()["detail"]
     assert "API token of 'local'" not in refused.json()["detail"]
 
 

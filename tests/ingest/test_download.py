@@ -150,7 +150,7 @@ def test_each_file_that_fails_says_why_and_the_others_come(run: Run, origin: Ori
     assert [(each.name, each.tries) for each in outcome.failed] == [("none", 1), ("busy", 3), ("private", 1)]
     assert [each.why for each in outcome.failed][:2] == [
         f"{origin.url('/none')}: the server answers 404 Not Found",
-        f"{origin.url('/busy')}: the server answers 503 Service Unavailable. Try again later",
+        f"{origin.url('/busy')}: the server answers 503 Service Unavailable. Retry later",
     ]
     assert [each.name for each in outcome.fetched] == ["good"]
 

@@ -126,7 +126,7 @@ def test_the_password_is_not_shown() -> None:
 
 
 def test_what_ezid_refuses_is_told_and_not_tried_again(client: Ezid, server: EzidServer, pauses: list[float]) -> None:
-    with pytest.raises(ServiceRefused, match="EZID says no: forbidden"):
+    with pytest.raises(ServiceRefused, match="EZID refused the request: forbidden"):
         client.register(parse("ark:/13030/m5abc"), SAID)
     with pytest.raises(ServiceRefused, match="forbidden"):
         client.mint("ark:/13030/m5", SAID)

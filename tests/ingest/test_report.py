@@ -79,9 +79,9 @@ def test_the_report_of_a_batch() -> None:
 def test_a_batch_that_went_well_and_one_that_never_had_a_job() -> None:
     well = batch_report(BATCH, JOBS[1:], 1, ENVELOPE)
     assert well["Subject"] == "Ingest: OK -- Submission processed: bid0000000007"
-    none = batch_report(replace(BATCH, message="the manifest cannot be used:\n  line 3: x"), [], 1, ENVELOPE)
+    none = batch_report(replace(BATCH, message="the manifest has errors:\n  line 3: x"), [], 1, ENVELOPE)
     assert none["Subject"].startswith("Ingest: FAIL")
-    assert "Message: the manifest cannot be used: line 3: x" in text_of(none)
+    assert "Message: the manifest has errors: line 3: x" in text_of(none)
 
 
 def test_a_confirmation() -> None:

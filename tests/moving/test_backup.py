@@ -183,7 +183,7 @@ FORGED: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
     "no table": (lambda lines: [lines[0], ["row"], *lines[1:]], "did not write"),
     "a row too many": (lambda lines: [*lines[:-1], lines[-2], lines[-1]], "announces"),
     "no token left": (with_header(token=2**53 - 5), "beyond 2\\^53"),
-    "no id left": (with_header(numbers={"bid": 0, "jid": 10**10 - 5}), "beyond ten digits"),
+    "no id left": (with_header(numbers={"bid": 0, "jid": 10**10 - 5}), "exceed ten digits"),
 }  # fmt: skip
 
 

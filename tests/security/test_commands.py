@@ -43,7 +43,7 @@ def test_with_a_wrong_key_nothing_is_run(site: Site) -> None:
     for more in ([], ["--loop"], ["--dataid", "2"]):
         done = site.command("job", "run", "clean", *more, "--", "touch", "ran", HEADGATE_JOB_KEY="hgk_" + "A" * 43)
         assert done.code == 77
-        assert "the key is not that of the job" in done.err
+        assert "the key does not belong to this job" in done.err
     assert not (site.folder / "ran").exists()
     assert [row["kind"] for row in json.loads(site.run("data", "list", "--json"))] == ["OUTPUT"] * 5
 

@@ -80,7 +80,7 @@ def test_the_store_takes_exactly_the_holders_that_a_change_confirms(admin: Gate,
         store.change_custody(known, CustodyChange([copy]))
     assert refused.value.holders == ("raw/report",)
     for wrong in (["raw/report", "raw/clean"], ["raw/report", "tidy/report"]):
-        with pytest.raises(BadValue, match="does not become one"):
+        with pytest.raises(BadValue, match="does not make it a holder"):
             store.change_custody(known, CustodyChange([copy], holders=wrong))
     assert store.job_custody("report") == known
     assert store.change_custody(known, CustodyChange([copy], holders=["raw/report"]))

@@ -162,7 +162,7 @@ def test_a_key_that_is_there_twice_is_refused(with_scopes: Tokens) -> None:
     for path in ("/v1/tokens", "/v1/custody", "/v1/jobs/j/chunks/1/force", "/v1/inventory/removals", "/v1/locks"):
         answer = admin.post(path, content=body, headers={"Content-Type": "application/json"})
         assert answer.status_code == 422
-        assert answer.json()["detail"] == "body 'scopes' is in it twice"
+        assert answer.json()["detail"] == "body 'scopes' appears twice"
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"nul", b"1e999999999"])

@@ -87,7 +87,7 @@ def test_an_input_that_is_not_ready_blocks(status: str) -> None:
 def test_an_input_that_is_not_there_blocks() -> None:
     verdict = may_claim(View(JOB, "1"))
     assert not verdict.granted
-    assert "nothing made or published it" in verdict.sentence()
+    assert "no job has produced it and nobody has published it" in verdict.sentence()
 
 
 def test_a_join_misses_what_is_not_ready() -> None:
@@ -147,7 +147,7 @@ def tried(job: Job, **counts: object) -> View:
 def test_a_used_up_chunk_stays_error_and_says_so() -> None:
     assert may_claim(tried(JOB, failures=2)).granted
     verdict = may_claim(tried(JOB, failures=3))
-    assert "3 failures of 3 are used up" in verdict.sentence()
+    assert "it used up its attempts (3 of 3 failed)" in verdict.sentence()
     assert own_answer(tried(JOB, failures=3)) is Answer.NO
 
 
@@ -209,7 +209,7 @@ def test_failed_is_error_and_rerun_is_resubmit_in_any_case() -> None:
     for wrong in ("", " ", "a/b", "x" * 41, "a\nb", 7):
         with pytest.raises(BadValue):
             parse_status(wrong)
-    with pytest.raises(BadValue, match="none of INPUT, OUTPUT"):
+    with pytest.raises(BadValue, match="not one of INPUT, OUTPUT"):
         parse_kind("sideways")
 
 
@@ -230,7 +230,7 @@ def test_a_job_that_cannot_be_is_refused(job: Job, why: str) -> None:
 
 
 def test_a_dataset_has_one_producer() -> None:
-    with pytest.raises(BadValue, match="is made by job 'first' already"):
+    with pytest.raises(BadValue, match="is already produced by job 'first'"):
         check_beside(Job("second", (), ("a",)), ["a"], [Job("first", (), ("a",))])
     check_beside(Job("first", (), ("a",)), ["a"], [Job("first", (), ("a",))])
     with pytest.raises(UnknownName, match="there is no dataset 'b'"):
@@ -241,7 +241,7 @@ def test_what_can_never_start_is_told() -> None:
     ring = [Job("one", ("a",), ("b",)), Job("two", ("b",), ("a",))]
     assert any("can never start: one → two → one" in line for line in warnings_for(ring))
     assert not warnings_for(ring, published=["a"])
-    assert "which no job makes and nobody has published yet" in warnings_for([Job("one", ("x",))])[0]
+    assert "which no job produces and nobody has published yet" in warnings_for([Job("one", ("x",))])[0]
     assert not warnings_for([Job("one", ("x",)), Job("make", (), ("x",))])
 
 

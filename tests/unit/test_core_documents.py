@@ -23,13 +23,13 @@ def test_what_is_read_is_what_was_written() -> None:
 
 
 def test_a_key_that_is_there_twice_is_refused_everywhere() -> None:
-    with pytest.raises(DuplicateKey, match="the key 'x' is in it twice"):
+    with pytest.raises(DuplicateKey, match="the key 'x' appears twice"):
         read_document(TWICE)
     with pytest.raises(BadPayload, match="damaged"):
         read_unsealed(TWICE, "a")
     with pytest.raises(Unreadable):
         decode(TWICE, "status")
-    with pytest.raises(ForeignStore, match="is in it twice"):
+    with pytest.raises(ForeignStore, match="appears twice"):
         decode_state(b'{"uri": "u", "token": 1, "token": 2, "holders": [], "waiting": false, "known": true}', "/a")
 
 

@@ -61,10 +61,10 @@ def test_a_refusal_names_what_was_wanted_and_everybody_in_the_way() -> None:
     assert (refusal.request, refusal.blockers, refusal.cycle) == (REQUEST, tuple(blockers), ("ann", "ben", "ann"))
     assert str(refusal) == "\n".join(
         [
-            "ann may not have shared on r1, exclusive on r2 now:",
+            "ann cannot acquire shared on r1, exclusive on r2 now:",
             f"  {blockers[0].sentence()}",
             f"  {blockers[1].sentence()}",
-            "  these clients wait for each other: ann → ben → ann",
+            "  these clients wait for each other (a deadlock): ann → ben → ann",
         ]
     )
 
@@ -76,7 +76,7 @@ def test_a_lost_lock_says_why() -> None:
 
 def test_an_unavailable_store_says_which_and_what_to_do() -> None:
     error = StoreUnavailable("postgresql://db", "connection refused", "my request")
-    assert str(error) == "postgresql://db does not answer: connection refused. Try again when it is back"
+    assert str(error) == "postgresql://db does not answer: connection refused. Retry when it is available again"
     assert (error.store, error.why, error.request_id) == ("postgresql://db", "connection refused", "my request")
 
 
@@ -85,13 +85,13 @@ def test_the_other_texts_name_their_data() -> None:
     assert str(UnknownName("lock", "x", "See the list")) == "there is no lock 'x'. See the list"
     assert str(BadValue("mode", 7, "is no mode")) == "mode 7 is no mode"
     assert str(StorageGuardFailed("file:///x", "disk")) == "the storage guard of file:///x failed: disk"
-    assert str(ServiceRefused("EZID", "forbidden")) == "EZID says no: forbidden"
+    assert str(ServiceRefused("EZID", "forbidden")) == "EZID refused the request: forbidden"
     unavailable = ServiceUnavailable("EZID", "timeout")
-    assert str(unavailable) == "EZID: timeout. Try again later"
+    assert str(unavailable) == "EZID: timeout. Retry later"
     assert (unavailable.service, unavailable.why, unavailable.retry_after) == ("EZID", "timeout", None)
     assert str(BadPayload("a.zip", "it is cut off")) == "a.zip: it is cut off"
-    assert str(VersionLost("ark:/1/x", 2)).startswith("ark:/1/x: another process stored version 2")
-    assert str(WorkStopped("the download")) == "the download was told to stop"
+    assert str(VersionLost("ark:/1/x", 2)).startswith("ark:/1/x: another process has already stored version 2")
+    assert str(WorkStopped("the download")) == "the download was stopped before it finished"
     assert str(MissingExtra("mysql", "It needs PyMySQL")).endswith('pip install "headgate[mysql]"')
     assert str(TransitionRefused("lock", "shared", "fly", ["walk"])).endswith("Possible from here: walk")
     for kind in (ForeignStore, SchemaMismatch):
@@ -107,7 +107,7 @@ def test_a_long_value_is_shown_short() -> None:
 def test_a_list_of_mistakes_is_kept_whole_and_shown_short() -> None:
     error = BadManifest([(0, "there is no end marker"), (3, "size 'x' is no number")])
     assert error.problems == ((0, "there is no end marker"), (3, "size 'x' is no number"))
-    assert str(error) == "the manifest cannot be used:\n  there is no end marker\n  line 3: size 'x' is no number"
+    assert str(error) == "the manifest has errors:\n  there is no end marker\n  line 3: size 'x' is no number"
     many = BadManifest([(line, "is wrong") for line in range(1, 31)])
     assert len(many.problems) == 30
     assert str(many).endswith("  line 20: is wrong\n  and 10 more")

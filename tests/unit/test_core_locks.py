@@ -199,7 +199,7 @@ def test_modes_are_read_in_any_case(word: str, data: st.DataObject) -> None:
 def test_any_other_word_is_no_mode(word: object) -> None:
     if isinstance(word, str) and word.lower() in MODE_WORDS:
         return
-    with pytest.raises(BadValue, match="is none of shared, exclusive, read, write"):
+    with pytest.raises(BadValue, match="is not one of shared, exclusive, read, write"):
         parse_mode(word)
 
 
@@ -233,11 +233,11 @@ def test_a_blocker_is_a_sentence() -> None:
     held = Blocker("holder", "r1", "ann", Mode.EXCLUSIVE, NOW, "ab12-x", 41.7, "host pid 7", "nightly")
     assert held.sentence() == (
         "r1: ann (host pid 7) holds it exclusive since 2026-11-15 12:00:00 UTC, "
-        "lease ends in 42 s unless renewed, note: nightly [lock ab12-x]"
+        "lease expires in 42 s unless renewed, note: nightly [lock ab12-x]"
     )
     assert "persistent" in Blocker("holder", "r1", "ann", Mode.SHARED, NOW, "ab12-x").sentence()
     waiting = Blocker("waiter", "r1", "ben", Mode.SHARED, NOW)
-    assert waiting.sentence() == "r1: ben waits for shared since 2026-11-15 12:00:00 UTC and was there first"
+    assert waiting.sentence() == "r1: ben waits for shared since 2026-11-15 12:00:00 UTC and is ahead in the queue"
     assert Blocker("guard", "r1", "", Mode.SHARED, note="busy").sentence() == "r1: busy"
     assert "storage system" in Blocker("guard", "r1", "", Mode.SHARED).sentence()
 

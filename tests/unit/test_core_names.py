@@ -30,7 +30,7 @@ def test_what_is_not_text_is_refused_with_its_type(what: str, value: object) -> 
 @every_check
 @pytest.mark.parametrize("value", ["", " ", "      "])
 def test_an_empty_name_is_refused(what: str, value: str) -> None:
-    with pytest.raises(BadValue, match="is empty; give it a name"):
+    with pytest.raises(BadValue, match="is empty; choose a name"):
         CHECKS[what][0](value)
 
 
@@ -39,7 +39,7 @@ def test_the_longest_name_is_allowed_and_one_more_is_not(what: str) -> None:
     check, most = CHECKS[what]
     for letter in ("x", "\u00e9", "\U0001f512"):
         assert check(letter * most) == letter * most
-        with pytest.raises(BadValue, match=f"has {most + 1} characters; {most} are allowed"):
+        with pytest.raises(BadValue, match=f"has {most + 1} characters; at most {most} are allowed"):
             check(letter * (most + 1))
 
 
@@ -58,7 +58,7 @@ def test_printable_text_is_taken_exactly_and_nothing_else(what: str, value: str)
 @pytest.mark.parametrize("value", ["a\nb", "a\tb", "a\0b", "\x7f", "\x1b[0m", "a\u2028b", "\ud800", "\u200e", "\ufdd0"])
 @every_check
 def test_control_characters_are_refused(what: str, value: str) -> None:
-    with pytest.raises(BadValue, match="has a control character, or one that cannot be printed"):
+    with pytest.raises(BadValue, match="has a control character or an unprintable character"):
         CHECKS[what][0](value)
 
 

@@ -93,9 +93,7 @@ def test_a_file_that_is_not_toml_is_named(home: Path) -> None:
 
 def test_a_number_that_is_none_says_where_it_came_from(home: Path) -> None:
     settings = load({}, environment(home, HEADGATE_LOCK_DELAY="soon"), home / "work")
-    with pytest.raises(
-        BadValue, match=r"lock_delay 'soon' is no length of time.*\(it comes from HEADGATE_LOCK_DELAY\)"
-    ):
+    with pytest.raises(BadValue, match=r"lock_delay 'soon' is not a duration.*\(it comes from HEADGATE_LOCK_DELAY\)"):
         settings.seconds("lock_delay")
     with pytest.raises(BadValue, match="lock_delay"):
         settings.check()

@@ -14,22 +14,22 @@ URL = "https://example.org/payload.checkm"
 
 #: Why a batch, and a job, is where it is, where nobody gave a reason.
 BATCH_SAYS = {
-    "pending": "A payload was handed in; nothing was fetched yet.",
-    "processing": "All its jobs are made.",
+    "pending": "A payload was submitted; nothing has been fetched yet.",
+    "processing": "All its jobs have been created.",
     "reporting": "Its last job has completed or failed.",
-    "completed": "The depositor was told: all is well.",
-    "failed": "The depositor was told what failed.",
+    "completed": "The depositor was notified: all jobs completed.",
+    "failed": "The depositor was notified of the failures.",
 }
 JOB_SAYS = {
-    "pending": "The owner of its batch made it.",
-    "estimating": "Its payload is in order; sizes are next.",
-    "provisioning": "Its size is known, or known to be unknown.",
-    "downloading": "There is room for it.",
-    "processing": "All its files are here, and are what was promised.",
-    "storing": "It is named and ready to be stored.",
-    "recording": "It is named and stored.",
-    "notify": "It is in the inventory: now it may be told.",
-    "completed": "Whoever wants to know of it was told.",
+    "pending": "The owner of its batch created it.",
+    "estimating": "Its payload is valid; its size is determined next.",
+    "provisioning": "Its size is known, or cannot be determined.",
+    "downloading": "There is enough space for it.",
+    "processing": "All its files are downloaded and match their checksums.",
+    "storing": "It has an identifier and is ready to be stored.",
+    "recording": "It has an identifier and is stored.",
+    "notify": "It is recorded in the inventory; notifications are next.",
+    "completed": "All registered recipients were notified.",
 }
 
 # ---------------------------------------------------------------- design

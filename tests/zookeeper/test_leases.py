@@ -88,7 +88,7 @@ def test_a_renewal_between_the_judgement_and_its_execution_wins(
         return send(session, scene, ops, keys)
 
     monkeypatch.setattr(judge._transitions, "_send", renewed_just_before)
-    with pytest.raises(Exception, match="may not have"):
+    with pytest.raises(Exception, match="cannot acquire"):
         judge.acquire(request_for("b", (R, EXCLUSIVE)))
     assert sent
     assert [each.client for each in store.list(LockFilter())] == ["a"]

@@ -179,9 +179,9 @@ def hold_and_fail_the_other(queue: Queue, look: Looker) -> None:
     queue.fire(take(queue, "pending"), "hold", "the collection is held")
     assert look.tree() == before | design_job(J2, "held", None, message="the collection is held")
     queue.release(J2)
-    assert look.tree() == before | design_job(J2, "pending", None, message="A person released it.")
+    assert look.tree() == before | design_job(J2, "pending", None, message="An operator released it.")
     queue.set_priority(J2, 3)
-    assert look.tree() == before | design_job(J2, "pending", None, 3, message="A person released it.")
+    assert look.tree() == before | design_job(J2, "pending", None, 3, message="An operator released it.")
     queue.fire(take(queue, "pending"), "fail", "corrupt")
     assert look.tree() == RUNNING | design_folders(failed=[J2], completed=[J1]) | DONE | BAD
 
@@ -252,7 +252,7 @@ def store_and_end(queue: Queue, look: Looker) -> None:
     failed = merritt_job(J1, "Failed", "Processing", message="503", **M_SIZED)
     assert look.tree() == M_RUNNING | merritt_folders(processing=[J2], failed=[J1]) | M_SECOND | failed
     queue.resume(J1)
-    resumed = merritt_job(J1, "Storing", "Processing", retries=1, message="Another try to store it.", **M_SIZED)
+    resumed = merritt_job(J1, "Storing", "Processing", retries=1, message="Retry storing it.", **M_SIZED)
     assert look.tree() == before | resumed
     for state in ("storing", "recording", "notify"):
         queue.fire(take(queue, state), "finish")
@@ -300,7 +300,7 @@ def test_holds_of_merritts_tools_hold(open_gate: OpenGate, raw: Any, url: str) -
     raw.create(f"{root}/locks/collections/demo", None)
     raw.create(f"{root}/locks/queue/ingest", None)
     assert [(hold.profile, hold.who) for hold in queue.holds()] == [(ALL, ""), ("demo", "")]
-    with pytest.raises(QueueRefused, match="demo is held"):
+    with pytest.raises(QueueRefused, match="demo is on hold"):
         queue.release(B)
     raw.delete(f"{root}/locks/collections/demo")
     assert queue.release(B).state == "pending"

@@ -210,7 +210,9 @@ def _source(view: View, dataset: str) -> Condition:
     rows = view.made(dataset)
     if not rows:
         return Condition(
-            "input", Answer.NO, f"input {dataset}/{view.dataid} is not there: nothing made or published it"
+            "input",
+            Answer.NO,
+            (f"input {dataset}/{view.dataid} is missing: no job has produced it and nobody has published it"),
         )
     worst = next((row for row in rows if row.status != READY), rows[0])
     answer = Answer.YES if worst.status == READY else Answer.NO
@@ -248,20 +250,24 @@ def _retry(view: View, *, delay: bool = True) -> Iterable[Condition]:
 
 def _retry_of(job: Job, row: Row, *, delay: bool) -> Iterable[Condition]:
     crashes = row.crashes + row.expired
-    again = "resubmit it to start the counts again"
+    again = "resubmit it to reset the counts"
     if 0 < job.max_attempts <= row.failures:
-        yield Condition("retry", Answer.NO, f"{row.failures} failures of {job.max_attempts} are used up; {again}", row)
+        yield Condition(
+            "retry", Answer.NO, (f"it used up its attempts ({row.failures} of {job.max_attempts} failed); {again}"), row
+        )
     if 0 < job.max_crashes <= crashes:
-        yield Condition("retry", Answer.NO, f"its workers died {crashes} times of {job.max_crashes}; {again}", row)
+        yield Condition(
+            "retry", Answer.NO, f"its workers crashed {crashes} times (limit: {job.max_crashes}); {again}", row
+        )
     if delay and row.retry_in is not None and row.retry_in > 0:
-        yield Condition("retry", Answer.NO, f"it may be tried again in {in_words(row.retry_in)}", row)
+        yield Condition("retry", Answer.NO, f"it can be retried in {in_words(row.retry_in)}", row)
 
 
 def _readers(view: View) -> Iterable[Condition]:
     for row in view.rows:
         reads = row.kind is Kind.INPUT and row.dataset in view.job.outputs and row.job != view.job.name
         if reads and row.alive:
-            yield Condition("reader", Answer.NO, f"another job reads it now: {row.sentence()}", row)
+            yield Condition("reader", Answer.NO, f"another job is reading it: {row.sentence()}", row)
 
 
 def _locks(view: View) -> Iterable[Condition]:

@@ -81,7 +81,7 @@ def parse_envelope(word: str, dataset: str, name: str, job: str) -> tuple[str, S
     """The salt of the key and the copy that a word holds."""
     parts = word.split(".")
     if len(parts) != 6 or parts[0] != ENVELOPE or not (parts[1].isdecimal() and parts[3].isdecimal()):
-        raise BadValue("sealed secret", name, f"of {dataset} is not in the form that a claim has it")
+        raise BadValue("sealed secret", name, f"of {dataset} is not in the format of a claim")
     _, generation, salt, version, wrap, sealed = parts
     return salt, Sealed(dataset, name, job, int(generation), int(version), wrap, sealed)
 
@@ -152,7 +152,7 @@ def check_holders(known: Custody, change: CustodyChange) -> None:
         raise HoldersUnconfirmed(missing)
     for each in change.holders:
         if each not in given:
-            raise BadValue("holder", each, "is confirmed, and does not become one by this change")
+            raise BadValue("holder", each, "is confirmed, but this change does not make it a holder")
 
 
 @dataclass(frozen=True, slots=True)

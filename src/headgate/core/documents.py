@@ -19,7 +19,7 @@ class DuplicateKey(ValueError):
 
     def __init__(self, key: str) -> None:
         self.key = key
-        super().__init__(f"the key {key[:60]!r} is in it twice")
+        super().__init__(f"the key {key[:60]!r} appears twice")
 
 
 def read_document(text: bytes | str) -> Any:
@@ -34,9 +34,9 @@ def read_document(text: bytes | str) -> Any:
         if "\\u" in written:  # The only way to write half a character.
             json.dumps(found, ensure_ascii=False).encode()
     except RecursionError:
-        raise ValueError("it is too deep") from None
+        raise ValueError("it is nested too deeply") from None
     if written.count("[") + written.count("{") > DEEPEST and _is_deeper(found, DEEPEST):
-        raise ValueError("it is too deep")
+        raise ValueError("it is nested too deeply")
     return found
 
 
@@ -54,7 +54,7 @@ def read_toml(text: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(text.decode())
     except RecursionError:
-        raise ValueError("it is too deep") from None
+        raise ValueError("it is nested too deeply") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a number")
     return value
 
 

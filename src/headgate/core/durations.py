@@ -18,7 +18,7 @@ def parse_duration(text: str) -> float:
     """The seconds that a text such as 30, 30s, 10m, 2h or 1d names. ValueError with the reason otherwise."""
     found = _WRITTEN.fullmatch(text.strip())
     if found is None:
-        raise ValueError("is no length of time; write 30, 30s, 10m, 2h or 1d")
+        raise ValueError("is not a duration; write 30, 30s, 10m, 2h or 1d")
     return float(found["number"]) * WRITTEN_UNITS[found["unit"]]
 
 

@@ -20,7 +20,7 @@ COLUMNS: Mapping[str, frozenset[str]] = {
 #: The original's words for the modes.
 LOCK_TYPES: Mapping[Mode, str] = {Mode.SHARED: "read", Mode.EXCLUSIVE: "write"}
 #: What the history says of each lock that was taken over.
-REASON = "taken over from resource_lock"
+REASON = "imported from resource_lock"
 #: Who holds a lock whose client is gone: it kept others out there, so it does here.
 UNKNOWN_CLIENT = "unknown"
 _REQUEST = "resource_lock "
@@ -83,7 +83,7 @@ def plan_takeover(original: Original, held: Mapping[str, Sequence[tuple[Mode, st
 
     On each resource the oldest lock stays, with every later one that agrees with what stays.
     """
-    plan = Plan(lines=[f"left out {each}" for each in original.unreadable])
+    plan = Plan(lines=[f"skipped {each}" for each in original.unreadable])
     plan.clients = _renamed(plan, "client", original.clients)
     plan.resources = _renamed(plan, "resource", original.resources)
     present = {uri: list(here) for uri, here in held.items()}
@@ -91,7 +91,7 @@ def plan_takeover(original: Original, held: Mapping[str, Sequence[tuple[Mode, st
         taken = _read(row)
         why = taken if isinstance(taken, str) else _conflict(taken, present.get(taken.resource, ()))
         if why or isinstance(taken, str):
-            plan.lines.append(f"left out {_shown(row)}: {why}")
+            plan.lines.append(f"skipped {_shown(row)}: {why}")
             continue
         plan.locks.append(taken)
         present.setdefault(taken.resource, []).append((taken.mode, taken.client))
@@ -136,9 +136,9 @@ def _renamed(plan: Plan, what: str, names: Iterable[str]) -> list[str]:
     for name in names:
         new = rule(name)
         if new != name:
-            plan.lines.append(f"{what} {name!r} is {new!r} here, since its name breaks our rules")
+            plan.lines.append(f"{what} {name!r} is named {new!r} here, because its name is not valid here")
         if new in usable:
-            plan.lines.append(f"{what}s {usable[new]!r} and {name!r} are one here")
+            plan.lines.append(f"{what}s {usable[new]!r} and {name!r} have the same name here")
         usable.setdefault(new, name)
     return list(usable)
 
@@ -156,7 +156,7 @@ def _age(row: OldLock) -> tuple[bool, float, int]:
 def _read(row: OldLock) -> Taken | str:
     """The lock, or why there is none to read."""
     if row.resource is None:
-        return "it names no resource that there is"
+        return "its resource does not exist"
     try:
         mode = parse_mode(row.lock_type)
     except BadValue:
@@ -169,7 +169,7 @@ def _conflict(taken: Taken, here: Iterable[tuple[Mode, str]]) -> str:
     """Why it cannot be held beside what is held; empty: it can."""
     for mode, client in here:
         if not COMPATIBLE[taken.mode, mode]:
-            return f"{client} holds {taken.resource} {mode}, and that lock stays"
+            return f"{client} holds {taken.resource} {mode}, and that lock is kept"
     return ""
 
 
@@ -177,9 +177,9 @@ def _guesses(row: OldLock) -> list[str]:
     """What was put in where the row itself does not say."""
     lines = []
     if row.client is None:
-        lines.append(f"{_shown(row)} names no client that there is; it is held by {UNKNOWN_CLIENT!r} here")
+        lines.append(f"{_shown(row)} has no existing client; it is held by {UNKNOWN_CLIENT!r} here")
     if row.created is None:
-        lines.append(f"{_shown(row)} has no time that can be read; it counts from now on")
+        lines.append(f"{_shown(row)} has no readable time; it starts now")
     return lines
 
 

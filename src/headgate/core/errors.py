@@ -1,42 +1,42 @@
-"""The error tree. Each error carries its data as attributes, and its text says what to do.
+"""The error tree. Each error carries its data as attributes; its text says what happened and what to do.
 
 HeadgateError
-├── Refused                 a rule says no; the same request may pass later
-│   ├── LockRefused             somebody holds the resource, or stands before you in its queue
-│   ├── ClaimRefused            the chunk may not be claimed, or changed, now
-│   ├── TransitionRefused       the table has no such move from the present state
-│   ├── QueueRefused            a move of a batch or ingest job whose condition is not met
-│   ├── HoldersUnconfirmed      jobs would hold secrets that they did not hold before; an admin confirms each
-│   ├── ObjectRefused           what an object is said to be contradicts what is known of it
-│   ├── ServiceRefused          another service (EZID, storage, a callback) answered no
+├── Refused                 a rule forbids it now; the same request may succeed later
+│   ├── LockRefused             another client holds the resource, or is ahead of you in its queue
+│   ├── ClaimRefused            the chunk cannot be claimed or changed now
+│   ├── TransitionRefused       the current state does not allow this transition
+│   ├── QueueRefused            a condition for the transition of a batch or ingest job is not met
+│   ├── HoldersUnconfirmed      jobs would gain access to more secrets; an admin must confirm each
+│   ├── ObjectRefused           the names or owner of an object contradict the inventory
+│   ├── ServiceRefused          another service (EZID, storage, a callback) refused the request
 │   ├── KeyInUse                the first request with this Idempotency-Key is still running
-│   ├── AlreadyDone             the request was carried out before, and its answer cannot be repeated
-│   └── StoreInUse              a store that should move is still worked on
-├── Lost                    somebody else was first, or it is no longer yours; never retry
+│   ├── AlreadyDone             the request has been completed before, and its answer cannot be repeated
+│   └── StoreInUse              a store to be copied or restored is still in use
+├── Lost                    another process was first, or it is no longer yours; do not retry
 │   ├── LockLost                released, expired, broken, or the token is stale
-│   ├── ClaimLost               reported already, reaped, taken by another, or the token is stale
-│   ├── ItemLost                a batch or ingest job that is not taken by you (any more)
+│   ├── ClaimLost               reported already, reaped, claimed by another worker, or the token is stale
+│   ├── ItemLost                you have not taken the batch or ingest job, or no longer hold it
 │   ├── NotOwner                another principal holds the lock, claim, batch or ingest job
-│   ├── VersionLost             somebody else stored a version of the object meanwhile
-│   └── WorkStopped             work was told to stop before its end
-├── Unavailable             cannot be reached now; nothing is known about the answer
+│   ├── VersionLost             another process has already stored this version of the object
+│   └── WorkStopped             work was stopped before it finished
+├── Unavailable             cannot be reached now; the outcome is unknown
 │   ├── StoreUnavailable        the database or ensemble does not answer
-│   ├── ServiceUnavailable      another service (origin, EZID, storage, mail) does not answer, or asks to wait
-│   └── StorageGuardFailed      a guard could not put its own lock under ours
+│   ├── ServiceUnavailable      another service (origin, EZID, storage, mail) does not answer, or asks you to wait
+│   └── StorageGuardFailed      a guard could not acquire its lock in the storage system
 └── Invalid                 the request itself is wrong; nothing was written
     ├── BadValue                a name, mode, number or URL that cannot be used
     ├── KeyReused               an Idempotency-Key that was used for another request
-    ├── BadPayload              what was fetched or stored is not what it should be
-    ├── UnknownName             nothing of that name is here
-    ├── BadManifest             a manifest with mistakes, all of them with their lines
-    ├── BadProfiles             ingest profiles with mistakes, all of them with their files
-    ├── WrongKey                a key that does not open what it should
-    ├── NotAllowed              the API token is missing, unknown or ended, or does not reach that far
-    ├── ForeignStore            a database that is not Headgate's, or a lock id of another store
-    ├── StoreMisconfigured      a database, right, password or file of the store is missing or wrong
-    ├── SchemaMismatch          a store of an older or newer Headgate
-    ├── HalfMoved               a store into which another one is being moved, or was, and not to the end
-    └── MissingExtra            a library for this kind of store, or for secrets, is not installed
+    ├── BadPayload              a downloaded or stored file is not valid
+    ├── UnknownName             nothing has that name
+    ├── BadManifest             a manifest has errors, all listed with their lines
+    ├── BadProfiles             ingest profiles have errors, all listed with their files
+    ├── WrongKey                a key does not match the job or the secret
+    ├── NotAllowed              the API token is missing, unknown or expired, or lacks the scope
+    ├── ForeignStore            a database of another program, or a lock id of another store
+    ├── StoreMisconfigured      a database, permission, password or file of the store is missing or wrong
+    ├── SchemaMismatch          the store was created by an older or newer Headgate
+    ├── HalfMoved               copying another store into this one has not finished
+    └── MissingExtra            an optional library for this kind of store, or for secrets, is not installed
 """
 
 from __future__ import annotations
@@ -53,56 +53,56 @@ if TYPE_CHECKING:
 
 
 class HeadgateError(Exception):
-    """Everything that Headgate raises on purpose."""
+    """Base class of all errors that Headgate raises."""
 
     def __str__(self) -> str:
-        """Its text, which goes to logs, histories, reports and people: no secret is in it."""
+        """Return the text, with secrets masked: it appears in logs, histories and reports."""
         return redact(super().__str__())
 
 
 class Refused(HeadgateError):
-    """A rule says no. Try again later."""
+    """A rule forbids it now. Retry later."""
 
 
 class Lost(HeadgateError):
-    """It is not yours (any more)."""
+    """It is not yours, or no longer yours. Do not retry."""
 
 
 class Unavailable(HeadgateError):
-    """Something that is needed does not answer."""
+    """A service or store that is needed does not answer."""
 
 
 class Invalid(HeadgateError):
-    """The request is wrong as it stands."""
+    """The request itself is wrong. Correct it before you retry."""
 
 
 class LockRefused(Refused):
-    """Somebody holds the resource in a mode that does not agree, or waits for it already."""
+    """Another client holds the resource in a conflicting mode, or is ahead in its queue."""
 
     def __init__(self, request: Request, blockers: Sequence[Blocker], cycle: Sequence[str] = ()) -> None:
-        #: What was asked.
+        #: The request that was refused.
         self.request = request
-        #: Every lock, waiter or guard that stands in the way, in the order of the resources.
+        #: Every lock, waiter or guard that blocks it, in the order of the resources.
         self.blockers = tuple(blockers)
-        #: Clients that wait for each other in a ring, if this request closed one.
+        #: The clients of a deadlock, if this request would have caused one.
         self.cycle = tuple(cycle)
         super().__init__(_refusal_text(request, self.blockers, self.cycle))
 
 
 class ClaimRefused(Refused):
-    """The chunk may not be claimed, or changed, as it stands."""
+    """The chunk cannot be claimed or changed in its current state."""
 
     def __init__(self, job: str, dataid: str, why: str, verdict: Verdict | None = None) -> None:
         self.job = job
         self.dataid = dataid
         self.why = why
-        #: Every condition with its answer, where a claim was asked for.
+        #: Every condition with its answer, if the request was a claim.
         self.verdict = verdict
         super().__init__(why)
 
 
 class TransitionRefused(Refused):
-    """The table has no row for this event in this state."""
+    """The current state does not allow this transition."""
 
     def __init__(self, machine: str, state: str, event: str, allowed: Sequence[str]) -> None:
         self.machine = machine
@@ -115,7 +115,7 @@ class TransitionRefused(Refused):
 
 
 class QueueRefused(Refused):
-    """The table has the move, and something else stands in the way."""
+    """The state allows the transition, but another condition is not met."""
 
     def __init__(self, item: str, event: str, why: str) -> None:
         #: The batch or ingest job.
@@ -126,7 +126,7 @@ class QueueRefused(Refused):
 
 
 class HoldersUnconfirmed(Refused):
-    """Jobs would become holders of a dataset's secrets, and nobody has confirmed that."""
+    """Jobs would gain access to a dataset's secrets, and no admin has confirmed that."""
 
     def __init__(self, holders: Sequence[str]) -> None:
         #: Each as DATASET/JOB.
@@ -135,12 +135,13 @@ class HoldersUnconfirmed(Refused):
         listed = "; ".join(f"job {job} those of dataset {dataset}" for dataset, _, job in pairs)
         flags = " ".join(f"--new-holder {each}" for each in self.holders)
         super().__init__(
-            f"these jobs would get secrets that they do not hold yet: {listed}. If that is meant, confirm it: {flags}"
+            f"these jobs would gain access to secrets that they cannot read yet: {listed}. If you intend this, "
+            f"confirm with: {flags}"
         )
 
 
 class ObjectRefused(Refused):
-    """The names or the owner of an object are not those that the inventory knows."""
+    """The names or the owner of an object differ from those in the inventory."""
 
     def __init__(self, ark: str, why: str) -> None:
         self.ark = ark
@@ -149,13 +150,13 @@ class ObjectRefused(Refused):
 
 
 class ServiceRefused(Refused):
-    """Another service answered, and its answer is no."""
+    """Another service refused the request."""
 
     def __init__(self, service: str, why: str) -> None:
-        #: Which one, for people.
+        #: Its name, for messages.
         self.service = service
         self.why = why
-        super().__init__(f"{service} says no: {why}")
+        super().__init__(f"{service} refused the request: {why}")
 
 
 class KeyInUse(Refused):
@@ -163,36 +164,36 @@ class KeyInUse(Refused):
 
     def __init__(self, key: str) -> None:
         self.key = key
-        super().__init__(f"the first request with the Idempotency-Key {key!r} is still running; send it again later")
+        super().__init__(f"the first request with the Idempotency-Key {key!r} is still running; repeat it later")
 
 
 class AlreadyDone(Refused):
-    """The request was carried out before, and its answer cannot be repeated."""
+    """The request has been completed before, and its answer cannot be repeated."""
 
     def __init__(self, key: str, result: object, why: str) -> None:
         self.key = key
-        #: What it returned, as far as it is kept: an API token's id, a count, a list of changes.
+        #: Its result, if it is kept: an API token's id, a count, a list of changes.
         self.result = result
         self.why = why
         shown = f" Its result: {result}." if isinstance(result, str | int) and result != "" else ""
-        super().__init__(f"the request with the Idempotency-Key {key!r} was carried out before; {why}.{shown}")
+        super().__init__(f"the request with the Idempotency-Key {key!r} has already been completed; {why}.{shown}")
 
 
 class StoreInUse(Refused):
-    """A store that should move is still worked on."""
+    """A store to be copied or restored is still in use."""
 
     def __init__(self, store: str, users: Sequence[str]) -> None:
         self.store = store
-        #: Who: "2 running claims", …
+        #: What uses it: "2 running claims", …
         self.users = tuple(users)
         super().__init__(
-            f"{store} is worked on: {', '.join(self.users)}. Stop what uses it, or wait until its leases have run out; "
-            "with --force it is copied as it stands, and whoever holds something goes on with it in the new place"
+            f"{store} is in use: {', '.join(self.users)}. Stop its clients, or wait until their leases expire. With "
+            "--force it is copied as it is, and current holders continue in the new store"
         )
 
 
 class LockLost(Lost):
-    """The lock is gone, or the token is an old one."""
+    """The lock was released, expired or broken, or the token is stale."""
 
     def __init__(self, lock_id: str, token: int | None, why: str) -> None:
         self.lock_id = lock_id
@@ -203,7 +204,7 @@ class LockLost(Lost):
 
 
 class ClaimLost(Lost):
-    """The claim is over, or the token is an old one. Nothing was recorded."""
+    """The claim has ended, or the token is stale. Nothing was recorded."""
 
     def __init__(self, job: str, dataid: str, token: int | None, why: str) -> None:
         self.job = job
@@ -215,7 +216,7 @@ class ClaimLost(Lost):
 
 
 class ItemLost(Lost):
-    """A batch or ingest job is not taken by you (any more). Nothing was recorded."""
+    """You have not taken the batch or ingest job, or no longer hold it. Nothing was recorded."""
 
     def __init__(self, item: str, token: int | None, why: str) -> None:
         #: The batch or ingest job.
@@ -234,40 +235,40 @@ class NotOwner(Lost):
         self.what = what
         #: The principal that holds it.
         self.owner = owner
-        #: The principal that asked.
+        #: The principal of the caller.
         self.principal = principal
         from headgate.core.owners import LOCAL  # It raises this error.
 
-        where = "Work on the store itself, where it was taken" if owner == LOCAL else f"Use an API token of {owner!r}"
+        where = "Use the store directly, as its holder does" if owner == LOCAL else f"Use an API token of {owner!r}"
         super().__init__(
-            f"{what} belongs to the principal {owner!r}, not to {principal!r}. {where}, ask for a hand-over, or "
-            "override with the scope admin:force and a reason"
+            f"{what} belongs to the principal {owner!r}, not to {principal!r}. {where}, ask the owner to hand it "
+            "over, or override with the scope admin:force and a reason"
         )
 
 
 class VersionLost(Lost):
-    """Another process stored a version of the object meanwhile. Nothing of yours was stored."""
+    """Another process has already stored this version of the object. Nothing was stored."""
 
     def __init__(self, object_id: str, version: int) -> None:
         self.object_id = object_id
-        #: The version that was to be yours.
+        #: The number of the version.
         self.version = version
-        super().__init__(f"{object_id}: another process stored version {version} meanwhile; nothing was stored")
+        super().__init__(f"{object_id}: another process has already stored version {version}; nothing was stored")
 
 
 class WorkStopped(Lost):
-    """Work was told to stop. What was done so far is kept where a restart can go on, else removed."""
+    """Work was stopped. Its results so far are kept where a restart can continue from them, else removed."""
 
     def __init__(self, work: str) -> None:
         self.work = work
-        super().__init__(f"{work} was told to stop")
+        super().__init__(f"{work} was stopped before it finished")
 
 
 class StoreUnavailable(Unavailable):
     """The store does not answer.
 
     `outcome` is "unknown" when the last request may have taken effect, "none" when it certainly did not.
-    Repeating an acquire with the same `request_id` returns the same grant, so that nothing is taken twice.
+    Repeating an acquire with the same `request_id` returns the same grant, so nothing is acquired twice.
     """
 
     def __init__(self, store: str, why: str, request_id: str | None = None, outcome: str = "unknown") -> None:
@@ -275,23 +276,23 @@ class StoreUnavailable(Unavailable):
         self.why = why
         self.request_id = request_id
         self.outcome = outcome
-        super().__init__(f"{store} does not answer: {why}. Try again when it is back")
+        super().__init__(f"{store} does not answer: {why}. Retry when it is available again")
 
 
 class ServiceUnavailable(Unavailable):
-    """Another service does not answer, breaks off, or says later. Whether the last request took effect is not known."""
+    """Another service does not answer, disconnects, or asks to wait. The outcome of the last request is unknown."""
 
     def __init__(self, service: str, why: str, retry_after: float | None = None) -> None:
-        #: Which one, for people: its name or address, without secrets.
+        #: Its name or address, without secrets.
         self.service = service
         self.why = why
         #: Seconds that it asks us to wait.
         self.retry_after = retry_after
-        super().__init__(f"{service}: {why}. Try again later")
+        super().__init__(f"{service}: {why}. Retry later")
 
 
 class StorageGuardFailed(Unavailable):
-    """A storage guard broke (it did not say busy). What had been taken was given back."""
+    """A storage guard failed (it did not report busy). Everything acquired so far was released."""
 
     def __init__(self, resource: str, why: str) -> None:
         self.resource = resource
@@ -300,7 +301,7 @@ class StorageGuardFailed(Unavailable):
 
 
 class BadValue(Invalid):
-    """A value that cannot be used, with the reason."""
+    """A value is not valid; `why` is the reason."""
 
     def __init__(self, what: str, value: object, why: str) -> None:
         #: Which argument: "client", "resource", "mode", "wait", …
@@ -311,7 +312,7 @@ class BadValue(Invalid):
 
 
 class KeyReused(Invalid):
-    """An Idempotency-Key that was used for another request."""
+    """The Idempotency-Key was used for another request."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -319,7 +320,7 @@ class KeyReused(Invalid):
 
 
 class BadPayload(Invalid):
-    """A file, container or stored object is not what it should be. Trying again gives the same."""
+    """A file, container or stored object is not valid. Retrying does not help."""
 
     def __init__(self, what: str, why: str) -> None:
         #: The file's name or address, without secrets.
@@ -329,7 +330,7 @@ class BadPayload(Invalid):
 
 
 class UnknownName(Invalid):
-    """Nothing of that name is here."""
+    """Nothing has that name."""
 
     def __init__(self, what: str, name: str, hint: str = "") -> None:
         self.what = what
@@ -338,69 +339,71 @@ class UnknownName(Invalid):
 
 
 class BadManifest(Invalid):
-    """A manifest that cannot be used, with every mistake in it."""
+    """A manifest has errors; all are listed."""
 
     def __init__(self, problems: Sequence[tuple[int, str]]) -> None:
-        #: Each mistake: its line (0: the manifest as a whole) and what is wrong there.
+        #: Each error: its line (0: the whole manifest) and its description.
         self.problems = tuple(problems)
         lines = [f"line {line}: {what}" if line else what for line, what in self.problems]
-        super().__init__(_listed("the manifest cannot be used", lines))
+        super().__init__(_listed("the manifest has errors", lines))
 
 
 class BadProfiles(Invalid):
-    """Ingest profiles that cannot be used, with every mistake in them."""
+    """Ingest profiles have errors; all are listed."""
 
     def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
-        #: Each mistake: its file, and what is wrong there.
+        #: Each error: its file and its description.
         self.problems = tuple(problems)
-        super().__init__(_listed("ingest profiles cannot be used", [f"{file}: {what}" for file, what in self.problems]))
+        super().__init__(
+            _listed("the ingest profiles have errors", [f"{file}: {what}" for file, what in self.problems])
+        )
 
 
 class WrongKey(Invalid):
-    """A key that does not open what it should. Nothing was claimed, and nothing was changed."""
+    """A key does not match the job or the secret. Nothing was claimed or changed."""
 
-    def __init__(self, job: str, why: str = "the key is not that of the job") -> None:
+    def __init__(self, job: str, why: str = "the key does not belong to this job") -> None:
         self.job = job
         self.why = why
         super().__init__(f"job {job}: {why}" if job else why)
 
 
 class NotAllowed(Invalid):
-    """The service knows no such API token, or the token does not reach that far. Nothing was changed."""
+    """The API token is missing, unknown or expired, or lacks the scope. Nothing was changed."""
 
     def __init__(self, why: str, scope: str = "") -> None:
         self.why = why
-        #: What the token would have to have; empty: there is no good token at all.
+        #: The scope that is required; empty if there is no valid token.
         self.scope = scope
         super().__init__(why)
 
 
 class ForeignStore(Invalid):
-    """It belongs to another program, or to another store of ours."""
+    """A database of another program, or an id of another Headgate store."""
 
 
 class StoreMisconfigured(Invalid):
-    """The store cannot be used until an operator changes something. Trying again does not help; nothing was written."""
+    """The store cannot be used until an operator corrects its configuration. Nothing was written."""
 
     def __init__(self, store: str, why: str, advice: str) -> None:
         self.store = store
-        #: What is wrong, as the database says it.
+        #: The database's own error message.
         self.why = why
-        #: What to do about it.
+        #: How to correct it.
         self.advice = advice
         super().__init__(f"{store} cannot be used: {why.rstrip('.')}. {advice}")
 
 
 class SchemaMismatch(Invalid):
-    """The store was made by an older or newer Headgate."""
+    """The store was created by an older or newer Headgate."""
 
 
 class HalfMoved(Invalid):
-    """Another store is being moved into this one, or was, and not to the end. Nobody works with it until it is."""
+    """Copying another store into this one has not finished. It cannot be used until then."""
 
 
 class MissingExtra(Invalid):
-    """A library that this kind of store, or secrets, need is not installed."""
+    """An optional library for this kind of store, or for secrets, is not installed."""
 
     def __init__(self, extra: str, why: str) -> None:
         self.extra = extra
@@ -420,8 +423,8 @@ def _listed(what: str, lines: Sequence[str], most: int = 20) -> str:
 
 def _refusal_text(request: Request, blockers: Sequence[Blocker], cycle: Sequence[str]) -> str:
     wanted = ", ".join(f"{want.mode} on {want.resource}" for want in request.wants)
-    lines = [f"{request.client} may not have {wanted} now:"]
+    lines = [f"{request.client} cannot acquire {wanted} now:"]
     lines += [f"  {blocker.sentence()}" for blocker in blockers]
     if cycle:
-        lines.append("  these clients wait for each other: " + " → ".join(cycle))
+        lines.append("  these clients wait for each other (a deadlock): " + " → ".join(cycle))
     return "\n".join(lines)

@@ -36,7 +36,8 @@ def clock_fault(store: str, clock: datetime, here: datetime) -> Fault | None:
         return None
     direction = "ahead of" if apart > timedelta(0) else "behind"
     what = (
-        f"its clock says {clock:%Y-%m-%d %H:%M} UTC, {in_words(abs(apart).total_seconds())} {direction} this "
-        "machine's; leases run by it, and times in the history are wrong. Set the clock of the server"
+        f"its clock shows {clock:%Y-%m-%d %H:%M} UTC, {in_words(abs(apart).total_seconds())} {direction} this "
+        "machine's clock. Leases follow the server's clock, so they and the times in the history are wrong. Set the "
+        "clock of the server"
     )
     return Fault("store-clock", store, what)

@@ -45,9 +45,9 @@ def check_room(name: str, token: int, numbers: Mapping[str, int], known: Jump) -
     """Raise BadValue when `next_jump` could lead beyond the last token or id."""
     most, farthest = max((0, *numbers.values())), next_jump(known, lambda step: step)
     if token + farthest.tokens > LAST_TOKEN:
-        raise BadValue("source", name, f"has given tokens up to {token}; a copy or restore would lead beyond 2^53")
+        raise BadValue("source", name, f"has issued tokens up to {token}; a copy or restore would exceed 2^53")
     if most + farthest.ids > LAST_NUMBER:
-        raise BadValue("source", name, f"has given ids up to {most}; a copy or restore would lead beyond ten digits")
+        raise BadValue("source", name, f"has issued ids up to {most}; a copy or restore would exceed ten digits")
 
 
 def _step(known: int, first: int, following: int) -> int:

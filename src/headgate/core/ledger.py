@@ -54,14 +54,14 @@ def parse_kind(value: object) -> Kind:
     """INPUT, OUTPUT, IN or OUT, in any case."""
     if isinstance(value, str) and value.upper() in KIND_WORDS:
         return KIND_WORDS[value.upper()]
-    raise BadValue("kind", value, "is none of INPUT, OUTPUT, IN, OUT")
+    raise BadValue("kind", value, "is not one of INPUT, OUTPUT, IN, OUT")
 
 
 def parse_status(value: object) -> str:
     """A status: a known word in any case, or any other name, kept as it is."""
     text = check_name("status", value)
     if len(text) > STATUS_LENGTH:
-        raise BadValue("status", value, f"has {len(text)} characters; {STATUS_LENGTH} are allowed")
+        raise BadValue("status", value, f"has {len(text)} characters; at most {STATUS_LENGTH} are allowed")
     return STATUS_WORDS.get(text.upper(), text)
 
 
@@ -198,7 +198,7 @@ class Row:
     def sentence(self) -> str:
         """One line for people."""
         by = f" by {self.worker}" if self.worker and self.status == RUNNING else ""
-        left = "" if self.expires_in is None else f", lease ends in {in_words(self.expires_in)}"
+        left = "" if self.expires_in is None else f", lease expires in {in_words(self.expires_in)}"
         note = f": {self.message}" if self.message else ""
         return f"{self.kind} {self.dataset}/{self.dataid} of {self.job} is {self.status}{by}{left}{note}"
 

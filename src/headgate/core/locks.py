@@ -50,7 +50,7 @@ _LOCK_ID = re.compile("[a-z0-9]{4}-[a-z2-7]{16}-[a-z2-7]{12}")
 #: How a lock may have ended, in words.
 ENDINGS: Mapping[str, str] = {
     "release": "it was released",
-    "expire": "its lease ran out",
+    "expire": "its lease expired",
     "break": "it was broken",
 }
 
@@ -191,13 +191,13 @@ class Blocker:
     def sentence(self) -> str:
         """One line that says who, since when, and what ends it."""
         if self.kind == "guard":
-            return f"{self.resource}: {self.note or 'locked in the storage system itself'}"
+            return f"{self.resource}: {self.note or 'locked by the storage system'}"
         if self.kind == "claim":
             return f"{self.resource}: {self.note} by {self.client}, {self._ending()}"
         who = f"{self.client} ({self.owner})" if self.owner else self.client
         since = f" since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
         if self.kind == "waiter":
-            return f"{self.resource}: {who} waits for {self.mode}{since} and was there first"
+            return f"{self.resource}: {who} waits for {self.mode}{since} and is ahead in the queue"
         known = self.principal in ("", LOCAL, self.client, self.owner)
         whose = "" if known else f" for the principal {self.principal}"
         held = f"{self.resource}: {who} holds it {self.mode}{whose}{since}"
@@ -207,7 +207,7 @@ class Blocker:
     def _ending(self) -> str:
         if self.expires_in is None:
             return "persistent"
-        return f"lease ends in {in_words(self.expires_in)} unless renewed"
+        return f"lease expires in {in_words(self.expires_in)} unless renewed"
 
 
 OnResource = TypeVar("OnResource", "Lock", "Waiter", "Blocker")
@@ -232,7 +232,7 @@ def parse_mode(value: object) -> Mode:
     """read, write, shared or exclusive, in any case."""
     if isinstance(value, str) and value.lower() in MODE_WORDS:
         return MODE_WORDS[value.lower()]
-    raise BadValue("mode", value, "is none of shared, exclusive, read, write")
+    raise BadValue("mode", value, "is not one of shared, exclusive, read, write")
 
 
 def decide(request: Request, held: Iterable[Lock], earlier: Iterable[Waiter] = ()) -> Decision:
@@ -288,7 +288,9 @@ def refusal_reasons(request: Request, blockers: Iterable[Blocker]) -> dict[str, 
     """Why a request was refused, by resource, in a line for the history: the first blocker on each."""
     wanted = {want.resource: want.mode for want in request.wants}
     return {
-        resource: f"{wanted[resource]} wanted, {by.client} {'waits for' if by.kind == 'waiter' else 'holds'} {by.mode}"
+        resource: (
+            f"requested {wanted[resource]}, but {by.client} {'waits for' if by.kind == 'waiter' else 'holds'} {by.mode}"
+        )
         for resource, (by, *_) in by_resource(blockers).items()
     }
 
@@ -311,7 +313,9 @@ def repeated_grant(request: Request, tag: str, held: Iterable[Lock]) -> tuple[Lo
         for lock, want in zip(grant, request.wants, strict=True)
     )
     if not same:
-        raise BadValue("request id", request.id, "was used for another request that is still held; use a new one")
+        raise BadValue(
+            "request id", request.id, ("was used for another request whose locks are still held; use a new one")
+        )
     return tuple(lock for lock in grant if lock)
 
 
@@ -344,9 +348,7 @@ def check_lock_id(lock_id: object, tag: str, store: str) -> str:
     """A lock's id, of this very store."""
     text = parse_lock_id(lock_id)
     if text[:4] != tag:
-        raise ForeignStore(
-            f"lock {text} is of another store ({text[:4]}); {store} is {tag}. Is HEADGATE_URL the right one?"
-        )
+        raise ForeignStore(f"lock {text} belongs to another store ({text[:4]}); {store} is {tag}. Check HEADGATE_URL")
     return text
 
 
@@ -354,7 +356,7 @@ def parse_lock_id(lock_id: object) -> str:
     """A lock's id, of whatever store."""
     if isinstance(lock_id, str) and _LOCK_ID.fullmatch(lock_id):
         return lock_id
-    raise BadValue("lock id", lock_id, "does not look like one; see: headgate lock list")
+    raise BadValue("lock id", lock_id, "is not a lock id; list locks with: headgate lock list")
 
 
 @lru_cache(maxsize=4096)

@@ -12,13 +12,13 @@ from headgate.core.errors import TransitionRefused
 class By(Enum):
     """Who may fire an event. It is also the guard in the write."""
 
-    CLIENT = "the client that asks"
-    HOLDER = "the holder: id and token agree, and the lease is alive"
-    STORE = "whoever notices that the lease has run out, by the store's clock"
-    OPERATOR = "a person, with a reason"
-    WORKER = "the worker: the token is that of the newest claim, and nobody has reaped it"
-    OWNER = "the consumer that took it: the token is that of the newest taking, and its lease or session is alive"
-    DAEMON = "a daemon of the queue, while nobody has taken it"
+    CLIENT = "the calling client"
+    HOLDER = "the holder: id and token match, and the lease has not expired"
+    STORE = "any process that finds the lease expired, by the store's clock"
+    OPERATOR = "an operator, with a reason"
+    WORKER = "the worker: its token is that of the newest claim, which has not been reaped"
+    OWNER = "the consumer that took it: its token is the newest, and its lease or session has not expired"
+    DAEMON = "a daemon of the queue, while no consumer has taken it"
 
 
 class Also(Flag):

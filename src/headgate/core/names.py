@@ -45,9 +45,9 @@ def _check_text(what: str, value: object, most: int) -> str:
     if not isinstance(value, str):
         raise BadValue(what, value, f"is {type(value).__name__}, not text")
     if not value or value.isspace():
-        raise BadValue(what, value, "is empty; give it a name")
+        raise BadValue(what, value, "is empty; choose a name")
     if len(value) > most:
-        raise BadValue(what, value, f"has {len(value)} characters; {most} are allowed")
+        raise BadValue(what, value, f"has {len(value)} characters; at most {most} are allowed")
     if not value.isprintable():
-        raise BadValue(what, value, "has a control character, or one that cannot be printed")
+        raise BadValue(what, value, "has a control character or an unprintable character")
     return value

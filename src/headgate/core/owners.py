@@ -50,9 +50,13 @@ def check_principal(value: object) -> str:
     """The name of a principal of the service: as other names, without a colon, and not `local`."""
     name = check_name("principal", value)
     if ":" in name:
-        raise BadValue("principal", value, "has a colon; request ids are told apart by it")
+        raise BadValue("principal", value, "has a colon, which separates the parts of a request id; remove it")
     if len(name) > PRINCIPAL_LENGTH:
-        raise BadValue("principal", value, f"has {len(name)} characters; {PRINCIPAL_LENGTH} are allowed")
+        raise BadValue("principal", value, f"has {len(name)} characters; at most {PRINCIPAL_LENGTH} are allowed")
     if name == LOCAL:
-        raise BadValue("principal", value, "is whoever works on the store directly; give the API token another one")
+        raise BadValue(
+            "principal",
+            value,
+            ("is reserved for clients that use the store directly; choose another one for the API token"),
+        )
     return name

@@ -16,7 +16,7 @@ MOST_TRIES = 1_000_000
 def check_job(job: Job) -> Job:
     """A job that could run, by itself."""
     if job.name == EXTERNAL:
-        raise BadValue("job", job.name, "is the name that data made elsewhere goes by; choose another")
+        raise BadValue("job", job.name, "is reserved for data produced elsewhere; choose another name")
     for what, names in (("input", job.inputs), ("output", job.outputs)):
         for name in names:
             check_name(what, name)
@@ -25,11 +25,11 @@ def check_job(job: Job) -> Job:
             raise BadValue(what, twice, f"is named twice by job {job.name!r}")
     both = next((name for name in job.inputs if name in job.outputs), None)
     if both is not None:
-        raise BadValue("dataset", both, f"is both input and output of job {job.name!r}: it could never start")
+        raise BadValue("dataset", both, f"is both input and output of job {job.name!r}, which could never start")
     if not job.inputs and not job.outputs:
         raise BadValue("job", job.name, "has neither inputs nor outputs; name at least one")
     if len(job.inputs) > MOST_INPUTS:
-        raise BadValue("inputs", len(job.inputs), f"are too many; {MOST_INPUTS} are allowed")
+        raise BadValue("inputs", len(job.inputs), f"are too many; at most {MOST_INPUTS} are allowed")
     return job
 
 
@@ -56,7 +56,7 @@ def check_beside(job: Job, datasets: Iterable[str], jobs: Iterable[Job]) -> None
     for other in jobs:
         taken = next((name for name in job.outputs if name in other.outputs and other.name != job.name), None)
         if taken is not None:
-            raise BadValue("output", taken, f"is made by job {other.name!r} already; a dataset has one producer")
+            raise BadValue("output", taken, f"is already produced by job {other.name!r}; a dataset has one producer")
 
 
 def warnings_for(jobs: Sequence[Job], published: Iterable[str] = ()) -> list[str]:
@@ -64,7 +64,7 @@ def warnings_for(jobs: Sequence[Job], published: Iterable[str] = ()) -> list[str
     made = {name: job.name for job in jobs for name in job.outputs}
     there = set(published)
     told = [
-        f"job {job.name} reads {name}, which no job makes and nobody has published yet"
+        f"job {job.name} reads {name}, which no job produces and nobody has published yet"
         for job in jobs
         for name in job.inputs
         if name not in made and name not in there

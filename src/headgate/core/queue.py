@@ -293,13 +293,13 @@ CONDITIONS: Mapping[str, Callable[[Facts], bool]] = {
     "none of its jobs is taken": lambda facts: not facts.taken_job,
     "none of its jobs is in processing": lambda facts: facts.jobs.processing == 0,
     "no job failed": lambda facts: facts.jobs.failed == 0 and facts.made > 0,
-    "a job failed, or there never was one": lambda facts: facts.jobs.failed > 0 or facts.made == 0,
+    "a job failed, or it has no jobs": lambda facts: facts.jobs.failed > 0 or facts.made == 0,
     "its batch is processing or failed": lambda facts: facts.batch_state in ("processing", "failed"),
-    "fewer than max_crashes died on it": lambda facts: not _dies_too_often(facts),
-    "max_crashes died on it": _dies_too_often,
+    "fewer than max_crashes workers crashed on it": lambda facts: not _dies_too_often(facts),
+    "max_crashes workers crashed on it": _dies_too_often,
     "it was held in pending": lambda facts: facts.former in ("", "pending"),
     **{
-        f"its workers died in {state}": (lambda facts, state=state: facts.former == state)  # type: ignore[misc]
+        f"its workers crashed in {state}": (lambda facts, state=state: facts.former == state)  # type: ignore[misc]
         for state in (
             "estimating",
             "provisioning",
@@ -313,7 +313,7 @@ CONDITIONS: Mapping[str, Callable[[Facts], bool]] = {
         )
     },
     **{
-        f"the last good step was {step}": (lambda facts, step=step: facts.last_successful == step)  # type: ignore[misc]
+        f"the last successful step was {step}": (lambda facts, step=step: facts.last_successful == step)  # type: ignore[misc]
         for step in ("provisioning", "downloading", "processing", "storing", "recording")
     },
 }
@@ -378,9 +378,9 @@ def reap_message(row: Transition, item: Item, worker: str) -> str:
     crashes, step = item.crashes + 1, _DOING.get(item.state, item.state)
     times = "once" if crashes == 1 else f"{crashes} times"
     if row.target == row.source:
-        return f"its worker died {times} while {step}: {worker}"
+        return f"its worker crashed {times} while {step}: {worker}"
     return (
-        f"its worker died {times} while {step}; look at its payload and the log of {worker}, then release or delete it"
+        f"its worker crashed {times} while {step}; check its payload and the log of {worker}, then release or delete it"
     )
 
 
@@ -432,7 +432,9 @@ def check_item_id(value: object) -> str:
     """A batch's or ingest job's id, as it is written."""
     if isinstance(value, str) and _ID.fullmatch(value):
         return value
-    raise BadValue("id", value, "is no batch (bid and ten digits) and no ingest job (jid and ten digits)")
+    raise BadValue(
+        "id", value, ("is neither a batch id (bid and ten digits) nor an ingest job id (jid and ten digits)")
+    )
 
 
 def check_priority(value: object) -> int:
@@ -464,18 +466,20 @@ def job_configuration(batch: Batch, job_id: str, new: NewJob, work_folder: str) 
 
 def _no_target(facts: Facts) -> str:
     if facts.last_successful is None:
-        return "it failed before its first step ended well; submit it again"
+        return "it failed before its first step finished; submit it again"
     return f"there is no step after {facts.last_successful}"
 
 
 def _unmet(needs: str, facts: Facts) -> str:
     if needs == "its collection is not held" and facts.hold is not None:
         hold = facts.hold
-        return f"collection {hold.profile} is held by {hold.who}: {hold.reason}. Clear the hold first"
+        who = f", set by {hold.who}" if hold.who else ""
+        why = f": {hold.reason}" if hold.reason else ""
+        return f"collection {hold.profile} is on hold{who}{why}. Clear the hold first"
     if needs == "none of its jobs is taken":
-        return f"{facts.taken_job} is being worked on; try again when it has ended"
+        return f"{facts.taken_job} is being processed; try again when it has finished"
     if needs == "none of its jobs is in processing":
-        return f"{facts.jobs.processing} of its jobs are not at their end"
+        return f"{facts.jobs.processing} of its jobs have not finished"
     if needs == "its batch is processing or failed":
-        return f"its batch is {facts.batch_state}; try again when the report is out"
-    return f"it is not so that {needs}"
+        return f"its batch is {facts.batch_state}; try again when its report has been sent"
+    return f"this condition is not met: {needs}"

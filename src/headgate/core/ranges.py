@@ -49,13 +49,13 @@ def _days(word: str, first: str, last: str) -> Members:
     try:
         begin, end = date.fromisoformat(first), date.fromisoformat(last)
     except ValueError as error:
-        raise BadValue("range", word, f"has a day that there is not: {error}") from None
+        raise BadValue("range", word, f"contains an invalid date: {error}") from None
     return _checked(word, (end - begin).days + 1, lambda day: str(begin + timedelta(days=day)))
 
 
 def _numbers(word: str, first: str, last: str) -> Members:
     if max(len(first), len(last)) > MOST_DIGITS:
-        raise BadValue("range", word, f"has a number of more than {MOST_DIGITS} digits")
+        raise BadValue("range", word, f"contains a number with more than {MOST_DIGITS} digits")
     width = len(first) if len(first) == len(last) else 0
     begin = int(first)
     return _checked(word, int(last) - begin + 1, lambda number: str(begin + number).zfill(width))
@@ -63,7 +63,7 @@ def _numbers(word: str, first: str, last: str) -> Members:
 
 def _checked(word: str, count: int, at: Callable[[int], str]) -> Members:
     if count < 1:
-        raise BadValue("range", word, "ends before it begins")
+        raise BadValue("range", word, "ends before it starts")
     if count > LONGEST_RANGE:
-        raise BadValue("range", word, f"has {count} members; {LONGEST_RANGE} are allowed")
+        raise BadValue("range", word, f"has {count} members; at most {LONGEST_RANGE} are allowed")
     return Members(count, at)

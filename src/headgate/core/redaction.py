@@ -149,6 +149,6 @@ def shown(url: str) -> str:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
     except ValueError:
-        return "an address that cannot be read"
+        return "an unreadable address"
     query = "?…" if parts.query else ""
     return f"{parts.scheme}://{host}{parts.path}{query}" if parts.scheme else url.partition("?")[0]

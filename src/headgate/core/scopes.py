@@ -11,18 +11,20 @@ from headgate.core.sights import NAMESPACES, Sight, check_sight, sight_of
 
 #: Every scope, in words. Those with a noun may be limited: `lock:acquire:s3://bucket/`, `chunk:claim:clean`.
 SCOPES: Mapping[str, str] = {
-    "read": "see everything but secrets: locks, chunks, batches, history, status (limited: to read:lock:RESOURCE, "
-    "read:data:DATASET, read:queue:PROFILE; NAME* for all names that begin so)",
-    "lock:acquire": "take, renew, change and give back locks (limited: on resources that begin so)",
-    "chunk:claim": "claim chunks of jobs and report on them (limited: of that job)",
-    "cred:read": "read sealed secrets, which only a job's key opens (limited: of that job)",
-    "data:publish": "say that data made elsewhere is there (limited: in that dataset)",
-    "queue:submit": "hand in batches (limited: for that profile)",
-    "queue:work": "take batches and ingest jobs, and report on them",
+    "read": (
+        "read everything except secrets: locks, chunks, batches, history, status (can be limited to "
+        "read:lock:RESOURCE, read:data:DATASET, read:queue:PROFILE; NAME* for all names with that prefix)"
+    ),
+    "lock:acquire": "acquire, renew, change and release locks (can be limited to resources with a prefix)",
+    "chunk:claim": "claim chunks of jobs and report their outcome (can be limited to a job)",
+    "cred:read": "read sealed secrets, which only a job's key opens (can be limited to a job)",
+    "data:publish": "publish data produced elsewhere (can be limited to a dataset)",
+    "queue:submit": "submit batches (can be limited to a profile)",
+    "queue:work": "take batches and ingest jobs, and report their outcome",
     "define": "define datasets, jobs, their keys and sealed secrets",
-    "operate": "hold, release, resume, resubmit, pause, set priorities: with a reason",
-    "admin:force": "break locks, force and forget chunks, set statuses, delete: with a reason",
-    "admin": "everything, and what others do is told by the names that they give",
+    "operate": "hold, release, resume, resubmit, pause, set priorities; each needs a reason",
+    "admin:force": "break locks, force and forget chunks, set statuses, delete; each needs a reason",
+    "admin": "everything, and act under the names that other callers gave",
 }
 #: The scopes that may be limited; `read` to namespaces: read:lock:…, read:data:…, read:queue:…
 LIMITED = ("read", "lock:acquire", "chunk:claim", "cred:read", "data:publish", "queue:submit")
@@ -46,8 +48,8 @@ def check_scope(text: object) -> str:
             return text
     raise BadValue(
         "scope", text,
-        f"is none of {', '.join(SCOPES)}; {', '.join(LIMITED[1:])} may be followed by :NAME, "
-        f"read by {', '.join(f':{each}:NAME' for each in NAMESPACES)} (NAME* for all names that begin so)",
+        (f"is not one of {', '.join(SCOPES)}; {', '.join(LIMITED[1:])} may be followed by :NAME, read by "
+f"{', '.join(f':{each}:NAME' for each in NAMESPACES)} (NAME* for all names with that prefix)"),
     )  # fmt: skip
 
 
@@ -131,5 +133,5 @@ def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
     """At least one."""
     found = tuple(dict.fromkeys(check_scope(each) for each in scopes))
     if not found:
-        raise BadValue("scopes", list(scopes), "are none; name a role or at least one scope")
+        raise BadValue("scopes", list(scopes), "are missing; name a role or at least one scope")
     return found

@@ -11,7 +11,7 @@ from headgate.core.ledger import Job, parse_chunk_resource
 #: What `read` may be limited to, each in words: `read:data:climate*` reads the datasets that begin so.
 NAMESPACES = {
     "lock": "locks on resources",
-    "data": "datasets, their chunks, and jobs that use no others",
+    "data": "datasets, their chunks, and jobs that use only these",
     "queue": "batches and ingest jobs of profiles",
 }
 

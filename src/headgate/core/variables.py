@@ -41,7 +41,7 @@ class NamePatterns:
         given = list(patterns)
         for each in given:
             if not _PATTERN.fullmatch(each):
-                raise ValueError(f"lists {each!r}, which is neither a variable's name nor a prefix such as MY_*")
+                raise ValueError(f"lists {each}, which is neither the name of a variable nor a prefix such as MY_*")
         prefixes = tuple(each.removesuffix("*") for each in given if each.endswith("*"))
         return cls(frozenset(each for each in given if not each.endswith("*")), prefixes)
 
@@ -67,6 +67,6 @@ def check_job_variables(variables: Mapping[str, str], more: NamePatterns, where:
         if not name.startswith(JOB_PREFIX) and name not in more:
             raise BadValue(
                 "variable", name,
-                f"may not be set by a job {where}: call it {JOB_PREFIX}{name}, or let the owner of the workers allow "
-                f"it in the setting {JOB_SETTING}",
+                (f"may not be set by a job {where}: name it {JOB_PREFIX}{name}, or ask the operator of the workers to "
+f"allow it in the setting {JOB_SETTING}"),
             )  # fmt: skip

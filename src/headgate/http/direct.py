@@ -258,7 +258,7 @@ def _read_body(request: Request, text: bytes, kind: TypeAdapter[Any], problems: 
     try:
         found = read_foreign(text)
     except DuplicateKey as error:
-        raise BadValue("body", error.key, "is in it twice") from None
+        raise BadValue("body", error.key, "appears twice") from None
     except ValueError as error:
         raise HTTPException(400, f"the body is no JSON: {error}") from error
     if b"\\u0000" in text and _NUL.search(json.dumps(found)):
