@@ -372,9 +372,8 @@ def _read_file(path: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     # Loaded where there is a file: the command starts faster without.
-    import difflib
-
     from headgate.core.documents import read_toml
+    from headgate.core.words import suggestion
 
     try:
         content = read_toml(text)
@@ -383,9 +382,7 @@ def _read_file(path: Path) -> dict[str, str]:
     names = [known.name for known in KNOWN]
     for name, value in content.items():
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(names)}"
-            raise BadValue("setting", name, f"in {path} is unknown{hint}")
+            raise BadValue("setting", name, f"in {path} is unknown; {suggestion(name, names)}")
         if isinstance(value, dict | list):
             raise BadValue("setting", name, f"in {path} is not a single value")
     return {name: str(value) for name, value in content.items()}

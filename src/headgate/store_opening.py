@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from headgate import private
 from headgate.core.errors import BadValue
 from headgate.core.redaction import mask
+from headgate.core.words import check_word
 from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, load
 from headgate.stores.base import LockStore
 from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, StoreOptions
@@ -37,9 +38,7 @@ def open_stores(settings: Settings) -> LockStore:
 
 def store_options(settings: Settings) -> StoreOptions:
     """The options that stores are opened with."""
-    replication = settings["replication"]
-    if replication not in (ASYNCHRONOUS, SYNCHRONOUS):
-        raise BadValue("replication", replication, f"is none of {ASYNCHRONOUS}, {SYNCHRONOUS}")
+    replication = check_word("replication", settings["replication"], (ASYNCHRONOUS, SYNCHRONOUS))
     return StoreOptions(
         answer_within=settings.seconds("answer_within"),
         listen_url=settings["listen_url"],

@@ -33,14 +33,14 @@ def pipeline(headgate: Headgate) -> Headgate:
 def test_after_a_kill_it_is_run_again_and_nothing_is_there_twice(pipeline: Headgate) -> None:
     """Whole batches are there, or not at all; the second run does the rest."""
     with connect(pipeline.url) as gate:
-        process = pipeline.start("data", "publish", "raw", f"1..{MANY}")
+        process = pipeline.start("data", "publish", "raw", f"1..{MANY}", "--yes")
         until(lambda: gate.ledger.left("clean"), "the first batch")
         os.kill(process.pid, signal.SIGKILL)
         process.wait(30)
         there = gate.ledger.left("clean")
         assert there < MANY, "it was over before it was killed"
         assert there % BATCH == 0
-        again = pipeline("data", "publish", "raw", f"1..{MANY}", "--json")
+        again = pipeline("data", "publish", "raw", f"1..{MANY}", "--json", "--yes")
         assert again.json == {"dataset": "raw", "published": MANY - there, "given": MANY}
         assert gate.ledger.left("clean") == MANY
         assert f"{MANY} so far" not in again.err

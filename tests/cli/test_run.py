@@ -27,18 +27,25 @@ SLEEPER = "echo $$ >pid; sleep 60 & echo $! >grandchild; wait"
         (["a"], {"a": "exclusive"}),
         (
             ["a=shared", "b=WRITE", "c=Read", "d=exclusive"],
-            {"a": "shared", "b": "WRITE", "c": "Read", "d": "exclusive"},
+            {"a": "shared", "b": "exclusive", "c": "shared", "d": "exclusive"},
         ),
-        (["x?mode=ro"], {"x?mode=ro": "exclusive"}),
-        (["x?mode=read"], {"x?mode": "read"}),
+        (["x?mode=ro=exclusive"], {"x?mode=ro": "exclusive"}),
+        (["x?mode=read"], {"x?mode": "shared"}),
         (["a=b=shared"], {"a=b": "shared"}),
-        (["=shared"], {"=shared": "exclusive"}),
-        (["a="], {"a=": "exclusive"}),
         (["shared"], {"shared": "exclusive"}),
     ],
 )
-def test_a_mode_is_split_off_only_where_it_is_one(words: list[str], wants: dict[str, str]) -> None:
+def test_what_follows_the_last_equals_sign_is_the_mode(words: list[str], wants: dict[str, str]) -> None:
     assert parse_wants(words) == wants
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"), [("db=shraed", "did you mean 'shared'"), ("x?mode=ro", "'x?mode=ro=exclusive'"), ("a=", "'a=='")]
+)
+def test_an_unknown_mode_is_an_error_and_says_how_to_write_such_a_resource(word: str, hint: str) -> None:
+    with pytest.raises(BadValue, match="is not one of shared, read, exclusive, write") as refused:
+        parse_wants([word])
+    assert hint.replace("'a=='", "'a==exclusive'") in str(refused.value)
 
 
 def test_a_resource_that_is_named_twice_is_refused() -> None:

@@ -111,13 +111,24 @@ def test_a_word_that_nobody_knows_is_kept_shown_and_blocks(gate: Gate) -> None:
     assert "Mittagspause" in ledger.explain("clean", "1").sentence()
 
 
+def test_a_status_that_no_chunk_has_is_no_filter(gate: Gate) -> None:
+    ledger = one_job(gate)
+    ledger.publish("raw", ["1"])
+    assert ledger.status(status="failed") == []
+    with pytest.raises(BadValue, match=r"status 'REDY' is not one of .*; did you mean 'READY'"):
+        ledger.status(status="REDY")
+    ledger.set_status("raw", "1", "external", "OUTPUT", "redy", reason=WHY)
+    assert [row.dataid for row in ledger.status(status="redy")] == ["1"]
+    assert ledger.status("tidy", status="redy") == []
+
+
 def test_support_may_not_set_a_row_that_no_job_has(gate: Gate) -> None:
     ledger = one_job(gate)
     before = everything(gate)
     for dataset, job, kind in (("rep", "clean", "OUT"), ("tidy", "clean", "IN"), ("raw", "external", "IN")):
         with pytest.raises(BadValue, match="is no"):
             ledger.set_status(dataset, "1", job, kind, "READY", reason=WHY)
-    with pytest.raises(BadValue, match="none of INPUT"):
+    with pytest.raises(BadValue, match="not one of INPUT"):
         ledger.set_status("raw", "1", "clean", "sideways", "READY", reason=WHY)
     with pytest.raises(BadValue, match="reason"):
         ledger.set_status("tidy", "1", "clean", "OUT", "READY", reason="")

@@ -272,5 +272,5 @@ def test_a_counted_lock_keeps_its_count_over_downgrade(gate: Gate) -> None:
 
 
 def test_a_mode_that_is_none_is_named_in_the_error(gate: Gate) -> None:
-    with pytest.raises(BadValue, match="'readwrite' is not one of shared, exclusive, read, write"):
+    with pytest.raises(BadValue, match="'readwrite' is not one of shared, read, exclusive, write"):
         gate.locks.acquire("a", R, "readwrite")

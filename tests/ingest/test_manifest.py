@@ -211,7 +211,13 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
     assert problems_of(text) == [
         (4, "URL 'gopher://h/x' does not start with one of http://, https://, s3://, file://"),
         (4, "file name '../x' has the part '..'; write it without"),
-        (4, "digest algorithm 'md6' is none of adler32, crc32, md5, sha1, sha256, sha384, sha512; did you mean 'md5'?"),
+        (
+            4,
+            (
+                "digest algorithm 'md6' is not one of adler32, crc32, md5, sha1, sha256, sha384, sha512; "
+                "did you mean 'md5'?"
+            ),
+        ),
         (4, "size 'many' is no number of bytes"),
         (5, "digest '12' is not the 32 hexadecimal digits of md5"),
         (6, "size '-1' is no number of bytes"),
@@ -248,7 +254,7 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
         ("file://host/etc/x\n#%eof", 1, "is no file:///path"),
         ("http://h\n#%eof", 1, "no file name is given, and the URL's '' is empty"),
         ("http://h/../../x\n#%eof", 1, "no file name is given"),
-        ("http://h/a|md2|ab\n#%eof", 1, "digest algorithm 'md2' is none of"),
+        ("http://h/a|md2|ab\n#%eof", 1, "digest algorithm 'md2' is not one of"),
         ("http://h/a|md5|zz\n#%eof", 1, "digest 'zz' is not"),
         ("http://h/a|||1e9\n#%eof", 1, "size '1e9'"),
         ("http://h/a|||99999999999999999999\n#%eof", 1, "size"),

@@ -85,5 +85,5 @@ def test_the_words_of_forms(word: str, expected: str) -> None:
 
 
 def test_a_word_that_is_no_type() -> None:
-    with pytest.raises(BadValue, match="is none of file, container"):
+    with pytest.raises(BadValue, match="is not one of file, container"):
         submission_type("folder")

@@ -209,7 +209,7 @@ def test_failed_is_error_and_rerun_is_resubmit_in_any_case() -> None:
     for wrong in ("", " ", "a/b", "x" * 41, "a\nb", 7):
         with pytest.raises(BadValue):
             parse_status(wrong)
-    with pytest.raises(BadValue, match="not one of INPUT, OUTPUT"):
+    with pytest.raises(BadValue, match="not one of INPUT, IN, OUTPUT"):
         parse_kind("sideways")
 
 

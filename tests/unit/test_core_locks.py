@@ -199,7 +199,7 @@ def test_modes_are_read_in_any_case(word: str, data: st.DataObject) -> None:
 def test_any_other_word_is_no_mode(word: object) -> None:
     if isinstance(word, str) and word.lower() in MODE_WORDS:
         return
-    with pytest.raises(BadValue, match="is not one of shared, exclusive, read, write"):
+    with pytest.raises(BadValue, match="is not one of shared, read, exclusive, write"):
         parse_mode(word)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.dataids import EXACT, ONE
 from headgate.cli.items import ItemId
 from headgate.cli.output import ago, aligned, table, working
 from headgate.cli.session import DURATION, Session, common
@@ -72,7 +73,8 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
 @click.option("--event", help="Only one kind: grant, release, refuse, expire, break, …")
 @click.option("--lock", "lock_id", metavar="ID", help="Only what happened to this lock.")
 @click.option("--job", help="What happened to this job and its chunks, instead of to locks.")
-@click.option("--dataid", help="What happened to this chunk, instead of to locks.")
+@click.option("--dataid", type=ONE, help="What happened to this chunk, instead of to locks.")
+@EXACT
 @click.option(
     "--item",
     type=ItemId("jid", "bid"),

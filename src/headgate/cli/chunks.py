@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from headgate.cli.dataids import EXACT, DataIds, Selection, confirm, is_exact, many_dataids
 from headgate.cli.output import ago, aligned, table
 from headgate.cli.session import InOrder, Session, common
 from headgate.core.durations import in_words
 from headgate.core.errors import BadValue
+from headgate.core.ranges import Members, expand
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 HEADINGS = ("DATASET", "DATAID", "JOB", "KIND", "STATUS", "SINCE", "ATTEMPT", "WORKER", "MESSAGE")
 #: Data ids that are handed to the ledger at a time.
 BATCH = 5000
+#: A longer range of data ids is not listed: each is a question to the store.
+MOST_LISTED = 1000
 #: A letter for each status: the picture is read without colours.
 SIGNS = {
     "READY": "#",
@@ -56,23 +61,29 @@ def data() -> None:
 
 @data.command("publish")
 @click.argument("dataset")
-@click.argument("dataids", metavar="DATAID...", nargs=-1)
 @click.option(
-    "--from-file", type=click.File("r", encoding="utf-8"), help="Read data ids from it, one a line; - is stdin."
+    "--from-file",
+    type=click.File("r", encoding="utf-8"),
+    metavar="FILE",
+    help="File with data ids or ranges, one a line; - for standard input.",
 )
+@partial(many_dataids, required=False)
 @common
 @click.pass_obj
-def publish(session: Session, dataset: str, dataids: Sequence[str], from_file: TextIO | None) -> None:
+def publish(session: Session, dataset: str, dataids: Selection, from_file: TextIO | None) -> None:
     """Say that data made elsewhere is there: its chunks are READY.
 
     A DATAID may be a range of days (2024-01-01..2026-10-31) or of numbers (1..1000), both ends included. Many are
     published in batches; after an interruption run it again, what is there already is passed over.
     """
-    words = [*dataids, *(line.rstrip("\r\n") for line in from_file or ())]
-    if not words:
-        raise BadValue("dataids", words, "are none; name at least one, or --from-file")
+    context = click.get_current_context()
+    lines = [expand(line.rstrip("\r\n"), exact=is_exact(context)) for line in from_file or ()]
+    confirm(Selection(lines), yes=context.params["yes"])
+    wanted = Selection([*dataids.parts, *lines])
+    if not len(wanted):
+        raise BadValue("dataids", [], "are missing; name at least one, or give --from-file")
     with session.gate() as gate:
-        new, seen = _publish(session, gate.ledger, dataset, words)
+        new, seen = _publish(session, gate.ledger, dataset, wanted)
     session.answer(
         {"dataset": dataset, "published": new, "given": seen},
         lambda: (
@@ -81,13 +92,12 @@ def publish(session: Session, dataset: str, dataids: Sequence[str], from_file: T
     )
 
 
-def _publish(session: Session, ledger: Ledger, dataset: str, words: Sequence[str]) -> tuple[int, int]:
+def _publish(session: Session, ledger: Ledger, dataset: str, wanted: Selection) -> tuple[int, int]:
     from headgate.cli.output import progress
-    from headgate.core.ranges import expand
 
-    dataids = (dataid for word in words for dataid in expand(word))
+    dataids = iter(wanted)
     new = seen = 0
-    with progress(session, lambda: sum(len(expand(word)) for word in words), BATCH) as tell:
+    with progress(session, lambda: len(wanted), BATCH) as tell:
         while batch := list(islice(dataids, BATCH)):
             new += ledger.publish(dataset, batch)
             seen += len(batch)
@@ -98,17 +108,21 @@ def _publish(session: Session, ledger: Ledger, dataset: str, words: Sequence[str
 @data.command("list")
 @click.option("--dataset", help="Only this dataset.")
 @click.option("--job", help="Only rows of this job.")
-@click.option("--dataid", help="Only this data id.")
+@click.option("--dataid", "dataids", type=DataIds(), metavar="DATAID", help="Only this data id or range.")
+@EXACT
 @click.option("--kind", help="INPUT or OUTPUT.")
 @click.option("--status", help="Only this status.")
 @click.option("--after", metavar="DATAID", help="Only data ids after this one; needs --dataset.")
 @click.option("--limit", type=int, default=1000, show_default=True, help="How many rows at most.")
 @common
 @click.pass_obj
-def list_rows(session: Session, /, **which: Any) -> None:
+def list_rows(session: Session, /, dataids: Members | None, limit: int, **which: Any) -> None:
     """List the rows of chunks: by dataset, in its order."""
+    if dataids is not None and len(dataids) > MOST_LISTED:
+        raise BadValue("dataid", f"a range of {len(dataids):,}", f"is too long; at most {MOST_LISTED:,} can be listed")
     with session.gate() as gate:
-        rows = gate.ledger.status(**which)
+        found = (gate.ledger.status(dataid=each, limit=limit, **which) for each in dataids or (None,))
+        rows = list(islice((row for part in found for row in part), limit))
     session.answer([plain(row) for row in rows], lambda: _rows(rows))
 
 

@@ -17,9 +17,10 @@ from headgate.cli.spawned import Spawned
 from headgate.core.documents import read_document
 from headgate.core.queue import Batch, Folder, Item, Report
 from headgate.core.wire import plain
+from headgate.core.words import check_word
 from headgate.service.outcomes import Done, Failed, NotNow, Outcome
 from headgate.service.queue import Queue
-from headgate.service.queue_checks import DEFAULT_LEASE, check_word
+from headgate.service.queue_checks import DEFAULT_LEASE
 from headgate.service.renewal import ItemHold
 
 #: The exit code by which a command says that it cannot work on the item yet.

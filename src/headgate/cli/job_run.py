@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.claiming import claim_chunk
+from headgate.cli.dataids import EXACT, ONE
 from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.lock_run import COMMAND, PASS_API_TOKEN, RunCommand, open_processes
 from headgate.cli.session import DURATION, Session, common
@@ -35,7 +36,8 @@ RETRY_SECONDS = 0.5
 
 @click.command("run", cls=RunCommand, short_help="Run a command on the next chunk, or on all of them.")
 @click.argument("job_name", metavar="JOB")
-@click.option("--dataid", help="On that very chunk, or refused with the reason.")
+@click.option("--dataid", type=ONE, help="On that very chunk, or refused with the reason.")
+@EXACT
 @click.option("--loop", is_flag=True, help="Go on until there is nothing to do.")
 @click.option(
     "--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="So many at a time; needs --loop."

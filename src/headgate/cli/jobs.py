@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli.claiming import claim_chunk
+from headgate.cli.dataids import EXACT, ONE, Selection, act_on_each, many_dataids
 from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.job_run import run
 from headgate.cli.output import pairs, table, working
 from headgate.cli.session import DURATION, InOrder, Session, common
 from headgate.core.durations import in_words
+from headgate.core.ledger import STATUS_WORDS
 from headgate.core.wire import plain
+from headgate.core.words import nearest
 
 if TYPE_CHECKING:
     from headgate.core.claims import Verdict
@@ -23,8 +26,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def chunk(function: F) -> F:
-    """The two words that name a job's chunk."""
+    """The two words that name a job's chunk. The data id is taken literally: it comes from a claim."""
     return click.argument("job_name", metavar="JOB")(click.argument("dataid", metavar="DATAID")(function))
+
+
+def any_chunk(function: F) -> F:
+    """The same, typed by a person: a range is refused."""
+    dataid = click.argument("dataid", metavar="DATAID", type=ONE)
+    return click.argument("job_name", metavar="JOB")(dataid(EXACT(function)))
+
+
+def chunks(function: F) -> F:
+    """A job, and data ids or ranges of them."""
+    return click.argument("job_name", metavar="JOB")(many_dataids(function))
 
 
 def why(function: F) -> F:
@@ -59,7 +73,8 @@ job.add_command(run)
 
 @job.command("next")
 @click.argument("job_name", metavar="JOB")
-@click.option("--dataid", help="That very chunk, or refused with the reason.")
+@click.option("--dataid", type=ONE, help="That very chunk, or refused with the reason.")
+@EXACT
 @click.option("--worker", help="Who works.  [default: this host and process]")
 @click.option(
     "--lease", type=DURATION, default=60, help="It is given up so long after the last heartbeat.  [default: 60s]"
@@ -122,7 +137,7 @@ def heartbeat(session: Session, job_name: str, dataid: str, token: int, lease: f
 
 
 @job.command("explain")
-@chunk
+@any_chunk
 @common
 @click.pass_obj
 def explain(session: Session, job_name: str, dataid: str) -> None:
@@ -175,7 +190,7 @@ def connections(session: Session, job_name: str) -> None:
 
 
 @job.command("force")
-@chunk
+@any_chunk
 @why
 @click.option("--steal", is_flag=True, help="From a living worker, too.")
 @click.option("--lease", type=DURATION, default=60, help="As for `job next`.  [default: 60s]")
@@ -189,61 +204,66 @@ def force(session: Session, /, job_name: str, dataid: str, **how: Any) -> None:
 
 
 @job.command("resubmit")
-@click.argument("job_name", metavar="JOB")
-@click.argument("dataids", metavar="DATAID...", nargs=-1, required=True)
+@chunks
 @why
 @click.option("--downstream", is_flag=True, help="And all that was made from it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--steal", is_flag=True, help="From a living worker, too.")
 @common
 @click.pass_obj
-def resubmit(session: Session, /, job_name: str, dataids: Sequence[str], **how: Any) -> None:
+def resubmit(session: Session, /, job_name: str, dataids: Selection, **how: Any) -> None:
     """Have chunks made again, before all others and with new counts."""
     with session.gate() as gate, working(session, "looking for all that was made from it"):
-        changes = gate.ledger.resubmit(job_name, dataids, **how)
+        changes = gate.ledger.resubmit(job_name, list(dataids), **how)
     _answer_changes(session, changes)
 
 
 @job.command("hold")
-@chunk
+@chunks
 @why
 @common
 @click.pass_obj
-def hold(session: Session, job_name: str, dataid: str, reason: str) -> None:
+def hold(session: Session, job_name: str, dataids: Selection, reason: str) -> int:
     """Keep everybody from making and reading a chunk."""
     with session.gate() as gate:
-        changes = gate.ledger.hold(job_name, dataid, reason=reason)
+        changes, code = act_on_each(session, dataids, lambda dataid: gate.ledger.hold(job_name, dataid, reason=reason))
     _answer_changes(session, changes)
+    return code
 
 
 @job.command("unhold")
-@chunk
+@chunks
 @click.option("--reason", default="", help="Why; it is kept in the history.")
 @common
 @click.pass_obj
-def unhold(session: Session, job_name: str, dataid: str, reason: str) -> None:
+def unhold(session: Session, job_name: str, dataids: Selection, reason: str) -> int:
     """Give a held chunk its former status back."""
     with session.gate() as gate:
-        changes = gate.ledger.unhold(job_name, dataid, reason=reason)
+        changes, code = act_on_each(
+            session, dataids, lambda dataid: gate.ledger.unhold(job_name, dataid, reason=reason)
+        )
     _answer_changes(session, changes)
+    return code
 
 
 @job.command("forget")
-@chunk
+@chunks
 @why
 @click.option("--steal", is_flag=True, help="From a living worker, too.")
 @common
 @click.pass_obj
-def forget(session: Session, /, job_name: str, dataid: str, **how: Any) -> None:
+def forget(session: Session, /, job_name: str, dataids: Selection, **how: Any) -> int:
     """Remove JOB's rows of a chunk, as if it never was. It may be made again then."""
     with session.gate() as gate:
-        changes = gate.ledger.forget(job_name, dataid, **how)
+        changes, code = act_on_each(session, dataids, lambda dataid: gate.ledger.forget(job_name, dataid, **how))
     _answer_changes(session, changes)
+    return code
 
 
 @job.command("set-status")
 @click.argument("dataset")
-@click.argument("dataid")
+@click.argument("dataid", type=ONE)
+@EXACT
 @click.argument("job_name", metavar="JOB")
 @click.argument("kind")
 @click.argument("status")
@@ -255,6 +275,10 @@ def set_status(session: Session, /, dataset: str, dataid: str, job_name: str, **
     with session.gate() as gate:
         change = gate.ledger.set_status(dataset, dataid, job_name, **what)
     _answer_changes(session, [change])
+    if change.after not in STATUS_WORDS.values():
+        near = nearest(change.after, STATUS_WORDS)
+        meant = f"; did you mean {near}?" if near else ""
+        session.say(f"headgate: note: Headgate does not know the status {change.after}: it blocks like HOLD{meant}")
 
 
 @job.command("pause")

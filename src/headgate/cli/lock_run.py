@@ -82,14 +82,12 @@ def run(context: click.Context, /, resources: Sequence[str], conflict_exit_code:
 
 
 def parse_wants(words: Sequence[str]) -> dict[str, str]:
-    """RESOURCE or RESOURCE=MODE; what follows the last = is a mode only if it is a mode's name."""
-    from headgate.core.locks import MODE_WORDS
+    """The mode of each resource, written as RESOURCE or RESOURCE=MODE."""
+    from headgate.core.locks import parse_want
 
     wants: dict[str, str] = {}
     for word in words:
-        resource, _, mode = word.rpartition("=")
-        if not resource or mode.lower() not in MODE_WORDS:
-            resource, mode = word, "exclusive"
+        resource, mode = parse_want(word)
         if resource in wants:
             raise BadValue("resource", resource, "is named twice; name each once, with the stronger mode")
         wants[resource] = mode

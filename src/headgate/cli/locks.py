@@ -70,9 +70,9 @@ lock.add_command(waiters)
 
 
 @lock.command("acquire")
-@click.argument("resource")
+@click.argument("resource", metavar="RESOURCE[=MODE]")
 @click.option("--client", help="Who asks.  [default: the setting `client`, else user@host]")
-@click.option("--mode", default="exclusive", show_default=True, help="shared (read) or exclusive (write).")
+@click.option("--mode", help="shared (read) or exclusive (write).")
 @click.option("--wait", type=DURATION, default=0, help="Queue for up to this long instead of being refused.")
 @click.option("--lease", type=DURATION, help="Let it end by itself unless renewed in time; else it stays.")
 @click.option("--note", default="", help="Why, for people who look at the list.")
@@ -80,7 +80,9 @@ lock.add_command(waiters)
 @click.option("--request-id", help="Your id of this request: repeating it gives the same grant again.")
 @common
 @click.pass_obj
-def acquire(session: Session, /, resource: str, client: str | None, request_id: str | None, **how: Any) -> None:
+def acquire(
+    session: Session, /, resource: str, mode: str | None, client: str | None, request_id: str | None, **how: Any
+) -> None:
     """Take a lock on RESOURCE, and print its id and token.
 
     The lock outlives this command. It stays until `lock release`, or with --lease until that time has passed
@@ -92,8 +94,10 @@ def acquire(session: Session, /, resource: str, client: str | None, request_id: 
       headgate lock acquire file:/data/x --mode shared --wait 5m
       headgate lock acquire file:/data/x --lease 10m --json
     """
+    from headgate.core.locks import parse_want
     from headgate.service.identity import new_request_id
 
+    resource, how["mode"] = parse_want(resource, mode)
     request_id = new_request_id() if request_id is None else request_id
     with session.gate(stay=how["lease"] is not None) as gate:
         gate.locks.must_outlive(resource)

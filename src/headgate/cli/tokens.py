@@ -12,6 +12,7 @@ from headgate.cli.session import DURATION, InOrder, Session, common
 from headgate.core.durations import in_words
 from headgate.core.scopes import ROLES, SCOPES, ApiToken
 from headgate.core.wire import plain
+from headgate.core.words import suggestion
 
 if TYPE_CHECKING:
     from headgate.service.sessions import SignInCode
@@ -63,7 +64,10 @@ def new(
     wanted += [f"{word}:{job}" for job in jobs for word in ("chunk:claim", "cred:read")]
     with session.gate() as gate:
         made = gate.tokens.new(name, wanted, **more)
+        defined = [each.name for each in gate.ledger.jobs()] if jobs and gate.keeps_ledger else list(jobs)
     session.answer(plain(made), lambda: made.token)
+    for job in set(jobs) - set(defined):
+        session.say(f"headgate: note: no job is called {job!r} yet; {suggestion(job, defined)}".rstrip("; "))
     session.say("it is shown this once; give it to its user in HEADGATE_API_TOKEN, beside HEADGATE_SERVER")
 
 

@@ -14,6 +14,7 @@ from headgate.core.errors import BadValue
 from headgate.core.names import check_name
 from headgate.core.ordering import Order
 from headgate.core.redaction import MASKED
+from headgate.core.words import unknown_word
 
 #: The job that data made elsewhere belongs to.
 EXTERNAL = "external"
@@ -54,7 +55,7 @@ def parse_kind(value: object) -> Kind:
     """INPUT, OUTPUT, IN or OUT, in any case."""
     if isinstance(value, str) and value.upper() in KIND_WORDS:
         return KIND_WORDS[value.upper()]
-    raise BadValue("kind", value, "is not one of INPUT, OUTPUT, IN, OUT")
+    raise unknown_word("kind", value, KIND_WORDS)
 
 
 def parse_status(value: object) -> str:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from headgate.core.durations import in_words
 from headgate.core.errors import BadValue, ForeignStore
 from headgate.core.owners import LOCAL, Actor
+from headgate.core.words import unknown_word
 
 
 class Mode(StrEnum):
@@ -232,7 +233,27 @@ def parse_mode(value: object) -> Mode:
     """read, write, shared or exclusive, in any case."""
     if isinstance(value, str) and value.lower() in MODE_WORDS:
         return MODE_WORDS[value.lower()]
-    raise BadValue("mode", value, "is not one of shared, exclusive, read, write")
+    raise unknown_word("mode", value, MODE_WORDS)
+
+
+def parse_want(word: str, mode: str | None = None) -> tuple[str, Mode]:
+    """Resource and mode of RESOURCE=MODE, or of RESOURCE, which means exclusive.
+
+    What follows the last = must be a mode, so that a mistyped one cannot become part of a resource. `mode`: given
+    apart; the word is then the resource as it stands.
+    """
+    resource, mark, last = word.rpartition("=")
+    if mode is not None:
+        if mark and last.lower() in MODE_WORDS:
+            raise BadValue("resource", word, f"names a mode, and so does mode {mode!r}; give one of them")
+        return word, parse_mode(mode)
+    if not mark:
+        return word, Mode.EXCLUSIVE
+    if last.lower() not in MODE_WORDS:
+        why = unknown_word("mode", last, MODE_WORDS).why
+        again = f"{word}={Mode.EXCLUSIVE}"
+        raise BadValue("mode", last, f"in {word!r} {why}\nA resource whose name contains = needs a mode: {again!r}")
+    return resource, MODE_WORDS[last.lower()]
 
 
 def decide(request: Request, held: Iterable[Lock], earlier: Iterable[Waiter] = ()) -> Decision:

@@ -1,4 +1,4 @@
-"""Ranges of data ids: days and whole numbers, both ends included."""
+"""Ranges of data ids: days, months and whole numbers, both ends included."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from datetime import date, timedelta
 
 from headgate.core.errors import BadValue
 
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_MONTH = re.compile(r"(\d{4})-(\d\d)", re.ASCII)
+_NUMBER = re.compile(r"\d+", re.ASCII)
 #: No range is longer.
 LONGEST_RANGE = 100_000_000
 #: Digits of a number at the end of a range.
@@ -32,25 +34,42 @@ class Members:
         return map(self.at, range(self.count))
 
 
-def expand(word: str) -> Members:
-    """`2024-01-01..2026-10-31` day by day, `1..1000` number by number; any other word is itself.
+def expand(word: str, *, exact: bool = False) -> Members:
+    """`2024-01-01..2026-10-31` day by day, `2026-01..2026-12` month by month, `1..1000` number by number.
 
-    Numbers that are written with as many digits keep that width: `001..100`.
+    A word without `..` is itself, and so is every word with `exact`. Numbers that are written with as many digits keep
+    that width: `001..100`. BadValue for any other word with `..`: it would name one chunk, which nobody means.
     """
     first, dots, last = word.partition("..")
-    if dots and _DAY.fullmatch(first) and _DAY.fullmatch(last):
-        return _days(word, first, last)
-    if dots and first.isascii() and first.isdigit() and last.isascii() and last.isdigit():
-        return _numbers(word, first, last)
-    return Members(1, lambda _: word)
+    if exact or not dots:
+        return Members(1, lambda _: word)
+    for written, members in ((_DAY, _days), (_MONTH, _months), (_NUMBER, _numbers)):
+        if written.fullmatch(first) and written.fullmatch(last):
+            return members(word, first, last)
+    raise BadValue(
+        "range", word,
+        "is not a range of days (2026-11-01..2026-11-30), months (2026-01..2026-12) or whole numbers (1..30)\n"
+        "To name one chunk whose data id contains `..`, add --exact",
+    )  # fmt: skip
 
 
 def _days(word: str, first: str, last: str) -> Members:
     try:
         begin, end = date.fromisoformat(first), date.fromisoformat(last)
     except ValueError as error:
-        raise BadValue("range", word, f"contains an invalid date: {error}") from None
+        raise BadValue("range", word, f"has a day that does not exist: {error}") from None
     return _checked(word, (end - begin).days + 1, lambda day: str(begin + timedelta(days=day)))
+
+
+def _months(word: str, first: str, last: str) -> Members:
+    begin, end = (int(month[:4]) * 12 + int(month[5:]) - 1 for month in (first, last))
+    if not all(1 <= int(month[5:]) <= 12 for month in (first, last)):
+        raise BadValue("range", word, "has a month that does not exist")
+    return _checked(word, end - begin + 1, lambda month: "{:04}-{:02}".format(*_year_and_month(begin + month)))
+
+
+def _year_and_month(months: int) -> tuple[int, int]:
+    return months // 12, months % 12 + 1
 
 
 def _numbers(word: str, first: str, last: str) -> Members:
@@ -65,5 +84,5 @@ def _checked(word: str, count: int, at: Callable[[int], str]) -> Members:
     if count < 1:
         raise BadValue("range", word, "ends before it starts")
     if count > LONGEST_RANGE:
-        raise BadValue("range", word, f"has {count} members; at most {LONGEST_RANGE} are allowed")
+        raise BadValue("range", word, f"has {count:,} members; at most {LONGEST_RANGE:,} are allowed")
     return Members(count, at)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from headgate.core.errors import UnknownName
 from headgate.core.queue import work_states
 from headgate.core.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
+from headgate.core.words import as_sentence, suggestion
 
 #: Name to noun and state. `job-storing` has work in the spelling mrt-zk alone.
 CONSUMERS: Mapping[str, tuple[str, str]] = {
@@ -19,11 +20,7 @@ ROUNDS = ("batch-watcher", "reaper", "cleaner", "history", "messenger")
 
 def check_daemons(names: Sequence[str]) -> None:
     """UnknownName, with the nearest, when one of them is no daemon."""
-    import difflib
-
     known = (*CONSUMERS, *ROUNDS)
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}"
-            raise UnknownName("daemon", name, hint)
+            raise UnknownName("daemon", name, as_sentence(suggestion(name, known)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headgate.core.errors import BadValue
-from headgate.service.queue_checks import check_word
+from headgate.core.words import check_word
 
 #: Hexadecimal digits of a value, by the algorithm's name here and in hashlib (adler32 and crc32: in zlib).
 HEX_DIGITS = {"adler32": 8, "crc32": 8, "md5": 32, "sha1": 40, "sha256": 64, "sha384": 96, "sha512": 128}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.core.errors import BadValue
 from headgate.core.queue import DEFAULT_PRIORITY, MAX_CRASHES, Identifiers, NewJob, Submission
+from headgate.core.words import unknown_word
 from headgate.ingest import ark
 from headgate.ingest.manifest import BATCH, CONTAINERS, OBJECT, SINGLE_FILES, Entry, Layout, Manifest, local_ids
 
@@ -43,7 +43,7 @@ def submission_type(word: str) -> str:
     for kind in ("single-file-batch-manifest", "container-batch-manifest", "batch-manifest"):
         if kind in word:
             return kind
-    raise BadValue("type", word, f"is none of {', '.join([*SINGLE, *BATCHES])}")
+    raise unknown_word("type", word, [*SINGLE, *BATCHES])
 
 
 def jobs_of(submission: Submission, manifest: Manifest | None, priority: int = DEFAULT_PRIORITY) -> list[NewJob]:

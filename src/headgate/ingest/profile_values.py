@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
@@ -13,9 +12,9 @@ from headgate.core.errors import BadValue
 from headgate.core.names import check_name, check_resource
 from headgate.core.redaction import mask
 from headgate.core.sizes import parse_size
+from headgate.core.words import check_word, suggestion
 from headgate.ingest import ark
 from headgate.service.checks import check_span
-from headgate.service.queue_checks import check_word
 
 Check = Callable[[Any], Any]
 #: A value that must be given.
@@ -49,11 +48,9 @@ def read_table(
 ) -> dict[str, Any]:
     """The values of a table, as the class wants them. Every mistake goes to `problems`, with the key's whole name."""
     keys = {each.name: each for each in fields(kind)}
-    for name in content:
-        if strict and name not in keys:
-            near = difflib.get_close_matches(name, keys, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(keys)}"
-            problems.append(f"{where}{name} is unknown; {hint}")
+    if strict:
+        unknown = [name for name in content if name not in keys]
+        problems += [f"{where}{name} is unknown; {suggestion(name, list(keys))}" for name in unknown]
     found = {}
     for name, key in keys.items():
         if name in content:

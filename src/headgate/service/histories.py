@@ -19,6 +19,7 @@ from headgate.core.ledger import parse_chunk_resource
 from headgate.core.names import check_name, check_resource
 from headgate.core.queue import HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT, check_item_id
 from headgate.core.states import BATCH, CHUNK, INGEST_JOB, LOCK
+from headgate.core.words import check_word
 from headgate.service.checks import check_limit
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter
 from headgate.stores.queue_port import QueueHistoryFilter
@@ -203,8 +204,8 @@ def _may(which: Wanted, *nouns: str) -> bool:
 def _check(which: Wanted) -> None:
     events = dict.fromkeys(event for events in EVENTS.values() for event in events)
     for name, value, known in (("noun", which.noun, EVENTS), ("event", which.event, events)):
-        if value is not None and value not in known:
-            raise BadValue(name, value, f"is none of {', '.join(known)}")
+        if value is not None:
+            check_word(name, value, tuple(known))
     for name, value in (("client", which.client), ("job", which.job), ("dataid", which.dataid)):
         if value is not None:
             check_name(name, value)

@@ -8,6 +8,7 @@ from typing import Any
 from headgate.core.errors import BadValue
 from headgate.core.locks import parse_lock_id
 from headgate.core.names import check_resource
+from headgate.core.words import check_word
 from headgate.stores.base import HistoryFilter
 
 
@@ -15,9 +16,8 @@ def lock_filter(resource: str | None, lock_id: str | None, page: dict[str, Any])
     """Which entries of the history of locks, checked."""
     from headgate.core.states import MACHINES
 
-    events = [word for machine in MACHINES for word in machine.told]
-    if page["event"] is not None and page["event"] not in events:
-        raise BadValue("event", page["event"], f"is none of {', '.join(events)}")
+    if page["event"] is not None:
+        check_word("event", page["event"], [word for machine in MACHINES for word in machine.told])
     return HistoryFilter(
         resource=None if resource is None else check_resource(resource),
         lock_id=None if lock_id is None else parse_lock_id(lock_id),

@@ -12,6 +12,7 @@ from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import BadValue, ClaimLost, HeadgateError, WrongKey
 from headgate.core.ledger import (
     RUNNING,
+    STATUS_WORDS,
     Change,
     Claim,
     Dataset,
@@ -24,8 +25,8 @@ from headgate.core.ledger import (
 from headgate.core.names import check_name, check_note, check_reason
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure
-from headgate.core.redaction import MASKED
 from headgate.core.variables import NO_MORE, NamePatterns, check_job_variables
+from headgate.core.words import unknown_word
 from headgate.service.checks import (
     check_limit,
     check_names,
@@ -36,6 +37,7 @@ from headgate.service.checks import (
     printable,
 )
 from headgate.service.claim_reports import ClaimLike, reference, without_secrets
+from headgate.service.claim_secrets import with_secrets
 from headgate.service.clock import steady
 from headgate.service.holders import check_confirmed
 from headgate.service.identity import actor, asker_for, owner
@@ -162,7 +164,7 @@ class Ledger:
         opened = self._open(check_name("job", job), key)
         found, datasets = self._store.job(job)
         bare = {each.name: Port(each.name, "", each.uri, each.settings, each.secrets) for each in datasets}
-        ports = self._with_secrets(job, bare, opened, key)
+        ports = with_secrets(self.secrets, job, bare, opened, key)
         return {
             "inputs": {name: ports[name] for name in found.inputs},
             "outputs": {name: ports[name] for name in found.outputs},
@@ -421,7 +423,10 @@ class Ledger:
         after: str | None = None,
         limit: int | None = None,
     ) -> Sequence[Row]:
-        """Rows of chunks, by dataset and in its order; page on with `after` the last data id."""
+        """Rows of chunks, by dataset and in its order; page on with `after` the last data id.
+
+        BadValue for a status that Headgate does not know and that no chunk has.
+        """
         if after is not None and dataset is None:
             raise BadValue("after", after, "needs a dataset: each has an order of its own")
         which = RowFilter(
@@ -433,7 +438,11 @@ class Ledger:
             after=None if after is None else check_name("dataid", after),
             limit=None if limit is None else check_limit(limit),
         )
-        return self._store.rows(which)
+        rows = self._store.rows(which)
+        unknown = which.status is not None and which.status not in STATUS_WORDS.values()
+        if unknown and not rows and not self._store.rows(RowFilter(status=which.status, limit=1)):
+            raise unknown_word("status", status, STATUS_WORDS)
+        return rows
 
     def failures(self, limit: int = 100) -> Sequence[Row]:
         """Chunks that are in ERROR, newest first."""
@@ -462,7 +471,7 @@ class Ledger:
         if not any(port.secrets for port in bare.values()):
             return claim
         try:
-            ports = self._with_secrets(claim.job, bare, opened, key)
+            ports = with_secrets(self.secrets, claim.job, bare, opened, key)
         except WrongKey:
             # Keys were changed between the proof and the claim. What cannot be worked on is given back.
             self.fail(claim, "the key was replaced while the chunk was being claimed")
@@ -472,27 +481,6 @@ class Ledger:
             inputs={name: ports[name] for name in claim.inputs},
             outputs={name: ports[name] for name in claim.outputs},
         )
-
-    def _with_secrets(
-        self, job: str, ports: Mapping[str, Port], opened: Opened | None, key: str | None
-    ) -> dict[str, Port]:
-        """Ports as the store gives them, with versions for secrets, as callers get them."""
-        if not any(port.secrets for port in ports.values()):
-            return dict(ports)
-        if opened is None:
-            sealed = self.secrets.sealed(job)
-            return {
-                name: replace(port, secrets=dict.fromkeys(port.secrets, MASKED), sealed=sealed.get(name, {}))
-                for name, port in ports.items()
-            }
-        if any(port.secrets != opened.versions.get(name) for name, port in ports.items()):
-            # Set anew since they were opened.
-            opened = self.secrets.open(job, self.secrets.key(key))
-        plain = opened.plain
-        # What the job may not hold stays masked.
-        masked = {name: dict.fromkeys(port.secrets, MASKED) for name, port in ports.items()}
-        texts = {name: {**masked[name], **plain.get(name, {})} for name in ports}
-        return {name: replace(port, secrets=texts[name]) for name, port in ports.items()}
 
     def _give_up(self, claim: Claim) -> None:
         """The loop was left: a failure, unless it was reported otherwise already."""

@@ -28,6 +28,7 @@ from headgate.core.queue import (
     check_item_id,
     check_priority,
 )
+from headgate.core.words import check_word
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
 from headgate.service.clock import steady
 from headgate.service.identity import actor, asker_for, new_request_id
@@ -40,7 +41,6 @@ from headgate.service.queue_checks import (
     check_new_job,
     check_state,
     check_taken,
-    check_word,
 )
 from headgate.service.renewal import ItemHold
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +25,7 @@ from headgate.core.queue import (
     check_priority,
     work_states,
 )
+from headgate.core.words import check_word
 from headgate.service.checks import check_positive_lease, check_token
 
 #: Short enough that a dead consumer is noticed, long enough for a slow store.
@@ -78,15 +78,6 @@ def check_taken(item: object) -> Taken:
 def check_state(machine: Machine, value: object) -> str:
     """A state in which an item can be taken."""
     return check_word("state", value, work_states(machine))
-
-
-def check_word(what: str, value: object, words: Sequence[str]) -> str:
-    """One of some words; the nearest is named when it is none."""
-    if isinstance(value, str) and value in words:
-        return value
-    near = difflib.get_close_matches(str(value), words, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise BadValue(what, value, f"is none of {', '.join(words)}{hint}")
 
 
 def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from headgate.core.queue import (
     is_batch,
 )
 from headgate.core.wire import plain
+from headgate.core.words import check_word
 from headgate.http import direct
 from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.queue_schemas import (
@@ -229,9 +230,8 @@ def cleanable(
 ) -> Response:
     """What completed so long ago."""
     tables = {table.name: table for table in gate.queue.tables()}
-    if noun not in tables:
-        raise BadValue("noun", noun, f"is none of {', '.join(tables)}")
-    return answer(gate.queue.store.cleanable(tables[noun], seconds, limit))
+    table = tables[check_word("noun", noun, tuple(tables))]
+    return answer(gate.queue.store.cleanable(table, seconds, limit))
 
 
 @router.get("/queue/work", status_code=204)

@@ -11,11 +11,14 @@ from typing import NamedTuple
 from headgate.core.errors import UnknownName
 from headgate.core.ledger import EXTERNAL, Claim, Dataset, Job, Kind, OnFailure, Port
 from headgate.core.ordering import Order, order_key
+from headgate.core.words import as_sentence, suggestion
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import to_seconds
 from headgate.stores.sql.statement import Row, Statement
 
+#: More names than this are not listed in an error.
+MOST_LISTED = 12
 #: How many columns say what a job is.
 JOB_COLUMNS = 9
 #: How many columns say what a dataset is.
@@ -162,11 +165,6 @@ def all_jobs(tx: Transaction) -> dict[int, Job]:
 
 def unknown(what: str, name: str, there: Iterable[str]) -> UnknownName:
     """Nothing of that name, and the nearest one that there is."""
-    from difflib import get_close_matches
-
-    names: Sequence[str] = sorted(there)
-    near = get_close_matches(name, names, 1)
-    if near:
-        return UnknownName(what, name, f"Did you mean {near[0]!r}?")
-    listed = ", ".join(names[:5]) + ("…" if len(names) > 5 else "")
-    return UnknownName(what, name, f"There are: {listed}" if names else f"No {what} is defined yet")
+    return UnknownName(
+        what, name, as_sentence(suggestion(name, sorted(there), MOST_LISTED) or f"no {what} is defined yet")
+    )
