@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs links pages transitions bench bench-locks bench-reaping bench-ledger bench-queue bench-ingest bench-http torture lock wheel audit clean
+.PHONY: help run venv servers test check format docs links pages screenshots transitions bench bench-locks bench-reaping bench-ledger bench-queue bench-ingest bench-http torture lock wheel audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ pages: venv servers ## Run what the pages tell to type, and write down what it p
 
 transitions: venv servers ## Take every row of the queue's tables on every store, and note it for the docs
 	HEADGATE_TRANSITIONS=docs/reference/transitions.json $(BIN)/pytest tests/contract/test_queue_table.py tests/contract/test_queue_crashes.py -n $(WORKERS)
+
+screenshots: venv ## Photograph every page of the dashboard on a crowded store, and renew the picture of the README
+	$(BIN)/python tools/screenshots.py docs/_build/screenshots --store docs/_build/crowd
+	$(BIN)/python tools/screenshots.py docs/images --readme --store docs/_build/crowd
 
 servers: ## Install the database servers that the tests need (as root, on Debian)
 	$(PYTHON) tools/install_servers.py

@@ -13,9 +13,9 @@ def test_what_happens_is_seen_and_a_pause_holds(site: Site, visit: Visit) -> Non
     expect(page.locator("#live-word")).to_have_text("Live")
     first = site.gate.locks.acquire("happens", "file:/happens/1", "shared")
     expect(page.get_by_role("link", name="file:/happens/1")).to_be_visible()
-    expect(page.locator("#announcer")).to_have_text("1 lock shown, 0 waiting")
+    expect(page.locator("#announcer")).to_have_text("0 clients waiting, 1 lock found")
     press(page, "p")
-    expect(page.locator("#live-word")).to_have_text("Paused")
+    expect(page.locator("#live-word")).to_have_text("Updates paused")
     site.gate.locks.release(first)
     with page.expect_response(lambda answer: "/locks?client=happens" in answer.url):
         page.get_by_role("button", name="Pause").click()

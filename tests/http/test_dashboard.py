@@ -217,9 +217,12 @@ def test_a_living_worker_is_robbed_only_by_who_may_force(server: Any, gate: Gate
 def test_breaking_one_of_several_locks_says_that_the_others_stay(server: Any, gate: Gate) -> None:
     first, second = (gate.locks.acquire(name, "read:1", "shared") for name in ("ann", "ben"))
     with signed_in(server, gate, "admin") as client:
-        assert "1 other lock stays: who wants it alone goes on waiting." in client.get(f"/locks/{first.id}/break").text
+        assert (
+            "1 other lock stays: clients that want it exclusively keep waiting."
+            in client.get(f"/locks/{first.id}/break").text
+        )
         gate.locks.release(second)
-        assert "goes on waiting" not in client.get(f"/locks/{first.id}/break").text
+        assert "keep waiting" not in client.get(f"/locks/{first.id}/break").text
 
 
 def test_a_file_for_spreadsheets_holds_no_formula() -> None:

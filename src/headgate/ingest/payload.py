@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from headgate import private
 from headgate.core.errors import BadManifest, BadPayload, BadValue, StoreUnavailable
+from headgate.core.item_names import file_name_of
 from headgate.core.queue import IngestJob
 from headgate.ingest import container, manifest
 from headgate.ingest.beneath import sync_folder, write_synced
@@ -78,8 +78,7 @@ def folder_of(job: IngestJob) -> Folder:
 
 def payload_name(job: IngestJob) -> str:
     """What a payload of one file is called."""
-    given = job.configuration.get("filename") or unquote(urlsplit(payload_url(job)).path).rpartition("/")[2]
-    return check_file_name(given, "the payload's file name")
+    return check_file_name(file_name_of(job), "the payload's file name")
 
 
 def payload_url(job: IngestJob) -> str:

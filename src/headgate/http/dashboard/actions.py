@@ -30,6 +30,10 @@ class Field:
     value: str = ""
     #: The least and the greatest number that it may be; None: it is text.
     numbers: tuple[int, int] | None = None
+    #: Names to choose from; more than these may be typed.
+    known: Sequence[str] = ()
+    #: It is sent along and not shown: the heading says it already.
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
+from headgate.core.claims import Condition
 from headgate.core.errors import NotAllowed, TransitionRefused, UnknownName
-from headgate.core.ledger import EXTERNAL, RUNNING, Change, Kind, Row
+from headgate.core.ledger import ERROR, EXTERNAL, RUNNING, Change, Kind, Row
 from headgate.core.machine import Also, By
 from headgate.core.states import CHUNK
 from headgate.http.auth import Caller, Reader, TheGate, TheService, needs
@@ -143,9 +144,26 @@ def _page(request: Request, gate: Gate, who: Caller, story: Story) -> Response:
         entries = [entry for entry in entries if entry.resource == f"data:{story.dataset}/{story.dataid}"]
     return render(
         request, "chunk.html", who, title=f"{story.dataset}/{story.dataid}", story=story, verdict=verdict,
-        entries=entries, page_of=chunk_page, acts={name: ACTS[name] for name in allowed(story)},
+        entries=entries, page_of=chunk_page, sign_of=sign_of, acts={name: ACTS[name] for name in allowed(story)},
         summary=f"{story.dataset}/{story.dataid} is {story.status}",
     )  # fmt: skip
+
+
+class Sign(NamedTuple):
+    """How a condition is marked: its shape, its colour and the word that a screen reader says."""
+
+    shape: str
+    tone: str
+    word: str
+
+
+def sign_of(condition: Condition) -> Sign:
+    """A failure that may be tried again is not in the way, and is not fine either."""
+    if not condition.ok:
+        return Sign("cross", "failed", "blocks:")
+    if condition.row is not None and (condition.row.status == ERROR or condition.row.expired):
+        return Sign("warn", "held", "failed, may be retried:")
+    return Sign("check", "ok", "fine:")
 
 
 # ---------------------------------------------------------------- what is there

@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from headgate import __version__
 from headgate.core.errors import NotAllowed
+from headgate.core.item_names import file_name_of, title_of
 from headgate.http import errors, sessions
 from headgate.http.auth import Caller, look_up, service_of
 from headgate.http.dashboard import words
@@ -153,7 +154,9 @@ def environment() -> Environment:
         loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.globals.update(static=static_path, link=link, look=words.look, some=words.some)
+    made.globals.update(
+        static=static_path, link=link, look=words.look, some=words.some, title_of=title_of, file_name_of=file_name_of
+    )
     made.filters.update(
         ago=words.ago, absolute=words.absolute, duration=words.duration, size=words.size, short=words.short,
         number=words.number, iso=lambda moment: moment.isoformat(timespec="seconds"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -23,8 +24,8 @@ from headgate.wiring import Gate
 router = page_router()
 #: Data ids to a span, from single ones up; and how many spans a page has.
 SIZES: Mapping[int, int] = {1: 50, 50: 20, 1000: 20}
-#: Datasets that stand beside each other.
-COLUMNS = 6
+#: Datasets that stand beside each other; where there are more, those around the chosen one.
+COLUMNS = census.MOST_BESIDE + 1
 #: Rows of a list of chunks.
 LISTED = 50
 FILTERS = ("dataset", "from", "status", "job")
@@ -63,18 +64,47 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
         shown["listed"] = listed = _list(gate, names, jobs, chosen, query)
         summary = f"{some(len(listed.rows), 'chunk')} shown"
     elif names:
-        chosen = {"dataset": _first_filled(gate, names), **chosen}
+        chosen = {"dataset": main_dataset(gate, names, jobs), **chosen}
         shown["table"] = table = _grid(gate, names, chosen, query)
-        what = "data id" if table.query["size"] == "1" else "span"
-        summary = f"{some(len(table.rows), what)} of {chosen['dataset']}, in its order"
+        what = "data id" if table.query["size"] == "1" else "range"
+        left_out = len(names) + 1 - len(table.columns)
+        summary = f"{some(len(table.rows), what)} of {chosen['dataset']}, in {some(len(names) - left_out, 'dataset')}"
+        summary += f" of {len(names)}: choose another one to see its neighbours" if left_out else ""
     return render(request, "grid.html", who, title="Chunks", summary=summary, page_of=chunk_page, narrower=_narrower,
-                  makers=_makers(jobs), **shown)  # fmt: skip
+                  makers=_makers(jobs), lead=chosen.get("dataset", ""), **shown)  # fmt: skip
 
 
 def flow(datasets: Sequence[Dataset], jobs: Sequence[Job]) -> list[str]:
-    """Names of datasets, from what comes in to what is made of it."""
-    edges = [(made, read) for job in jobs for made in job.inputs for read in job.outputs]
-    return list(layout([each.name for each in datasets], edges).order)
+    """Names of datasets in the order of the flow: each before those that are made from it, unused ones last."""
+    edges = _edges(jobs)
+    used = {name for edge in edges for name in edge} | {name for job in jobs for name in (*job.inputs, *job.outputs)}
+    return sorted(layout([each.name for each in datasets], edges).order, key=lambda name: name not in used)
+
+
+def _edges(jobs: Sequence[Job]) -> list[tuple[str, str]]:
+    return [(read, made) for job in jobs for read in job.inputs for made in job.outputs]
+
+
+def main_dataset(gate: Gate, names: Sequence[str], jobs: Sequence[Job]) -> str:
+    """The dataset that the grid opens on: of those that have chunks, the one that most others are made from.
+
+    Where several feed as many, the one with most chunks; then the first of the flow.
+    """
+    chunks: Counter[str] = Counter()
+    for tally in census.tallies(gate.ledger):
+        chunks[tally.dataset] += tally.count if tally.kind is Kind.OUTPUT else 0
+    edges = _edges(jobs)
+    return max(names, key=lambda name: (chunks[name] > 0, len(_made_from(name, edges)), chunks[name]))
+
+
+def _made_from(name: str, edges: Sequence[tuple[str, str]]) -> set[str]:
+    """Everything downstream of a dataset."""
+    found, ahead = set[str](), [name]
+    while ahead:
+        made = {target for source, target in edges if source == ahead[-1]} - found
+        ahead[-1:] = made
+        found |= made
+    return found
 
 
 # ---------------------------------------------------------------- the grid
@@ -82,27 +112,30 @@ def flow(datasets: Sequence[Dataset], jobs: Sequence[Job]) -> list[str]:
 
 def _grid(gate: Gate, names: Sequence[str], chosen: Mapping[str, str], query: Mapping[str, str]) -> Table:
     lead = chosen["dataset"]
-    begin = names.index(lead) if lead in names else 0
-    beside = [name for name in (*names[begin:], *names[:begin]) if name != lead][: COLUMNS - 1]
+    shown = _window(names, lead)
+    beside = [name for name in shown if name != lead]
     start = query.get("after") or chosen.get("from")
     size = _size(gate, lead, start, query)
     most = SIZES[size]
     found = census.spans(
         gate.ledger, lead, beside, start=start, last=query.get("last") or None, size=size, limit=most + 1
     )
-    columns = {"ids": Column("Data id" if size == 1 else "Data ids", lambda span: span.first)}
-    columns |= {f"in-{name}": Column(name, lambda _span: None) for name in (lead, *beside)}
+    columns = {"ids": Column(f"Data ids of {lead}", lambda span: span.first)}
+    columns |= {f"in-{name}": Column(name, lambda _span: None) for name in shown}
     asked = urlencode([("dataset", lead), ("size", size), *(("beside", name) for name in beside)])
     return Table(
         "grid", "Chunks by data id and dataset", columns, found[:most], lambda span: quote(span.first, safe=""),
-        path="/pipeline/grid", query={**query, "size": str(size)}, fixed=True,
+        path="/pipeline/grid", query={**query, "dataset": lead, "size": str(size)}, fixed=True,
         next=found[most].first if len(found) > most else None, json=f"/v1/chunks/spans?{asked}",
     )  # fmt: skip
 
 
-def _first_filled(gate: Gate, names: Sequence[str]) -> str:
-    """The first dataset that has chunks."""
-    return next((name for name in names if census.spans(gate.ledger, name, limit=1)), names[0])
+def _window(names: Sequence[str], lead: str) -> Sequence[str]:
+    """The columns, in the order of the flow: all datasets, or as many as fit around the chosen one."""
+    if lead not in names:
+        return [lead, *names[: COLUMNS - 1]]
+    begin = max(min(names.index(lead) - COLUMNS // 2, len(names) - COLUMNS), 0)
+    return names[begin : begin + COLUMNS]
 
 
 def _size(gate: Gate, lead: str, start: str | None, query: Mapping[str, str]) -> int:
@@ -119,8 +152,8 @@ def _size(gate: Gate, lead: str, start: str | None, query: Mapping[str, str]) ->
 def _narrower(span: Span, table: Table) -> str:
     """The same span in smaller ones."""
     smaller = max(size for size in SIZES if size < int(table.query["size"]))
-    lead = next(column.label for name, column in table.columns.items() if name != "ids")
-    return link("/pipeline/grid", {"dataset": lead}, after=span.first, last=span.last, size=str(smaller))
+    return link("/pipeline/grid", {"dataset": table.query["dataset"]}, after=span.first, last=span.last,
+                size=str(smaller))  # fmt: skip
 
 
 def _makers(jobs: Sequence[Job]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Annotated, Literal, NamedTuple
+from urllib.parse import quote
 
 from fastapi import Request, Response
 
@@ -43,6 +44,8 @@ MANY = 10
 WAITS = "What is pending waits until the collection is released, and so does what is submitted from now on."
 #: What a button says for an event of the tables.
 VERBS = {"update-report": "Report again"}
+#: The state of what waits for a person or for its collection.
+HELD = "held"
 
 
 class Act(NamedTuple):
@@ -70,7 +73,15 @@ def acts_of(queue: Queue, item: Item) -> list[Act]:
             why_not = str(error)
         found.append(Act(row.event, _verb(row.event), scope_of(row.event), f"{path_of(item.id)}/{row.event}", why_not,
                          Also.DROP_ALL in row.also))  # fmt: skip
-    return found
+    return [*_releases(item, facts), *found]
+
+
+def _releases(item: Item, facts: Facts | None) -> Iterable[Act]:
+    """Of an item that waits for its collection: the way to release the collection, and the item with it."""
+    hold = facts.hold if facts else None
+    if item.state == HELD and hold is not None:
+        href = f"/ingest/holds/{quote(hold.profile, safe='')}/clear"
+        yield Act("clear", f"Release {_collection(hold.profile, begins=False)}", "operate", href, "", danger=False)
 
 
 def path_of(item: str) -> str:
@@ -158,7 +169,7 @@ async def clear(request: Request, service: TheService, who: Operator, profile: s
 def holding(queue: Queue, profile: str) -> Question:
     """The question before a collection is held."""
     told = _stopped(queue, profile) if profile else WAITS
-    fields = [Field("profile", "Collection: the name of its profile", profile)]
+    fields = [Field("profile", "Collection (the name of its profile)", profile, hidden=profile == ALL)]
     return Question(
         heading="Pause the whole queue?" if profile == ALL else f"Hold {_collection(profile, begins=False)}?",
         consequences=[told, *_held_already(queue, profile)],

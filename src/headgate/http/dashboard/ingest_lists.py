@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
+from headgate.core.item_names import file_name_of, title_of
 from headgate.core.machine import Machine
 from headgate.core.queue import Item, for_readers
 from headgate.http.auth import Caller, Reader, TheGate
@@ -23,17 +24,24 @@ _ID = re.compile("(bid|jid)0*([0-9]{1,10})", re.IGNORECASE)
 
 BATCHES: Mapping[str, Column] = {
     "id": Column("Batch", lambda batch: batch.id),
+    "name": Column("Title and file", lambda batch: title_of(batch) or file_name_of(batch)),
     "state": Column("State", lambda batch: batch.state),
     "profile": Column("Profile", lambda batch: batch.profile),
     "submitter": Column("Submitter", lambda batch: batch.submission.submitter),
-    "completed": Column("Completed", lambda batch: batch.jobs.completed, numeric=True),
-    "failed": Column("Failed", lambda batch: batch.jobs.failed, numeric=True),
-    "made": Column("Jobs", lambda batch: batch.made, numeric=True),
+    "jobs": Column("Jobs", lambda batch: batch.made),
     "since": Column("Since", lambda batch: batch.since),
     "message": Column("Why", lambda batch: batch.message),
 }
+BATCHES_IN_FILE = {
+    **BATCHES,
+    "name": Column("Title", title_of),
+    "file": Column("File", file_name_of),
+    "completed": Column("Completed", lambda batch: batch.jobs.completed),
+    "failed": Column("Failed", lambda batch: batch.jobs.failed),
+}
 JOBS: Mapping[str, Column] = {
     "id": Column("Job", lambda job: job.id),
+    "name": Column("Title and file", lambda job: title_of(job) or file_name_of(job)),
     "state": Column("State", lambda job: job.state),
     "profile": Column("Profile", lambda job: job.profile),
     "batch": Column("Batch", lambda job: job.batch),
@@ -46,6 +54,8 @@ JOBS: Mapping[str, Column] = {
 BATCH_JOBS = {name: column for name, column in JOBS.items() if name not in ("profile", "batch")}
 JOBS_IN_FILE = {
     **JOBS,
+    "name": Column("Title", title_of),
+    "file": Column("File", file_name_of),
     "worker": Column("Worker", lambda job: job.worker),
     "retries": Column("Retries", lambda job: job.retry_count),
     "crashes": Column("Workers that died", lambda job: job.crashes),
@@ -78,7 +88,7 @@ class Listing:
 
 
 BATCH_LIST = Listing(
-    "batches", "Batches", ("state", "profile", "submitter"), BATCHES, BATCHES, "/v1/batches",
+    "batches", "Batches", ("state", "profile", "submitter"), BATCHES, BATCHES_IN_FILE, "/v1/batches",
     lambda queue: queue.batches, lambda queue: queue.tables()[0],
 )  # fmt: skip
 JOB_LIST = Listing(

@@ -1,4 +1,4 @@
-"""Locks: who holds, who waits and why, and how one is broken."""
+"""Locks: who waits and why, who holds, and how an operator breaks a lock."""
 
 from __future__ import annotations
 
@@ -14,36 +14,40 @@ from headgate.core.locks import Blocker, Lock, Waiter
 from headgate.http.auth import Forcer, Reader, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router, render
-from headgate.http.dashboard.tables import ROWS, Column, Table, as_csv, cut, link, order_of, ordered
+from headgate.http.dashboard.tables import ROWS, Column, Table, as_csv, link, ordered
 from headgate.http.dashboard.words import duration, some
 from headgate.wiring import Gate
 
 router = page_router()
 FILTERS = ("resource", "client", "mode")
-#: Of so many resources it is told why somebody waits; beyond, on the lock's own page.
+#: The word of the address for the order of the waiters; `sort` is for the locks.
+BY_WAITERS = "waiters"
+#: Locks that one page looks through to filter and to sort; the store has more only on very busy sites.
+MOST_READ = 10_000
+#: Resources whose waiters are explained in the list; for the others, see the lock's own page.
 EXPLAINED = 20
 #: Entries of the history on a lock's page.
 TOLD = 50
-#: More waiters than this, and who breaks a lock types its name.
+#: With more waiters than this, the operator types the resource to break its lock.
 MANY = 10
 Why = tuple[Blocker, ...] | None
 Pair = tuple[Waiter, Why]
 
 HELD: Mapping[str, Column] = {
     "resource": Column("Resource", lambda lock: lock.resource),
-    "client": Column("Held by", lambda lock: lock.client),
+    "client": Column("Holder", lambda lock: lock.client),
     "mode": Column("Mode", lambda lock: lock.mode.value),
     "since": Column("Since", lambda lock: lock.since),
     "lease": Column("Lease", lambda lock: lock.expires_in),
     "waiting": Column("Waiting", lambda _lock: None, numeric=True),
-    "acts": Column("Actions", lambda _lock: None),
+    "acts": Column("Actions", lambda _lock: None, sorts=False),
 }
 WAITING: Mapping[str, Column] = {
     "resource": Column("Resource", lambda pair: pair[0].resource),
-    "client": Column("Who waits", lambda pair: pair[0].client),
+    "client": Column("Waiter", lambda pair: pair[0].client),
     "mode": Column("Mode", lambda pair: pair[0].mode.value),
     "since": Column("Since", lambda pair: pair[0].since),
-    "why": Column("What for", lambda pair: "; ".join(each.sentence() for each in pair[1] or ())),
+    "why": Column("Blocked by", lambda pair: "; ".join(each.sentence() for each in pair[1] or ()), sorts=False),
 }
 IN_FILE = {name: HELD[name] for name in ("resource", "client", "mode", "since", "lease")} | {
     "owner": Column("Process", lambda lock: lock.owner),
@@ -55,35 +59,71 @@ IN_FILE = {name: HELD[name] for name in ("resource", "client", "mode", "since", 
 
 @router.get("/locks")
 def locks(request: Request, gate: TheGate, who: Reader) -> Response:
-    """Who holds what, and who waits for it."""
+    """Who waits, and for whom; then all locks that are held."""
     query = dict(request.query_params)
-    chosen = {name: query[name] for name in FILTERS if query.get(name)}
-    resource, client, mode = (chosen.get(name) for name in FILTERS)
-    found = gate.locks.list(resource, client, mode, after=query.get("after") or None, limit=ROWS + 1)
-    rows, more = cut([who.seen(each) for each in found], lambda lock: lock.id)
-    queue = gate.locks.waiters(chosen.get("resource"))
-    waiters = [each for each in queue if _is_chosen(each, chosen)]
+    chosen = chosen_of(query)
+    queue, found, cut_off = gate.locks.waiters(), *_matching(gate, chosen)
+    waiters = [each for each in queue if _matches(each, chosen)]
     counted = Counter(each.resource for each in queue)
-    columns = {**HELD, "waiting": Column("Waiting", lambda lock: counted[lock.resource], numeric=True)}
-    order = order_of(query, more)
-    held = Table(
-        "held", "Locks that are held", columns, ordered(rows, columns, order), lambda lock: lock.id, path="/locks",
-        query=query, next=more, order=order, json=link("/v1/locks", chosen), csv=link("/locks.csv", chosen),
-    )  # fmt: skip
-    waiting = Table(
-        "waiting", "Who waits for a lock", WAITING, explained(gate, waiters[:ROWS]), _place_of,
-        json=link("/v1/waiters", {name: chosen[name] for name in chosen if name == "resource"}),
-    )  # fmt: skip
-    summary = f"{some(len(rows), 'lock')} {'shown' if more or chosen else 'held'}, {len(waiters):,} waiting"
-    return render(request, "locks.html", who, title="Locks", held=held, waiting=waiting, summary=summary,
-                  filtered=bool(chosen), waiting_for=counted, **_words())  # fmt: skip
+    held = _held_table(query, chosen, [who.seen(each) for each in found], counted)
+    waiting = _waiting_table(gate, query, chosen, waiters)
+    locks_held = f"{some(len(found), 'lock')} {'found' if chosen else 'held'}"
+    return render(request, "locks.html", who, title="Locks", held=held, waiting=waiting, waiting_for=counted,
+                  summary=f"{some(len(waiters), 'client')} waiting, {locks_held}", filtered=bool(chosen),
+                  more_waiting=len(waiters) - len(waiting.rows), cut_off=MOST_READ if cut_off else 0,
+                  **_words())  # fmt: skip
 
 
 @router.get("/locks.csv")
 def locks_file(request: Request, gate: TheGate, who: Reader) -> Response:
     """The same as a file, whole."""
-    resource, client, mode = (request.query_params.get(name) or None for name in FILTERS)
-    return as_csv("locks", IN_FILE, map(who.seen, gate.locks.list(resource, client, mode)))
+    chosen = chosen_of(request.query_params)
+    found = gate.locks.list(mode=chosen.get("mode"))
+    return as_csv("locks", IN_FILE, (who.seen(each) for each in found if _matches(each, chosen)))
+
+
+def chosen_of(query: Mapping[str, str]) -> dict[str, str]:
+    """The filters that an address has."""
+    return {name: query[name].strip() for name in FILTERS if query.get(name, "").strip()}
+
+
+def _matching(gate: Gate, chosen: Mapping[str, str]) -> tuple[list[Lock], bool]:
+    """The locks that the filters leave, and whether there are more than were looked through."""
+    read = gate.locks.list(mode=chosen.get("mode"), limit=MOST_READ + 1)
+    return [each for each in read[:MOST_READ] if _matches(each, chosen)], len(read) > MOST_READ
+
+
+def _matches(found: Lock | Waiter, chosen: Mapping[str, str]) -> bool:
+    """Whether the filters leave it: a part of the resource, or of the holder's name or process, in any case."""
+    texts = {"resource": found.resource, "client": f"{found.client}\n{found.owner}"}
+    parts = all(chosen.get(name, "").casefold() in text.casefold() for name, text in texts.items())
+    return parts and chosen.get("mode", found.mode.value) == found.mode.value
+
+
+def _held_table(
+    query: Mapping[str, str], chosen: Mapping[str, str], found: Sequence[Lock], counted: Mapping[str, int]
+) -> Table:
+    """One page of the locks, in any order; those that somebody waits for come first unless another one is asked for."""
+    waiting = Column("Waiting", lambda lock: counted.get(lock.resource, 0), numeric=True)
+    columns, order = {**HELD, "waiting": waiting}, query.get("sort", "")
+    rows = ordered(found, columns, order or "-waiting")
+    begin = int(query["after"]) if query.get("after", "").isdecimal() else 0
+    more = begin + ROWS < len(rows)
+    exact = set(chosen) <= {"mode"}
+    return Table(
+        "held", "Locks that are held", columns, rows[begin : begin + ROWS], lambda lock: lock.id, path="/locks",
+        query=query, next=str(begin + ROWS) if more else None, order=order, whole=True,
+        json=link("/v1/locks", chosen) if exact else "", csv=link("/locks.csv", chosen),
+    )  # fmt: skip
+
+
+def _waiting_table(gate: Gate, query: Mapping[str, str], chosen: Mapping[str, str], waiters: Sequence[Waiter]) -> Table:
+    order = query.get(BY_WAITERS, "")
+    rows = ordered([(each, None) for each in waiters], WAITING, order)[:ROWS]
+    return Table(
+        "waiting", "Clients that wait for a lock", WAITING, explained(gate, [each for each, _ in rows]), _place_of,
+        path="/locks", query=query, order=order, whole=True, by=BY_WAITERS, json="" if chosen else "/v1/waiters",
+    )  # fmt: skip
 
 
 @router.get("/locks/{lock_id}")
@@ -99,13 +139,13 @@ def lock(request: Request, gate: TheGate, who: Reader, lock_id: str) -> Response
 
 @router.get("/locks/{lock_id}/break")
 def ask_to_break(request: Request, gate: TheGate, who: Forcer, lock_id: str) -> Response:
-    """What breaking it would do."""
+    """The question before a lock is broken."""
     return ask(request, who, breaking(gate, gate.locks.get(lock_id)))
 
 
 @router.post("/locks/{lock_id}/break")
 async def break_lock(request: Request, service: TheService, who: Forcer, lock_id: str) -> Response:
-    """Break it, as the API does."""
+    """Break a lock, as the API does."""
 
     def do(reason: str) -> str:
         broken = service.gate.locks.break_lock(lock_id, reason=reason, by=who.by())
@@ -121,14 +161,16 @@ def breaking(gate: Gate, found: Lock) -> Question:
     others = [each for each in gate.locks.list(found.resource) if each.id != found.id]
     stay = f"{some(len(others), 'other lock')} {'stays' if len(others) == 1 else 'stay'}"
     alive = found.lease is not None
-    queue = f"{some(len(waiting), 'client')} waiting; {waiting[0].client} is next." if waiting else "Nobody waits."
+    queue = (
+        f"{some(len(waiting), 'client')} waiting; {waiting[0].client} is next." if waiting else "No client is waiting."
+    )
     return Question(
         heading=f"Break the {found.mode} lock on {found.resource}?",
         consequences=[
             f"Held by {found.client}{f' ({found.owner})' if found.owner else ''} for {_age(found)}, {_sign(found)}.",
-            f"Its next write will be refused where tokens are checked: token {found.token} becomes stale.",
+            f"Its next write is refused wherever tokens are checked: token {found.token} becomes stale.",
             queue,
-            *([f"{stay}: who wants it alone goes on waiting."] if others else ()),
+            *([f"{stay}: clients that want it exclusively keep waiting."] if others else ()),
         ],
         final="This cannot be undone.",
         verb="Break the lock",
@@ -139,7 +181,7 @@ def breaking(gate: Gate, found: Lock) -> Question:
 
 
 def explained(gate: Gate, waiters: Sequence[Waiter]) -> list[Pair]:
-    """Each waiter with what is in its way, as far as that is cheap."""
+    """Each waiter with its blockers; those of the first EXPLAINED resources, to keep the page fast."""
     why: dict[tuple[int, str], Why] = {}
     for resource in list(dict.fromkeys(each.resource for each in waiters))[:EXPLAINED]:
         why.update({(each.ticket, resource): found for each, found in gate.locks.explain(resource)})
@@ -147,28 +189,23 @@ def explained(gate: Gate, waiters: Sequence[Waiter]) -> list[Pair]:
 
 
 def is_claim(found: Lock) -> bool:
-    """Whether it is implied by a chunk that a job works on; such a lock has no request of its own."""
+    """Whether a running chunk implies it; such a lock has no request of its own."""
     return not found.request_id and parse_chunk_resource(found.resource) is not None
 
 
 def lease(found: Lock) -> str:
-    """How long it lives, in words."""
+    """When its lease expires, in words."""
     return ending(found.expires_in)
 
 
 def ending(expires_in: float | None) -> str:
-    """When it goes by itself."""
-    return "until it is released" if expires_in is None else f"{duration(expires_in)} left unless renewed"
+    """When a lease expires, in words."""
+    return "none: held until released" if expires_in is None else f"expires in {duration(expires_in)} unless renewed"
 
 
 def _words() -> dict[str, Any]:
-    """What the templates of locks may say."""
+    """Functions for the templates of locks."""
     return {"is_claim": is_claim, "lease": lease, "ending": ending}
-
-
-def _is_chosen(waiter: Waiter, chosen: Mapping[str, str]) -> bool:
-    wanted = {"client": waiter.client, "mode": waiter.mode.value}
-    return all(chosen.get(name, value) == value for name, value in wanted.items())
 
 
 def _place_of(pair: Pair) -> str:
@@ -180,7 +217,7 @@ def _age(found: Lock) -> str:
 
 
 def _sign(found: Lock) -> str:
-    """Whether its holder gives a sign of life."""
+    """Whether its holder is alive."""
     if found.lease is None or found.expires_in is None:
-        return "with no lease: whether the holder lives is not known"
-    return f"last renewed {duration(found.lease - found.expires_in)} ago (it is alive)"
+        return "without a lease: Headgate cannot know whether the holder is alive"
+    return f"renewed {duration(found.lease - found.expires_in)} ago (the holder is alive)"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import NamedTuple
 from urllib.parse import quote
 
 from fastapi import Request, Response
 
 from headgate.core.census import Tally
-from headgate.core.layout import Layout, layout
+from headgate.core.layout import layout
 from headgate.core.ledger import ERROR, EXTERNAL, HOLD, READY, RESUBMIT, RUNNING, Dataset, Job, Kind
 from headgate.http.auth import Reader, TheGate
+from headgate.http.dashboard.drawing import HEAD, LINE, WIDTH, draw
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.tables import link
 from headgate.http.dashboard.words import number, some
@@ -22,11 +23,12 @@ from headgate.wiring import Gate
 router = page_router()
 #: Statuses as they are told: what needs a person first.
 ORDER = (ERROR, HOLD, RUNNING, RESUBMIT, READY)
-WIDTH, GAP_X, GAP_Y, LINE, HEAD, EDGE = 200, 72, 28, 20, 34, 12
-#: Statuses that a node tells; all of them stand in the table.
+#: Statuses that a node shows; the table below has all of them.
 TOLD = 4
 #: Letters of a name that fit into a node.
-LETTERS = 21
+LETTERS = 17
+#: Sizes of the graph in percent; without one it fits the page.
+ZOOMS = (50, 75, 100, 150, 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +80,6 @@ class Node:
         return f"{self.kind.capitalize()} {self.name}: {'paused, ' if self.paused else ''}{counts}"
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A node with its place on the page, and where arrow keys lead."""
-
-    node: Node
-    x: int
-    y: int
-    height: int
-    right: str
-    left: str
-    up: str
-    down: str
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """The graph, ready to be drawn."""
-
-    boxes: Sequence[Box]
-    paths: Sequence[str]
-    width: int
-    height: int
-
-
 @router.get("/pipeline")
 def pipeline(request: Request, gate: TheGate, who: Reader) -> Response:
     """How chunks flow through datasets and jobs."""
@@ -110,9 +88,25 @@ def pipeline(request: Request, gate: TheGate, who: Reader) -> Response:
     jobs = sum(1 for node in nodes.values() if node.kind == "job")
     paused = sum(1 for node in nodes.values() if node.paused)
     summary = f"{some(len(nodes) - jobs, 'dataset')}, {some(jobs, 'job')}{f', {paused} paused' if paused else ''}"
-    return render(request, "pipeline.html", who, title="Pipeline", summary=summary, picture=draw(found, nodes, edges),
+    picture = draw(found, nodes, edges)
+    return render(request, "pipeline.html", who, title="Pipeline", summary=summary, picture=picture,
                   rows=[nodes[name] for name in found.order], most=census.MOST_TALLIED, head=HEAD, line=LINE,
-                  box_width=WIDTH)  # fmt: skip
+                  box_width=WIDTH, zoom=zoom_of(request.query_params.get("zoom", "")))  # fmt: skip
+
+
+class Zoom(NamedTuple):
+    """The size of the graph in percent, and the next smaller and larger ones; None: it fits the page."""
+
+    now: int | None
+    smaller: int | None
+    larger: int | None
+
+
+def zoom_of(text: str) -> Zoom:
+    """As the address says it; anything else fits the graph into the page."""
+    now = int(text) if text.isdecimal() and len(text) < 4 and int(text) in ZOOMS else None
+    at = ZOOMS.index(now or 100)
+    return Zoom(now, ZOOMS[at - 1] if at else None, ZOOMS[at + 1] if at + 1 < len(ZOOMS) else None)
 
 
 def job_page(job: str) -> str:
@@ -170,68 +164,3 @@ def counted(tallies: Sequence[Tally], href: Callable[[str], str]) -> list[Count]
     rank = {status: place for place, status in enumerate(ORDER)}
     ordered = sorted(sums, key=lambda status: (rank.get(status, 2), status))
     return [Count(status, *sums[status], href(status)) for status in ordered]
-
-
-# ---------------------------------------------------------------- drawing
-
-
-def draw(found: Layout, nodes: Mapping[str, Node], edges: Sequence[tuple[str, str]]) -> Picture:
-    """Boxes and curves, in pixels."""
-    tall = max((_height(node) for node in nodes.values()), default=0)
-    middle = found.height * (tall + GAP_Y) / 2
-    filled: dict[int, int] = {}
-    for layer, row in [*((found.layer[n], found.row[n]) for n in nodes), *(p for w in found.bends.values() for p in w)]:
-        filled[layer] = max(filled.get(layer, 0), row + 1)
-
-    def place(layer: int, row: int) -> tuple[int, int]:
-        """The left edge, and the middle line."""
-        y = middle + (row - (filled[layer] - 1) / 2) * (tall + GAP_Y)
-        return EDGE + layer * (WIDTH + GAP_X), round(y)
-
-    spots = {name: place(found.layer[name], found.row[name]) for name in found.order}
-    paths = [_curve(spots[source], [place(*bend) for bend in bends], spots[target])
-             for (source, target), bends in found.bends.items()]  # fmt: skip
-    keys = _keys(found, edges)
-    boxes = [
-        Box(nodes[name], x, y - _height(nodes[name]) // 2, _height(nodes[name]),
-            *(nodes[other].id if (other := keys[name][way]) else "" for way in range(4)))
-        for name, (x, y) in spots.items()
-    ]  # fmt: skip
-    width = 2 * EDGE + found.width * (WIDTH + GAP_X) - GAP_X
-    return Picture(boxes, paths, width, round(2 * middle))
-
-
-def _height(node: Node) -> int:
-    return HEAD + LINE * len(node.lines) + 8
-
-
-def _curve(source: tuple[int, int], bends: Sequence[tuple[int, int]], target: tuple[int, int]) -> str:
-    """From the right side of a box to the left side of another, level where it passes a layer."""
-    stops = [(source[0] + WIDTH, source[1])]
-    for x, y in bends:
-        stops += [(x, y), (x + WIDTH, y)]
-    stops.append((target[0] - 7, target[1]))
-    text = f"M{stops[0][0]} {stops[0][1]}"
-    for (x, y), (to_x, to_y) in pairwise(stops):
-        half = (x + to_x) // 2
-        text += f"H{to_x}" if y == to_y else f"C{half} {y} {half} {to_y} {to_x} {to_y}"
-    return text
-
-
-def _keys(found: Layout, edges: Sequence[tuple[str, str]]) -> dict[str, tuple[str, str, str, str]]:
-    """Where arrow keys lead: right and left along edges, up and down within a layer."""
-    keys = {}
-    for name in found.order:
-        column = sorted((n for n in found.order if found.layer[n] == found.layer[name]), key=lambda n: found.row[n])
-        at = column.index(name)
-        keys[name] = (
-            _nearest(found, name, [target for source, target in edges if source == name]),
-            _nearest(found, name, [source for source, target in edges if target == name]),
-            column[at - 1] if at else "",
-            column[at + 1] if at + 1 < len(column) else "",
-        )
-    return keys
-
-
-def _nearest(found: Layout, name: str, others: Sequence[str]) -> str:
-    return min(others, key=lambda other: abs(found.row[other] - found.row[name]), default="")

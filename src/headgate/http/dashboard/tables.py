@@ -33,8 +33,10 @@ class Column:
     label: str
     #: What it shows of a row: for CSV, and to sort by.
     value: Value
-    #: Numbers stand to the right.
+    #: Numbers are aligned to the right.
     numeric: bool = False
+    #: False: its values have no order.
+    sorts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +63,16 @@ class Table:
     order: str = ""
     #: It has one order alone, which its rows tell.
     fixed: bool = False
+    #: All rows were sorted before they were cut into pages: any order is possible on every page.
+    whole: bool = False
+    #: The word of the address that names the order.
+    by: str = "sort"
 
     @property
     def sortable(self) -> bool:
-        """Only what is here whole can be put into another order."""
-        return (
-            bool(self.path)
-            and not self.fixed
-            and self.next is None
-            and "after" not in self.query
-            and len(self.rows) > 1
-        )
+        """Only a list that is known whole can be put into another order."""
+        known = self.whole or (self.next is None and "after" not in self.query)
+        return bool(self.path) and not self.fixed and known and len(self.rows) > 1
 
     def row_id(self, row: Any) -> str:
         """The id of a row's element: the same as long as it is the same thing."""
@@ -80,6 +81,11 @@ class Table:
     def link(self, **changes: str | None) -> str:
         """This page with another order, or the next one."""
         return link(self.path, self.query, **changes)
+
+    def sorted_by(self, name: str) -> str:
+        """The first page, ordered by a column; a second time, in the opposite direction."""
+        down = "-" if self.direction(name) == "ascending" else ""
+        return self.link(**{self.by: f"{down}{name}", "after": None})
 
     def direction(self, name: str) -> str:
         """What aria-sort says of a column."""

@@ -1,5 +1,5 @@
 // What a script adds to pages that can be read without one: theme, keys, dialogs, copying, and live updates.
-import { beginLive, togglePause } from "./live.js";
+import { beginLive, goTo, togglePause } from "./live.js";
 
 const byId = (id) => document.getElementById(id);
 
@@ -61,6 +61,9 @@ function onClick(event) {
   } else if (target.matches("dialog [data-keep]")) {
     event.preventDefault();
     target.closest("dialog").close();
+  } else if (target.matches("[data-zoom]")) {
+    event.preventDefault();
+    goTo(target.href).catch(() => location.assign(target.href));
   } else if (target.matches("[data-copy]")) {
     navigator.clipboard.writeText(target.dataset.copy).then(() => say("Copied"));
   }
@@ -106,10 +109,19 @@ function onArrow(event) {
   wanted.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
+// In the graph, + and - change its size, and 0 fits it into the page.
+function zoom(event) {
+  const key = event.key === "=" ? "+" : event.key;
+  const button = event.target.closest?.(".graph-section") && document.querySelector(`[data-zoom="${CSS.escape(key)}"]`);
+  if (button) { event.preventDefault(); button.click(); }
+  return Boolean(button);
+}
+
 function onKey(event) {
   if (Object.hasOwn(ARROWS, event.key)) { onArrow(event); return; }
   const busy = event.target.closest?.("input, select, textarea, dialog, [contenteditable]");
   if (busy || event.ctrlKey || event.metaKey || event.altKey || stored("headgate-keys") === "off") return;
+  if (zoom(event)) return;
   if (waitsForPlace) {
     waitsForPlace = false;
     document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`)?.click();

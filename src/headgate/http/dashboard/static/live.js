@@ -43,7 +43,7 @@ export function togglePause() {
   paused = !paused;
   const button = document.getElementById("pause");
   button.setAttribute("aria-pressed", String(paused));
-  if (paused) { close(); show("Paused"); } else resume();
+  if (paused) { close(); show("Updates paused"); } else resume();
 }
 
 function resume() {
@@ -82,7 +82,7 @@ function tick() {
 }
 
 function show(word) {
-  state = paused ? "Paused" : word;
+  state = paused ? "Updates paused" : word;
   const place = document.getElementById("live");
   place.dataset.state = state;
   document.getElementById("live-word").textContent = state;
@@ -93,9 +93,11 @@ async function refresh() {
   if (paused || leaving) return;
   asking = new AbortController();
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: asking.signal });
+    const { href } = location;
+    const answer = await fetch(href, { headers: { Accept: "text/html" }, signal: asking.signal });
     if (answer.redirected && new URL(answer.url).pathname === "/sign-in") { location.assign(answer.url); return; }
-    if (answer.status < 500) apply(await answer.text());
+    const text = await answer.text();
+    if (answer.status < 500 && href === location.href) apply(text);
     if (answer.status >= 500) show("Reconnecting");
   } catch {
     if (!leaving) show("Reconnecting");
@@ -103,6 +105,15 @@ async function refresh() {
     asking = null;
     if (again) { again = false; soon(); }
   }
+}
+
+// Another view of the same page, at once and also while updates are paused; the focus stays where it is.
+export async function goTo(href) {
+  const answer = await fetch(href, { headers: { Accept: "text/html" } });
+  if (!answer.ok || answer.redirected) { location.assign(href); return; }
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
+  history.replaceState(null, "", href);
+  morph(main, fresh);
 }
 
 function apply(text) {
