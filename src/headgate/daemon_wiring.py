@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rounds]:
     """What the daemons of these names, all of them done in rounds, do on that gate."""
     if not interval > 0:
-        raise BadValue("interval", interval, "is not more than 0 seconds")
+        raise BadValue("interval", interval, "must be more than 0 seconds")
     return [each for name in dict.fromkeys(names) for each in MAKERS[name](gate, interval)]
 
 
@@ -61,8 +61,8 @@ def _history(gate: Gate, interval: float) -> list[Rounds]:
         age = settings.seconds("history_age")
         return [history_mover(source, keeper, age, interval) for source, keeper in moves]
     in_zookeeper = kind_of(settings["coordination_url"] or settings["url"]) == "zookeeper"
-    why = "`url` names no database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
-    return [Rounds("history", lambda: 0, interval, idle=f"nothing can be moved, since {why}")]
+    why = "`url` is not a database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
+    return [Rounds("history", lambda: 0, interval, idle=f"there is no history to copy, because {why}")]
 
 
 def _messenger(gate: Gate, interval: float) -> list[Rounds]:

@@ -167,7 +167,7 @@ class ResourceLocker:
         with _original_errors():
             held = lock if isinstance(lock, ResourceLock) else self._find_lock(lock)
             if held is None:
-                raise NotFound("lock", str(lock), "It may have been released; get_locks() lists what is held")
+                raise NotFound("lock", str(lock), "It may have been released; get_locks() returns the current locks")
             self._locks.release(held.lock_id, held.token)
 
     def get_locks(

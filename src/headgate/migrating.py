@@ -33,4 +33,4 @@ def migrate(
         return Migration(lines, changed)
     if not dry_run:  # Opening makes the root, if it is not there.
         open_lock_store(url, options=options).close()
-    return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it makes what it needs"])
+    return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it creates what it needs"])

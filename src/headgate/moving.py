@@ -78,7 +78,7 @@ def not_backed_up(settings: Settings) -> list[str]:
     elsewhere = settings["coordination_url"]
     if not elsewhere or elsewhere == settings["url"]:
         return []
-    return [f"locks and queue are kept in {mask(elsewhere)}, and are not in the file"]
+    return [f"locks and queue are kept in {mask(elsewhere)} and are not in the file"]
 
 
 @contextmanager
@@ -98,7 +98,11 @@ def restoring(settings: Settings, file: Path) -> Iterator[Moving]:
 def _own_url(settings: Settings) -> str:
     """The store itself: a service does not move it."""
     if settings["server"] and not settings.is_flag("url"):
-        raise BadValue("server", settings["server"], "is a service; name its store with --url, where it can be reached")
+        raise BadValue(
+            "server",
+            settings["server"],
+            ("is a service; run this on a machine that reaches its store, with --url of the store"),
+        )
     return settings["url"]
 
 
@@ -129,7 +133,7 @@ def _queue_source(old: QueuePlace, *, in_use: bool) -> QueueSource:
     from headgate.service.moving_queue import QueueSource
 
     if old.half_moved:
-        raise HalfMoved(f"{old.name} holds half of what is moved into it; it cannot be moved on")
+        raise HalfMoved(f"copying into {old.name} has not finished; it cannot be copied elsewhere")
     return QueueSource(old, in_use=in_use)
 
 
@@ -154,4 +158,4 @@ def _target(url: str, options: StoreOptions) -> AbstractContextManager[Target]:
 def _sql_only(url: str) -> str:
     if kind_of(url) in SQL_KINDS:
         return url
-    raise BadValue("url", mask(url), "is no database; name sqlite:///file, postgresql://… or mysql://…")
+    raise BadValue("url", mask(url), "is not a database; name sqlite:///file, postgresql://… or mysql://…")

@@ -37,7 +37,7 @@ def find_group(name: str) -> int | None:
     try:
         return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
     except KeyError:
-        raise BadValue(SETTING, name, "is no group of this machine") from None
+        raise BadValue(SETTING, name, "is not a group on this machine") from None
 
 
 def group_name(group: int) -> str:
@@ -146,9 +146,9 @@ def too_wide(path: Path, group: int | None) -> str:
         return ""
     mode = stat.S_IMODE(found.st_mode)
     if mode & OTHERS:
-        return f"every user of this machine has rights on it (mode {mode & 0o777:04o})"
+        return f"every user of this machine has access to it (mode {mode & 511:04o})"
     if mode & 0o070 and found.st_gid != group and not _on_purpose(path, found):
-        return f"the group {group_name(found.st_gid)} has rights on it (mode {mode & 0o777:04o})"
+        return f"the group {group_name(found.st_gid)} has access to it (mode {mode & 511:04o})"
     return ""
 
 

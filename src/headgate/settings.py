@@ -56,146 +56,203 @@ class Known:
 
 
 KNOWN = (
-    Known("url", "sqlite:///headgate.db", "The store: ledger, history, and all else unless named."),
-    Known("coordination_url", "", "Where locks and queue are kept; empty: in `url` too."),
+    Known(
+        "url",
+        "sqlite:///headgate.db",
+        ("URL of the store: the ledger, the history and everything else that has no URL of its own."),
+    ),
+    Known("coordination_url", "", "URL of the store for locks and queue (default: the store in `url`)."),
     Known(
         "answer_within",
         "2",
-        "Seconds within which a call returns, beyond the time that it was asked to wait.",
+        "Seconds that a call may take beyond its `wait` time.",
         kind="seconds",
     ),
-    Known("listen_url", "", "A direct connection for notifications, where `url` leads to a pooler such as PgBouncer."),
+    Known("listen_url", "", "URL of a direct connection for notifications, if `url` is a pooler such as PgBouncer."),
     Known(
         "replication",
         "asynchronous",
         "Replication of the database in `url`: asynchronous, or synchronous (leases survive a failover).",
     ),
-    Known("server", "", "A service to talk to instead of a store: http://host:port. It wins over `url`."),
+    Known(
+        "server", "", ("URL of a service to use instead of a store: https://host:port. It takes precedence over `url`.")
+    ),
     Known(
         "api_token",
         "",
-        "The token that opens the service. It is sent only to the server that is named beside it, or by the system.",
+        "API token for the service. It is sent only to the server named in the same place, or by the system.",
         secret=True,
     ),
     Known(
         "insecure_http",
         "no",
-        "yes: send the API token over plain http to other machines, readable on the way. Named beside the token.",
+        "yes: send the API token to other machines over plain http, unencrypted. Set it where the token is set.",
     ),
-    Known("work_folder", "headgate-work", "Where ingest jobs keep their files while they are worked on."),
-    Known("profiles_folder", "headgate-profiles", "Where the ingest profiles are, a TOML file each."),
-    Known("storage_root", "headgate-storage", "The OCFL storage root of profiles that name no other."),
-    Known("upload_limit", "50000000", "Largest file that the service accepts; bytes, or 512 MiB.", kind="bytes"),
+    Known("work_folder", "headgate-work", "Folder for the files of ingest jobs while they are processed."),
+    Known("profiles_folder", "headgate-profiles", "Folder of the ingest profiles, one TOML file each."),
+    Known("storage_root", "headgate-storage", "OCFL storage root of profiles that do not name one."),
+    Known(
+        "upload_limit",
+        "50000000",
+        ("Largest file that the service accepts, in bytes or with a unit such as 512 MiB."),
+        kind="bytes",
+    ),
     Known(
         "space_threshold",
         "1000000000",
-        "Space that stays free on the file system of `work_folder`; bytes, or 10GB.",
+        "Space to keep free on the file system of `work_folder`, in bytes or with a unit such as 10GB.",
         kind="bytes",
     ),
     Known(
         "store_group",
         "",
-        "Group that a new store, work folder or storage root is shared with (2770/0660); empty: private (0700/0600).",
+        "Group that can use a new store, work folder or storage root (2770/0660); empty: only the owner (0700/0600).",
     ),
-    Known("minter_key", "", "Decides the order in which our minter's names are given.", secret=True),
+    Known(
+        "minter_key", "", "Key that determines the order of the names that the built-in minter generates.", secret=True
+    ),
     Known(
         "mail_server",
         "",
-        "smtp://host (STARTTLS), smtps://host (TLS) or smtp+plain://host (loopback); [user@]host[:port].",
+        (
+            "URL of the mail server: smtp://host (STARTTLS), smtps://host (TLS) or smtp+plain://host (loopback); "
+            "[user@]host[:port]."
+        ),
     ),
-    Known("mail_password", "", "The password of the mail server's user.", secret=True),
-    Known("mail_from", "headgate@localhost", "From whom reports come."),
-    Known("mail_reply_to", "", "Where answers to reports go; empty: to mail_from."),
+    Known("mail_password", "", "Password of the user in `mail_server`.", secret=True),
+    Known("mail_from", "headgate@localhost", "Sender address of reports."),
+    Known("mail_reply_to", "", "Reply address of reports (default: `mail_from`)."),
     Known(
         "rate_limit",
         "50",
-        "Requests a second that the service takes from one API token; four times that at once; 0: no limit.",
+        "Requests per second that one API token may send, with bursts of four times that; 0: no limit.",
         kind="number",
     ),
     Known(
         "rate_limit_local",
         "0",
-        "The same for callers on this machine; 0: no limit.",
+        "Requests per second from callers on the same machine; 0: no limit.",
         kind="number",
     ),
     Known(
         "submit_limit",
         "10",
-        "Batches a second that the service takes from one API token; four times that at once; 0: no limit.",
+        "Batches per second that one API token may submit, with bursts of four times that; 0: no limit.",
         kind="number",
     ),
-    Known("submit_limit_local", "0", "The same for callers on this machine; 0: no limit.", kind="number"),
+    Known(
+        "submit_limit_local", "0", "Batches per second from callers on the same machine; 0: no limit.", kind="number"
+    ),
     Known(
         "trusted_proxies",
         "127.0.0.0/8, ::1",
-        "Addresses and networks of proxies whose X-Forwarded-For, -Proto and -Host count, by commas; none: nobody's.",
+        "Addresses and networks of trusted proxies (X-Forwarded-For, -Proto, -Host), separated by commas, or none.",
     ),
     Known(
         "hsts",
         "365d",
-        "Time that browsers use TLS alone after an answer by TLS; 0: they are not told.",
+        "How long browsers use only TLS after a response over TLS (Strict-Transport-Security); 0: no such header.",
         kind="seconds",
     ),
-    Known("body_limit", "1000000", "Largest request body that the service accepts; bytes, or 1MB.", kind="bytes"),
+    Known(
+        "body_limit",
+        "1000000",
+        ("Largest request body that the service accepts, in bytes or with a unit such as 1MB."),
+        kind="bytes",
+    ),
     Known(
         "large_body_limit",
         "50000000",
-        "The same for requests that list many things, such as jobs of a batch or files of an object.",
+        "Largest body of requests with long lists, such as the jobs of a batch or the files of an object.",
         kind="bytes",
     ),
-    Known("body_time", "300", "Longest time that a request body may take to arrive; seconds, or 5m.", kind="seconds"),
+    Known(
+        "body_time",
+        "300",
+        "Longest time to receive a request body, in seconds or with a unit such as 5m.",
+        kind="seconds",
+    ),
     Known(
         "body_memory",
         "200000000",
-        "Memory for all request bodies over 16 KiB; shorter ones are always read. Bytes, or 200MB.",
+        (
+            "Memory for all request bodies over 16 KiB (smaller ones are always read), in bytes or with a unit such as "
+            "200MB."
+        ),
         kind="bytes",
     ),
-    Known("body_memory_per_token", "100000000", "The part of it that one API token may use.", kind="bytes"),
-    Known("bodies_per_token", "16", "Request bodies over 16 KiB that one API token may send at once.", kind="count"),
-    Known("upload_time", "21600", "Longest time that an upload may take; seconds, or 6h.", kind="seconds"),
-    Known("uploads_at_once", "16", "Uploads that the service receives at once.", kind="count"),
+    Known("body_memory_per_token", "100000000", "Share of `body_memory` that one API token may use.", kind="bytes"),
+    Known(
+        "bodies_per_token",
+        "16",
+        "Request bodies over 16 KiB that one API token may send at the same time.",
+        kind="count",
+    ),
+    Known("upload_time", "21600", "Longest time for an upload, in seconds or with a unit such as 6h.", kind="seconds"),
+    Known("uploads_at_once", "16", "Uploads that the service receives at the same time.", kind="count"),
     Known(
         "upload_quota",
         "100000000000",
-        "Space for all uploads that are kept until their batches are gone; bytes, or 100GB.",
+        (
+            "Space for all uploads, which are kept until their batches are removed, in bytes or with a unit such as "
+            "100GB."
+        ),
         kind="bytes",
     ),
-    Known("upload_quota_per_token", "20000000000", "The part of it that one API token may use.", kind="bytes"),
-    Known("uploads_per_token", "4", "Uploads that one API token may send at once.", kind="count"),
-    Known("streams_at_once", "2000", "Event streams that the service keeps open at once.", kind="count"),
+    Known("upload_quota_per_token", "20000000000", "Share of `upload_quota` that one API token may use.", kind="bytes"),
+    Known("uploads_per_token", "4", "Uploads that one API token may send at the same time.", kind="count"),
+    Known("streams_at_once", "2000", "Event streams that the service keeps open at the same time.", kind="count"),
     Known("streams_per_token", "50", "Event streams that one API token may keep open.", kind="count"),
     Known(
         "token_warning",
         "14d",
-        "How long before its end an API token is reported by `status`, `doctor` and the dashboard.",
+        "How long before an API token expires `status`, `doctor` and the dashboard warn about it.",
         kind="seconds",
     ),
     Known(
         "max_crashes",
         str(DEFAULT_MAX_CRASHES),
-        "Deaths of workers in one step after which a batch or ingest job is held; 0: no limit. A profile may differ.",
+        (
+            "Crashes of workers in one step after which a batch or ingest job is held; 0: no limit. Profiles can "
+            "override it."
+        ),
         kind="limit",
     ),
-    Known("retention", "604800", "Time that completed batches are kept; seconds, or 7d.", kind="seconds"),
-    Known("history_age", "3600", "Least age of history that is moved from ZooKeeper to `url`.", kind="seconds"),
-    Known("round_pause", "10", "Pause between two looks at ingest jobs that wait for space.", kind="seconds"),
-    Known("client", "", "The name that locks are taken by; empty: user@host."),
-    Known("lock_delay", "0", "Seconds that a resource stays closed after an exclusive holder died.", kind="seconds"),
+    Known(
+        "retention",
+        "604800",
+        "How long completed batches are kept, in seconds or with a unit such as 7d.",
+        kind="seconds",
+    ),
+    Known(
+        "history_age",
+        "3600",
+        "Age at which history is copied from ZooKeeper to `url` and removed there.",
+        kind="seconds",
+    ),
+    Known("round_pause", "10", "Pause between checks of ingest jobs that wait for space.", kind="seconds"),
+    Known("client", "", "Client name for locks (default: user@host)."),
+    Known("lock_delay", "0", "Seconds that a resource stays locked after an exclusive holder died.", kind="seconds"),
     Known("resource_limit", str(RESOURCE_LIMIT), "Resources that one lock request may name.", kind="count"),
-    Known("guards", "", "Storage guards, by URI scheme, separated by commas: file, or those of installed packages."),
-    Known("job_key", "", "The job's key, which opens the secrets of what it reads and makes.", secret=True),
-    Known("job_key_file", "", "A file that holds the job's key; only its owner may read it."),
-    Known("master_key_file", "", "The ring of master keys, by which admins seal secrets and make keys."),
+    Known("guards", "", "Storage guards by URI scheme, separated by commas: file, or those of installed packages."),
+    Known("job_key", "", "The job's key, which opens the secrets of its inputs and outputs.", secret=True),
+    Known("job_key_file", "", "File with the job's key; only its owner may be able to read it."),
+    Known(
+        "master_key_file", "", ("File with the ring of master keys, which admins use to seal secrets and create keys.")
+    ),
     Known(
         "job_variables",
         "",
-        "Variables that jobs may set for their commands beside `PARAM_*`: names, or prefixes such as `OMP_*`.",
+        "Variables that jobs may set for their commands besides `PARAM_*`: names, or prefixes such as `OMP_*`.",
         kind="variables",
     ),
     Known(
         "exec_variables",
         "",
-        "Variables that commands of `daemon --exec` get beside the usual ones: names, or prefixes such as `AWS_*`.",
+        (
+            "Variables that commands of `daemon --exec` get besides the standard ones: names, or prefixes such as "
+            "`AWS_*`."
+        ),
         kind="variables",
     ),
 )
@@ -304,35 +361,35 @@ class Settings:
         try:
             return parse(self[name])
         except ValueError as error:
-            raise BadValue(name, self[name], f"{error} (it comes from {self._found[name].origin})") from None
+            raise BadValue(name, self[name], f"{error} (set in {self._found[name].origin})") from None
 
 
 def _parse_number(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        raise ValueError("is no number") from None
+        raise ValueError("is not a number") from None
     if not 0 <= number < math.inf:
-        raise ValueError("is not a number from 0 on")
+        raise ValueError("is not a number of 0 or more")
     return number
 
 
 def _parse_count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text)):
-        raise ValueError("is not a whole number from 1 on")
+        raise ValueError("is not a whole number of 1 or more")
     return int(text)
 
 
 def _parse_limit(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise ValueError("is not a whole number from 0 on")
+        raise ValueError("is not a whole number of 0 or more")
     return int(text)
 
 
 def _parse_span(text: str) -> float:
     seconds = parse_duration(text)
     if not 0 <= seconds <= LONGEST:
-        raise ValueError("is not a length of time from 0 seconds to a hundred years")
+        raise ValueError("is not a duration from 0 seconds to 100 years")
     return seconds
 
 

@@ -23,8 +23,8 @@ SERVER_SETTINGS = ("server", "url")
 SAME_SOURCE: Mapping[str, str] = defaultdict(
     lambda: "Name the server in that file, beside the token",
     {
-        ENVIRONMENT: "To send it there on purpose, set HEADGATE_SERVER beside HEADGATE_API_TOKEN",
-        FLAGS: "To send it there on purpose, give both: connect(url, token=…)",
+        ENVIRONMENT: "To send it there, set HEADGATE_SERVER and HEADGATE_API_TOKEN together",
+        FLAGS: "To send it there, pass both: connect(url, token=…)",
     },
 )
 
@@ -71,14 +71,14 @@ def token_for(settings: Settings, service: str) -> str:
     if origin_of(service) not in [origin_of(each) for each in trusted if each.startswith(("http://", "https://"))]:
         raise BadValue(
             "server", mask(service),
-            f"comes from {_server_origin(settings)}, and the API token from {settings.origin('api_token')}, which does "
-            f"not name that server: the token is not sent there. {SAME_SOURCE[source]}",
+            (f"comes from {_server_origin(settings)}, but the API token comes from {settings.origin('api_token')}, "
+f"which does not name that server, so the token is not sent there. {SAME_SOURCE[source]}"),
         )  # fmt: skip
     if is_open(service) and beside.get("insecure_http", "no").lower() != "yes":
         raise BadValue(
             "server", mask(service),
-            "is another machine, and plain http shows the API token to everybody on the way: use https://. In a "
-            "network that you trust, say insecure_http = yes where the token is",
+            ("is another machine, and plain http exposes the API token on the network: use https://. In a network "
+"that you trust, set insecure_http = yes in the same place as the token"),
         )  # fmt: skip
     return token
 
@@ -91,7 +91,7 @@ def origin_of(url: str) -> tuple[str, str, int]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise BadValue("server", mask(url), "is no URL of a service; write https://host:port") from None
+        raise BadValue("server", mask(url), "is not the URL of a service; write https://host:port") from None
     return parts.scheme, (parts.hostname or "").rstrip("."), port or (443 if parts.scheme == "https" else 80)
 
 
@@ -144,5 +144,5 @@ def kind_of(url: object) -> str:
         return kind
     raise BadValue(
         "url", mask(url) if isinstance(url, str) else url,
-        "is of no kind that Headgate knows; write sqlite:///file, postgresql://…, mysql://…, zookeeper://… or http://…",
+        "is not a supported URL; write sqlite:///file, postgresql://…, mysql://…, zookeeper://… or http://…",
     )  # fmt: skip

@@ -98,7 +98,9 @@ class Gate:
         """Datasets, jobs, and which chunk may be worked on next."""
         if self._ledger is None:
             raise BadValue(
-                "url", self._store.name, "keeps no ledger; name a SQL store in `url`, ZooKeeper in coordination_url"
+                "url",
+                self._store.name,
+                ("does not support a ledger; name a SQL store in `url` and ZooKeeper in `coordination_url`"),
             )
         return self._ledger
 
@@ -119,7 +121,7 @@ class Gate:
 
         tokens: TokenStore | Tokens | None = getattr(self._store, "tokens", None)
         if tokens is None:
-            raise BadValue("url", self._store.name, "keeps no API tokens; name a SQL store in `url`")
+            raise BadValue("url", self._store.name, "does not support API tokens; name a SQL store in `url`")
         return tokens if isinstance(tokens, Tokens) else Tokens(tokens)
 
     @cached_property
@@ -195,7 +197,9 @@ class Gate:
         store: InventoryStore | None = getattr(self._store, "inventory", None)
         if store is None:
             raise BadValue(
-                "url", self._store.name, "keeps no inventory; name a SQL store in `url`, ZooKeeper in coordination_url"
+                "url",
+                self._store.name,
+                ("does not support an inventory; name a SQL store in `url` and ZooKeeper in `coordination_url`"),
             )
         return Inventory(store)
 
@@ -230,7 +234,7 @@ class Gate:
         from headgate.service.work_folder import stage_upload
 
         if not file.is_file():
-            raise BadValue("payload", str(file), "is no file that is here, and no URL")
+            raise BadValue("payload", str(file), "is neither an existing file nor a URL")
         return self._remote.upload(file) if self._remote else stage_upload(self.make_work_folder(), file)
 
     def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
@@ -296,7 +300,9 @@ class Gate:
         lines = [line for each in stores if hasattr(each, "notices") for line in each.notices()]
         held: list[Batch | IngestJob] = [*self.queue.batches("held"), *self.queue.jobs("held")]
         deadly = [f"{item.id} is held: {item.message}" for item in held if item.former]
-        ending = [f"{expiry_note(each)}; make another one with: headgate token new" for each in self.expiring_tokens()]
+        ending = [
+            f"{expiry_note(each)}; create another one with: headgate token new" for each in self.expiring_tokens()
+        ]
         return [*lines, *deadly, *ending]
 
     def repair(self, fault: Fault, by: str) -> bool:
@@ -442,7 +448,7 @@ def connect(url: str | None = None, *, token: str | None = None, **settings: str
     known = load()
     for name in settings:
         if name not in {setting.known.name for setting in known.all()}:
-            raise BadValue("setting", name, "is unknown; see: headgate settings")
+            raise BadValue("setting", name, "is unknown; list settings with: headgate settings")
     return Gate(load({"url": url, "api_token": token, **settings}))
 
 

@@ -38,14 +38,14 @@ def test_the_printed_address_signs_in_once_and_signing_out_ends_it(site: Site, v
     page.goto("/locks")
     expect(page).to_have_url(re.compile(r"/sign-in\?next=%2Flocks"))
     page.goto(f"/sign-in#code={code}")
-    expect(page.get_by_role("alert")).to_contain_text("was used, or has expired")
+    expect(page.get_by_role("alert")).to_contain_text("was used already or has expired")
 
 
 def test_a_wrong_token_is_told_and_a_revoked_one_signs_out(site: Site, visit: Visit) -> None:
     page = visit(site, "/locks", signed_in=False, expected=("status of 401",))
     page.get_by_label("API token or sign-in code").fill("hg_wrong")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("not of the form")
+    expect(page.get_by_role("alert")).to_contain_text("does not have the form")
     token = site.gate.tokens.new("to be revoked", ["read"])
     page.get_by_label("API token or sign-in code").fill(token.token)
     page.get_by_role("button", name="Sign in").click()

@@ -55,7 +55,10 @@ def test_a_file_is_handed_in_as_a_url(headgate: Headgate) -> None:
 
 
 BAD = {
-    "no file": (("ingest", "submit", "none", "--profile", "p", "--submitter", "s"), "no file that is here"),
+    "no file": (
+        ("ingest", "submit", "none", "--profile", "p", "--submitter", "s"),
+        "is neither an existing file nor a URL",
+    ),
     "metadata": ((*SUBMIT, "erc_wat=x"), "did you mean 'erc_what'"),
     "no value": ((*SUBMIT, "erc_what"), "NAME=VALUE"),
     "twice": ((*SUBMIT, "note=a", "note=b"), "given twice"),

@@ -297,7 +297,7 @@ def brittle(gate: Gate) -> Locks:
 
 def test_an_error_on_letting_go_is_reported_and_our_lock_is_released(gate: Gate, brittle: Locks) -> None:
     lock = brittle.acquire("a", "x:1", "write", lease=LEASE)
-    with pytest.raises(StorageGuardFailed, match="it could not be let go: the disk is on fire"):
+    with pytest.raises(StorageGuardFailed, match="it could not be released: the disk is on fire"):
         brittle.release(lock)
     assert holders(gate, "x:1") == []
 

@@ -48,7 +48,7 @@ def test_reading_the_store_signs_nobody_in(sql_url: str) -> None:
         found = gate.sessions.find(session)
         assert (found.token.id, found.form_key in held, found.digest in held) == (token.id, False, True)
         for text in (found.digest, *facts.values()):
-            with pytest.raises(NotAllowed, match="nobody is signed in"):
+            with pytest.raises(NotAllowed, match="you are not signed in"):
                 gate.sessions.find(text)
 
 
@@ -59,7 +59,7 @@ def test_a_session_ends_for_every_service_by_sign_out_expiry_and_with_its_token(
         short = gate.sessions.sign_in(second.token)
         digests = [other.sessions.find(each).digest for each in (mine, also, short)]
         gate.sessions.end(mine)
-        with pytest.raises(NotAllowed, match="nobody is signed in"):
+        with pytest.raises(NotAllowed, match="you are not signed in"):
             other.sessions.find(mine)
         assert other.sessions.ended(digests) == {digests[0]}
         gate.tokens.revoke(token.id)
@@ -82,7 +82,7 @@ def test_a_code_signs_in_once_and_not_for_long(sql_url: str) -> None:
         code = gate.sessions.new_code()
         assert 240 <= code.seconds <= 600
         assert other.sessions.whose(code.code).name == "ann"
-        with pytest.raises(NotAllowed, match="nobody is signed in"):
+        with pytest.raises(NotAllowed, match="you are not signed in"):
             other.sessions.find(code.code)
 
         def redeem(where: Gate) -> str | None:
@@ -96,7 +96,7 @@ def test_a_code_signs_in_once_and_not_for_long(sql_url: str) -> None:
         assert len(begun) == 1
         assert gate.sessions.find(begun[0]).token.id == token.id
         for wrong in (code.code, begun[0], "hgc_", "", token.token):
-            with pytest.raises(NotAllowed, match="used, or has expired"):
+            with pytest.raises(NotAllowed, match="used already or has expired"):
                 gate.sessions.redeem(wrong)
         late, lost = gate.sessions.new_code(token.id), gate.sessions.new_code(token.id)
         gate.tokens.revoke(token.id)
@@ -105,7 +105,7 @@ def test_a_code_signs_in_once_and_not_for_long(sql_url: str) -> None:
         gate.tokens.new("ben", ["read"])
         late = gate.sessions.new_code()
         time_passes(gate, round(late.seconds) + 1)
-        with pytest.raises(NotAllowed, match="used, or has expired"):
+        with pytest.raises(NotAllowed, match="used already or has expired"):
             gate.sessions.redeem(late.code)
         gate.tokens.new("cyd", ["read"])
         with pytest.raises(BadValue, match="there are 2 API tokens"):
@@ -138,7 +138,7 @@ def test_an_older_store_loses_its_key_and_keeps_its_tokens(sql_url: str, monkeyp
         assert "api_token_key" not in read_facts(database(gate))
         assert gate.tokens.prove(OLD_TOKEN).name == "ann"
         assert gate.sessions.find(gate.sessions.sign_in(OLD_TOKEN)).token.name == "ann"
-        with pytest.raises(NotAllowed, match="nobody is signed in"):
+        with pytest.raises(NotAllowed, match="you are not signed in"):
             gate.sessions.find(f"abcdefghijkl.9999999999.nonce.{OLD_KEY}")
 
 
@@ -156,5 +156,5 @@ def test_a_backup_has_no_session_and_no_key_and_an_older_one_brings_none(tmp_pat
         work.run(lambda _: None)
     with headgate.connect(target) as gate:
         assert gate.tokens.prove(token.token).name == "ann"
-        with pytest.raises(NotAllowed, match="nobody is signed in"):
+        with pytest.raises(NotAllowed, match="you are not signed in"):
             gate.sessions.find(session)

@@ -260,7 +260,7 @@ def test_bad_input_is_a_value_error_and_writes_nothing(
 
 
 def test_a_url_of_no_known_kind_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="no kind that Headgate knows"):
+    with pytest.raises(ValueError, match="is not a supported URL"):
         ResourceLocker("ldap://host/locks")
 
 

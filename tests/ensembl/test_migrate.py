@@ -118,7 +118,7 @@ def test_zookeeper_has_nothing_to_migrate() -> None:
 
 
 def test_a_url_of_no_known_kind_is_refused() -> None:
-    with pytest.raises(headgate.BadValue, match="no kind that Headgate knows"):
+    with pytest.raises(headgate.BadValue, match="is not a supported URL"):
         migrate("ldap://host")
 
 

@@ -151,7 +151,7 @@ def test_a_row_that_somebody_else_writes_is_found(place: Callable[[str], str], t
     with opened(source, tmp_path) as gate:
         gate.locks.acquire("ann", "mine", "exclusive")
     stranger = headgate.connect(target)
-    with copying(source, target) as work, pytest.raises(HalfMoved, match="somebody else wrote there"):
+    with copying(source, target) as work, pytest.raises(HalfMoved, match="another process wrote to it"):
         work.run(lambda _done: stranger.locks.register_resource("another"))
     stranger.close()
     with pytest.raises(HalfMoved, match="give the same command again"):

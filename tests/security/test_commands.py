@@ -75,4 +75,4 @@ def test_the_ring_of_another_store_is_refused_with_77(site: Site) -> None:
         assert "Traceback" not in done.err
     lost = site.command("keys", "rotate", HEADGATE_MASTER_KEY_FILE=str(site.folder / "new"))
     assert lost.code == 77
-    assert "Bring the ring back from its copy" in lost.err
+    assert "Restore the ring from its backup" in lost.err

@@ -122,7 +122,9 @@ def test_a_group_that_cannot_be_shared_with_is_refused_before_anything_is_made(p
     os.chown(place, EVE, EVE)
     refused = as_user(EVE, [EVE], lambda: use_store(place, "wal", store_group=str(LAB)))
     assert f"Do first: chgrp {LAB} {place} && chmod 2770 {place}" in refused
-    assert "is no group of this machine" in as_user(EVE, [EVE], lambda: use_store(place, "wal", store_group="no lab"))
+    assert "is not a group on this machine" in as_user(
+        EVE, [EVE], lambda: use_store(place, "wal", store_group="no lab")
+    )
     refused = as_user(EVE, [EVE], lambda: private.make_root(place / "work", LAB))
     assert "does not belong to" in refused
     assert list(place.iterdir()) == []
@@ -138,7 +140,7 @@ def test_doctor_finds_what_others_can_use_and_tightens_it(place: Path) -> None:
             (place / name).chmod(mode)
         found = gate.faults()
         assert [(Path(each.item).name, each.kind) for each in found] == [(name, OPEN_FILES) for name in wide]
-        assert "every user of this machine has rights on it (mode 0644)" in found[0].what
+        assert "every user of this machine has access to it (mode 0644)" in found[0].what
         assert found[0].repair == "set its mode to 0600"
         stranger = place / "other"
         stranger.touch(0o644)

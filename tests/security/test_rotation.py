@@ -89,7 +89,7 @@ def test_what_comes_back_under_an_old_key_is_refused_until_it_is_rewrapped(admin
         "Back.", "update hg_credential set master_id = 1, master_wrap = :old where job_id = 0 and master_wrap = :new"
     )
     database(admin).write(lambda tx: tx.run(back, old=old, new=new))
-    with pytest.raises(WrongKey, match="rewrap it first"):
+    with pytest.raises(WrongKey, match="rewrap them first"):
         admin.secrets.new_key("clean", lost=True)
     assert admin.secrets.rewrap() == 1
     assert admin.secrets.new_key("clean", lost=True).warnings == ()
@@ -99,7 +99,7 @@ def test_a_ring_without_a_key_that_is_still_needed_is_told(admin: Gate, keys: di
     admin.secrets.rotate()
     admin.secrets.rotate()
     ring.write_text("".join(ring.read_text().splitlines(keepends=True)[1:]))
-    with pytest.raises(WrongKey, match="lacks master key v1"):
+    with pytest.raises(WrongKey, match="master key v1 is missing from the ring"):
         admin.secrets.rewrap()
     assert under(admin) == {1: 7}
 

@@ -281,7 +281,7 @@ def test_a_lost_key_without_the_master_key_loses_the_secrets_until_they_are_set_
 def test_without_a_master_key_the_old_key_makes_the_next(gates: Gates, worker: Gate) -> None:
     worker.ledger.define_dataset("raw")
     worker.ledger.define_job("clean", inputs=["raw"])
-    with pytest.raises(Refused, match="Make one of them"):
+    with pytest.raises(Refused, match="Create one of them"):
         worker.ledger.define_dataset("raw", secrets={"password": CANARY})
     old = worker.secrets.new_key("clean").key
     holder = gates.open(job_key=old)

@@ -61,7 +61,7 @@ def test_a_second_store_in_the_file_does_not_get_it_either(tmp_path: Path, monke
 def test_the_error_says_where_both_come_from_and_how_to_say_it_on_purpose(tmp_path: Path) -> None:
     with pytest.raises(BadValue) as refused:
         sent(settings(tmp_path, f'server = "{EVIL}"', HEADGATE_API_TOKEN=TOKEN))
-    for part in (EVIL, str(tmp_path / "headgate.toml"), "HEADGATE_API_TOKEN", "set HEADGATE_SERVER beside"):
+    for part in (EVIL, str(tmp_path / "headgate.toml"), "HEADGATE_API_TOKEN", "set HEADGATE_SERVER and"):
         assert part in str(refused.value)
     assert TOKEN not in str(refused.value)
 

@@ -75,7 +75,7 @@ def test_a_guard_of_another_package_is_put_under_our_locks(shelf: dict[str, Mode
 
 
 def test_a_guard_that_is_not_installed_is_answered_with_those_that_are(shelf: dict[str, Mode]) -> None:
-    with pytest.raises(BadValue, match=r"'shelv' is not installed; there are: file, broken, shelf"):
+    with pytest.raises(BadValue, match=r"'shelv' is not installed; available: file, broken, shelf"):
         check_guards("file,shelv")
     assert check_guards(" shelf ,file, shelf,") == ["shelf", "file"]
 

@@ -169,7 +169,7 @@ def test_the_path_of_a_file_resource(resource: str, path: str) -> None:
 
 
 def test_a_file_of_another_machine_cannot_be_guarded_here() -> None:
-    with pytest.raises(StorageGuardFailed, match=r"it names another machine \(node7\)"):
+    with pytest.raises(StorageGuardFailed, match=r"it is on another machine \(node7\)"):
         file_path("file://node7/a/b")
 
 
@@ -317,7 +317,7 @@ def test_busy_stays_busy_and_keeps_nothing(keeper: GuardKeeper, guard: Recorder)
 def test_a_real_lock_that_could_not_be_let_go_is_forgotten_nevertheless(keeper: GuardKeeper, guard: Recorder) -> None:
     keeper.take(lock_of("a", "x:1", SHARED))
     guard.fails["close"] = OSError("no")
-    with pytest.raises(StorageGuardFailed, match="it could not be let go: no"):
+    with pytest.raises(StorageGuardFailed, match="it could not be released: no"):
         keeper.leave("a")
     guard.fails.clear()
     keeper.take(lock_of("b", "x:1", EXCLUSIVE))

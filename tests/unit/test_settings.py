@@ -73,7 +73,7 @@ def test_a_misspelt_setting_is_refused_with_a_hint(home: Path) -> None:
 
 def test_a_setting_that_is_like_no_other_is_refused_with_the_list(home: Path) -> None:
     write(home, "work", 'zzzzzz = "1"')
-    with pytest.raises(BadValue, match="there are: " + ", ".join(known.name for known in KNOWN)):
+    with pytest.raises(BadValue, match="known: " + ", ".join(known.name for known in KNOWN)):
         found(home)
 
 
@@ -93,7 +93,7 @@ def test_a_file_that_is_not_toml_is_named(home: Path) -> None:
 
 def test_a_number_that_is_none_says_where_it_came_from(home: Path) -> None:
     settings = load({}, environment(home, HEADGATE_LOCK_DELAY="soon"), home / "work")
-    with pytest.raises(BadValue, match=r"lock_delay 'soon' is not a duration.*\(it comes from HEADGATE_LOCK_DELAY\)"):
+    with pytest.raises(BadValue, match=r"lock_delay 'soon' is not a duration.*\(set in HEADGATE_LOCK_DELAY\)"):
         settings.seconds("lock_delay")
     with pytest.raises(BadValue, match="lock_delay"):
         settings.check()

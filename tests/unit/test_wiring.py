@@ -40,7 +40,7 @@ def _in_an_empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     ],
 )
 def test_a_url_of_an_unknown_kind_is_named_and_the_kinds_are_listed(url: str, tmp_path: Path) -> None:
-    with pytest.raises(BadValue, match="is of no kind that Headgate knows") as error:
+    with pytest.raises(BadValue, match="is not a supported URL") as error:
         headgate.connect(url)
     assert error.value.what == "url"
     assert repr(url) in str(error.value)
@@ -100,7 +100,7 @@ def test_an_unknown_setting_is_refused() -> None:
 
 
 def test_an_unknown_guard_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(BadValue, match="guard 's3' is not installed; there are: file"):
+    with pytest.raises(BadValue, match="guard 's3' is not installed; available: file"):
         headgate.connect("sqlite:///x.db", guards="file, s3")
     assert list(tmp_path.iterdir()) == []
 

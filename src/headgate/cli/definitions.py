@@ -124,7 +124,7 @@ def _check_names(file: Path, text: str, content: Mapping[str, object], known: tu
     for name in content:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             place = (
                 f"{where} in {file.name}, line {_line(text, name)},"
                 if where

@@ -22,7 +22,7 @@ def suggestion(word: str, known: Sequence[str], most: int | None = None) -> str:
     if near:
         return f"did you mean {near!r}?"
     listed = ", ".join(known[:most]) + ("…" if len(known) > len(known[:most]) else "")
-    return f"there are: {listed}" if known else ""
+    return f"known: {listed}" if known else ""
 
 
 def as_sentence(text: str) -> str:

@@ -52,9 +52,9 @@ def spans(
         _check("limit", limit, MOST_LOOKED_AT),
     )
     if which.size * which.limit > MOST_LOOKED_AT:
-        raise BadValue("limit", limit, f"times size are more than {MOST_LOOKED_AT:,} data ids")
+        raise BadValue("limit", limit, f"times size is more than {MOST_LOOKED_AT:,} data ids")
     if len(which.beside) > MOST_BESIDE:
-        raise BadValue("beside", len(which.beside), f"are too many; {MOST_BESIDE} are allowed")
+        raise BadValue("beside", len(which.beside), f"are too many; at most {MOST_BESIDE} are allowed")
     return ledger.store.spans(which)
 
 

@@ -21,7 +21,7 @@ def check_seconds(what: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadValue(what, value, "is not a number of seconds")
     if (isinstance(value, float) and math.isnan(value)) or value < 0:
-        raise BadValue(what, value, "is not a number of seconds from 0 on")
+        raise BadValue(what, value, "is not a number of seconds of 0 or more")
     return math.inf if value > sys.float_info.max else float(value)
 
 
@@ -29,7 +29,7 @@ def check_span(what: str, value: object) -> float:
     """A number of seconds that has an end."""
     seconds = check_seconds(what, value)
     if seconds > LONGEST:
-        raise BadValue(what, value, f"is too long; {LONGEST:.0f} seconds, a hundred years, are allowed")
+        raise BadValue(what, value, f"is too long; at most {LONGEST:.0f} seconds (100 years) are allowed")
     return seconds
 
 
@@ -39,14 +39,14 @@ def check_lease(value: object) -> float | None:
         return None
     seconds = check_span("lease", value)
     if seconds == 0:
-        raise BadValue("lease", value, "is no length of time; leave it out for a persistent lock")
+        raise BadValue("lease", value, "is not a duration; leave it out for a persistent lock")
     return seconds
 
 
 def check_limit(value: object) -> int:
     """How many at most: a whole number from 1 on."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
-        raise BadValue("limit", value, "is not a whole number from 1 on")
+        raise BadValue("limit", value, "is not a whole number of 1 or more")
     return value
 
 
@@ -54,16 +54,16 @@ def check_positive_lease(value: object) -> float:
     """A lease of a claim: seconds, more than none and not for ever."""
     seconds = check_lease(value)
     if seconds is None:
-        raise BadValue("lease", value, "is missing; a claim lives by its heartbeats")
+        raise BadValue("lease", value, "is missing; a claim needs a lease, which heartbeats renew")
     return seconds
 
 
 def check_token(value: object) -> int:
     """A token: a whole number from 1 on."""
     if value is None:
-        raise BadValue("token", value, "is missing; a report carries the token of its claim")
+        raise BadValue("token", value, "is missing; a report needs the token of its claim")
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
-        raise BadValue("token", value, "is not a whole number from 1 on")
+        raise BadValue("token", value, "is not a whole number of 1 or more")
     return value
 
 
@@ -79,7 +79,7 @@ def check_texts(what: str, values: object) -> dict[str, str]:
     if values is None:
         return {}
     if not isinstance(values, Mapping):
-        raise BadValue(what, values, "is no mapping of names to texts")
+        raise BadValue(what, values, "is not a mapping of names to texts")
     for name, value in values.items():
         check_name(what, name)
         if not isinstance(value, str) or len(value) > TEXT_LENGTH or "\0" in value:

@@ -19,7 +19,7 @@ def reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tupl
     if isinstance(claim, Claim):
         return claim.job, claim.dataid, check_token(claim.token if token is None else token)
     if claim == EXTERNAL:
-        raise BadValue("job", claim, "is the name that data made elsewhere goes by; it is published, not claimed")
+        raise BadValue("job", claim, "is reserved for data produced elsewhere, which is published, not claimed")
     return check_name("job", claim), check_name("dataid", dataid), check_token(token)
 
 

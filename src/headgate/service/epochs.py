@@ -12,10 +12,13 @@ from headgate.stores.epoch_port import EpochStore, Raised, StoreState
 
 #: Why a store has no tokens to raise, by the kind in its URL.
 NEEDS_NONE = {
-    "zookeeper": "needs no raised tokens: an ensemble confirms a change when a majority of its members has it, and no "
-    "member without it can lead. After an ensemble was rebuilt from an old snapshot, use another root in the URL",
-    "http": "is a service: run this where its store is, with --url of that store",
-    "https": "is a service: run this where its store is, with --url of that store",
+    "zookeeper": (
+        "has no tokens to raise: an ensemble confirms a change only when a majority of its members has it, "
+        "and a member without it cannot become leader. If you rebuilt the ensemble from an old snapshot, "
+        "use another root in the URL"
+    ),
+    "http": "is a service; run this on a machine that reaches its store, with --url of the store",
+    "https": "is a service; run this on a machine that reaches its store, with --url of the store",
 }
 
 

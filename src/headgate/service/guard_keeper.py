@@ -86,8 +86,8 @@ class GuardKeeper:
         if covered and request.lease is None and not self.lasting:
             raise BadValue(
                 "lease", None,
-                f"is missing: the storage guard of {covered[0]} ends with this process, and a persistent lock does "
-                "not; give a lease, or acquire the lock through a service (headgate up), which keeps the guard",
+                (f"is missing: the storage guard of {covered[0]} ends with this process, but a persistent lock does "
+"not; set a lease, or acquire the lock through a service (headgate up), which keeps the guard"),
             )  # fmt: skip
         return bool(covered)
 
@@ -175,7 +175,9 @@ class GuardKeeper:
             if earlier == request_id:
                 return
             if steady() - seen < LINE_SECONDS and not COMPATIBLE[want.mode, mode]:
-                raise GuardBusy("another client waits there for a program outside Headgate, and was first")
+                raise GuardBusy(
+                    "another client is waiting there for a program outside Headgate and is ahead in the queue"
+                )
 
     def _line_up(self, request: Request, resources: Sequence[str]) -> None:
         modes = {want.resource: want.mode for want in request.wants}
@@ -281,7 +283,7 @@ class GuardKeeper:
             return ""
         except Exception as error:  # noqa: BLE001 - whatever it raises, the guard is not there
             return str(error)
-        return "nothing is locked in the storage system"
+        return "no lock is held in the storage system"
 
     def close(self) -> None:
         """Release every real lock; ours are as they were. What cannot be released is logged."""
@@ -305,7 +307,7 @@ class GuardKeeper:
         shared = self._held[resource]
         if shared.users == 0 and shared.reserved == 0:
             del self._held[resource]
-            with _reported(resource, "it could not be let go: "):
+            with _reported(resource, "it could not be released: "):
                 shared.hold.close()
 
     def _lock(self, resource: str, mode: Mode) -> Hold:

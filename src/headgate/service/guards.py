@@ -118,7 +118,7 @@ def file_path(resource: str) -> str:
 
     parts = urlsplit(resource)
     if parts.netloc not in ("", "localhost"):
-        raise StorageGuardFailed(resource, f"it names another machine ({parts.netloc})")
+        raise StorageGuardFailed(resource, f"it is on another machine ({parts.netloc})")
     return unquote(parts.path)
 
 
@@ -140,7 +140,7 @@ def check_guards(text: str) -> list[str]:
     found = installed_guards() if others else {}
     for name in others:
         if name not in found:
-            raise BadValue("guard", name, f"is not installed; there are: {', '.join([*BUILT_IN, *sorted(found)])}")
+            raise BadValue("guard", name, f"is not installed; available: {', '.join([*BUILT_IN, *sorted(found)])}")
     return names
 
 

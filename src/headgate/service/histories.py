@@ -218,5 +218,5 @@ def _check(which: Wanted) -> None:
 def _marks(text: str | None, count: int) -> list[Mark]:
     parts = [""] * count if text is None else text.split(".")
     if len(parts) != count or not all(not part or (part.isdecimal() and len(part) < 19) for part in parts):
-        raise BadValue("after", text, "is not where a page of the history begins")
+        raise BadValue("after", text, "is not a cursor of the history; use the `next` of a page")
     return [int(part) if part else None for part in parts]

@@ -235,5 +235,5 @@ def pause_after(tries: int, asked: float | None = None, chance: Callable[[], flo
 
 def _fault(message: Message) -> Fault:
     tried = "1 try" if message.tries == 1 else f"{message.tries} tries"
-    what = f"the {message.kind} about {message.item} did not arrive after {tried}: {message.problem}"
-    return Fault(UNDELIVERED, message.id, what, "it is sent again, as by: headgate messages resend")
+    what = f"the {message.kind} about {message.item} was not delivered after {tried}: {message.problem}"
+    return Fault(UNDELIVERED, message.id, what, "send it again, as `headgate messages resend` does")

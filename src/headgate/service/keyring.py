@@ -74,10 +74,12 @@ def read_ring(path: str) -> Ring:
         except CANNOT_OPEN:
             key = b""
         if name[:1] != "v" or not name[1:].isdecimal() or int(name[1:]) in (0, *keys) or len(key) != KEY_BYTES:
-            raise BadValue(RING_SETTING, path, f"is no ring of master keys: key {place} is not v<number>:<32 bytes>")
+            raise BadValue(
+                RING_SETTING, path, (f"is not a ring of master keys: key {place} is not v<number>:<32 bytes>")
+            )
         keys[int(name[1:])] = key
     if not keys:
-        raise BadValue(RING_SETTING, path, "has no key in it; make one with: headgate keys rotate")
+        raise BadValue(RING_SETTING, path, "contains no key; create one with: headgate keys rotate")
     return Ring(keys)
 
 
@@ -122,7 +124,7 @@ def read_private(setting: str, path: str) -> str:
         descriptor = os.open(path, os.O_RDONLY)
         with os.fdopen(descriptor, encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
-                raise BadValue(setting, path, f"can be read by others; first do: chmod 600 {path}")
+                raise BadValue(setting, path, f"can be read by other users; first run: chmod 600 {path}")
             return file.read()
     except OSError as error:
         raise BadValue(setting, path, f"cannot be read: {error.strerror}") from error

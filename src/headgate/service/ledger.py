@@ -181,7 +181,7 @@ class Ledger:
         given = [dataids] if isinstance(dataids, str) else list(dataids)
         checked = list(dict.fromkeys(check_name("dataid", each) for each in given))
         if not checked:
-            raise BadValue("dataids", given, "are none; name at least one")
+            raise BadValue("dataids", given, "are missing; name at least one")
         batches = (checked[start : start + PUBLISH_BATCH] for start in range(0, len(checked), PUBLISH_BATCH))
         count = sum(self._store.publish(name, batch, who) for batch in batches)
         event("chunk.published", dataset=name, count=count)
@@ -389,7 +389,7 @@ class Ledger:
 
         dead = [row for row in self.running() if row.expires_in is not None and row.expires_in < -LONG_GONE_SECONDS]
         return [
-            Fault(DEAD_WORKER, f"{row.job}/{row.dataid}", f"{row.worker} claimed it and died", "make it an error")
+            Fault(DEAD_WORKER, f"{row.job}/{row.dataid}", f"{row.worker} claimed it and died", "set it to ERROR")
             for row in dead
         ]
 
@@ -428,7 +428,7 @@ class Ledger:
         BadValue for a status that Headgate does not know and that no chunk has.
         """
         if after is not None and dataset is None:
-            raise BadValue("after", after, "needs a dataset: each has an order of its own")
+            raise BadValue("after", after, "needs a dataset, because each dataset has its own order")
         which = RowFilter(
             dataset=None if dataset is None else check_name("dataset", dataset),
             job=None if job is None else check_name("job", job),
@@ -485,4 +485,4 @@ class Ledger:
     def _give_up(self, claim: Claim) -> None:
         """The loop was left: a failure, unless it was reported otherwise already."""
         with suppress(ClaimLost, HeadgateError):
-            self.fail(claim, "the loop over the chunks was left before this one was done")
+            self.fail(claim, "the loop over the chunks ended before this chunk was done")

@@ -449,11 +449,11 @@ def _unrenewed(lock: LockLike) -> AbstractContextManager[object]:
 def check_wants(resources: Mapping[str, str], most: int) -> tuple[Want, ...]:
     """Each resource once, sorted, with its mode; BadValue for more than `most`."""
     if not isinstance(resources, Mapping):
-        raise BadValue("resources", resources, "is no mapping of resource to mode")
+        raise BadValue("resources", resources, "is not a mapping of resource to mode")
     if not resources:
         raise BadValue("resources", resources, "is empty; name at least one")
     if len(resources) > most:
-        why = f"are too many for one request; {most:,} are accepted (setting resource_limit)"
+        why = f"are too many for one request; at most {most:,} are accepted (setting resource_limit)"
         raise BadValue("resources", f"{len(resources):,} of them", why)
     return tuple(Want(check_resource(uri), parse_mode(resources[uri])) for uri in sorted(resources, key=str))
 
@@ -464,7 +464,7 @@ def _reference(lock: LockLike, token: object) -> tuple[str, int]:
         token = lock.token if token is None else token
         lock = lock.id
     if token is None:
-        raise BadValue("token", token, "is missing; a lock that is named by its id needs its token")
+        raise BadValue("token", token, "is missing; a lock id needs its token")
     return lock, check_token(token)
 
 

@@ -42,7 +42,7 @@ def move(source: Source, target: Target, tell: Tell) -> Moved:
             tell(done)
     for table, found in target.digests():
         if found != digests[table]:
-            raise HalfMoved(f"{table} in {target.name} is not what {source.name} has: somebody else wrote there")
+            raise HalfMoved(f"{table} in {target.name} differs from {source.name}: another process wrote to it")
         done += found.rows
         tell(done)
     source.check_unchanged(digests)

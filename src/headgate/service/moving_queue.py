@@ -44,8 +44,8 @@ class QueueSource:
         for part, digest in digests.items():
             if _digest(self._queue, part) != digest:
                 raise HalfMoved(
-                    f"the {part} in {self.name} changed while they were copied. Stop what works on it, and give the "
-                    "same command again: it begins anew"
+                    f"the {part} in {self.name} changed during the copy. Stop all clients of that store and repeat "
+                    "the command: it starts over"
                 )
         # A taken item looks like any other in what was compared.
         self._refuse_users()
@@ -106,7 +106,7 @@ class QueueTarget:
 def _refuse_users(place: QueuePlace) -> None:
     batches = len(place.queue.batches(BatchFilter(taken=True, limit=PORTION)))
     jobs = len(place.queue.jobs(JobFilter(taken=True, limit=PORTION)))
-    users = [f"{count} {what} that are taken" for count, what in ((batches, "batches"), (jobs, "ingest jobs")) if count]
+    users = [f"{count} taken {what}" for count, what in ((batches, "batches"), (jobs, "ingest jobs")) if count]
     if users:
         raise StoreInUse(place.name, users)
 

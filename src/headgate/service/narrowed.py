@@ -47,7 +47,10 @@ class _Narrowed:
 
     def __getattr__(self, name: str) -> Any:
         if hasattr(self.port, name):
-            raise NotAllowed("an API token whose `read` is limited may not ask for this; it takes read", "read")
+            raise NotAllowed(
+                "an API token whose scope `read` is limited cannot request this; it needs the unlimited scope read",
+                "read",
+            )
         raise AttributeError(name)
 
 

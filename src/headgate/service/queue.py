@@ -275,7 +275,7 @@ class Queue:
         jobs = self._store.cleanable(self._store.job_table, 0, limit)
         cleaned = self._act_on_all(jobs, "clean", "it completed")
         batches = self._store.cleanable(self._store.batch_table, age, limit)
-        return cleaned + self._act_on_all(batches, "clean", "it was kept long enough")
+        return cleaned + self._act_on_all(batches, "clean", "its retention time is over")
 
     def reap(self, limit: int = 1000) -> int:
         """Free what dead consumers have taken. Whoever looks for work does so anyway."""

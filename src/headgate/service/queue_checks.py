@@ -70,7 +70,7 @@ def check_taken(item: object) -> Taken:
     if isinstance(item, Batch | IngestJob):
         item = Taken(item.id, item.token, item.state, item.worker, item.lease or DEFAULT_LEASE)
     if not isinstance(item, Taken):
-        raise BadValue("item", item, "is no batch or ingest job that was acquired")
+        raise BadValue("item", item, "is not a batch or ingest job that was acquired")
     check_token(item.token)
     return replace(item, id=check_item_id(item.id), lease=check_positive_lease(item.lease))
 
@@ -86,20 +86,20 @@ def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
         check_word("metadata", name, tuple(METADATA))
         texts = value if isinstance(value, list | tuple) else [value]
         if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in texts):
-            raise BadValue(f"metadata {name}", value, "is no text, number or list of texts")
+            raise BadValue(f"metadata {name}", value, "is not a text, number or list of texts")
     return check_document("metadata", metadata)
 
 
 def check_document(what: str, document: object) -> dict[str, Any]:
     """A JSON object of a size that every store can keep."""
     if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
-        raise BadValue(what, document, "is no mapping of names to values")
+        raise BadValue(what, document, "is not a mapping of names to values")
     try:
         size = len(json.dumps(dict(document), allow_nan=False, ensure_ascii=False).encode())
     except (TypeError, ValueError) as error:
         raise BadValue(what, document, f"cannot be written as JSON: {error}") from None
     if size > LARGEST_DOCUMENT:
-        raise BadValue(what, document, f"has {size:,} bytes; {LARGEST_DOCUMENT:,} are allowed")
+        raise BadValue(what, document, f"has {size:,} bytes; at most {LARGEST_DOCUMENT:,} are allowed")
     return dict(document)
 
 
@@ -107,7 +107,7 @@ def check_settings(what: str, document: object) -> dict[str, Any]:
     """What the maker of a job adds to its configuration: nothing that the store itself writes there."""
     found = check_document(what, document)
     if fixed := [name for name in FIXED_KEYS if name in found]:
-        raise BadValue(what, ", ".join(fixed), "cannot be set; it is fixed when the job is made")
+        raise BadValue(what, ", ".join(fixed), "cannot be set; it is fixed when the job is created")
     if MAX_CRASHES in found:
         check_count(MAX_CRASHES, found[MAX_CRASHES])
     return found
@@ -117,7 +117,7 @@ def check_additions(what: str, document: object) -> dict[str, Any]:
     """What an owner adds to a job's configuration later: not how many workers may die on it either."""
     found = check_settings(what, document)
     if MAX_CRASHES in found:
-        raise BadValue(what, MAX_CRASHES, "cannot be set; it is fixed when the job is made")
+        raise BadValue(what, MAX_CRASHES, "cannot be set; it is fixed when the job is created")
     return found
 
 
@@ -128,7 +128,7 @@ def check_identifiers(value: object) -> Identifiers:
         if isinstance(local, str | list | tuple):
             value = Identifiers(value.get("primary", ""), (local,) if isinstance(local, str) else tuple(local))
     if not isinstance(value, Identifiers):
-        raise BadValue("identifiers", value, "are not given as {'primary': …, 'local': [ … ]}")
+        raise BadValue("identifiers", value, "must be given as {'primary': …, 'local': [ … ]}")
     for each in (value.primary, *value.local):
         if each != "":
             check_resource(each)
@@ -145,7 +145,7 @@ def check_new_job(row: NewJob | Mapping[str, Any]) -> NewJob:
         given["identifiers"] = check_identifiers(given.get("identifiers", {}))
         row = NewJob(**given)
     if not isinstance(row, NewJob):
-        raise BadValue("row", row, "is no job to be: give a payload_url, and what else is known")
+        raise BadValue("row", row, "is not a new job: give at least a payload_url")
     check_resource(row.payload_url)
     check_word("payload_type", row.payload_type, PAYLOAD_TYPES)
     check_priority(row.priority)
@@ -161,9 +161,9 @@ def check_changes(
     if space_needed is not None and (
         isinstance(space_needed, bool) or not isinstance(space_needed, int) or not 0 <= space_needed < 2**63
     ):
-        raise BadValue("space_needed", space_needed, "is not a number of bytes; 0 means not known")
+        raise BadValue("space_needed", space_needed, "is not a number of bytes; 0 means unknown")
     if report is not None and not isinstance(report, Report):
-        raise BadValue("report", report, "is no Report")
+        raise BadValue("report", report, "is not a Report")
     return Changes(
         priority=None if priority is None else check_priority(priority),
         space_needed=space_needed,

@@ -173,7 +173,7 @@ class RoutedLocks:
         if which.resource is not None:
             return self._for_resource(which.resource).history(which)
         if which.before is not None:
-            why = "is the id of an entry of one store, and two are joined; go on with the `next` of a page"
+            why = "is the id of an entry in one store, but this history joins two; continue with the `next` of a page"
             raise BadValue("before", which.before, why)
         found = heapq.merge(*(store.history(which) for store in self.joined), key=lambda entry: entry.at, reverse=True)
         return list(islice(found, which.limit))
@@ -221,8 +221,10 @@ class RoutedLocks:
             raise BadValue(
                 "resources",
                 [want.resource for want in request.wants],
-                "live in two stores (data: beside the ledger, the others in coordination_url), "
-                "which cannot be changed in one step; ask for them one after the other",
+                (
+                    "are in two stores (data: next to the ledger, the others in coordination_url), which cannot be "
+                    "changed in one step; request them separately"
+                ),
             )
         return next(iter(stores.values()))
 

@@ -15,11 +15,11 @@ from headgate.core.errors import Refused, WrongKey
 from headgate.service import crypto
 from headgate.service.keyring import KEY_PREFIX, Ring
 
-GIVE_KEYS = "give the ring of master keys (HEADGATE_MASTER_KEY_FILE) or the key of that job (HEADGATE_JOB_KEY)"
+GIVE_KEYS = "set the ring of master keys (HEADGATE_MASTER_KEY_FILE) or the key of that job (HEADGATE_JOB_KEY)"
 
 BRING_RING = (
-    "Name the store's own ring in HEADGATE_MASTER_KEY_FILE. If that is lost, this says what is lost with it: "
-    "headgate keys rotate"
+    "Set HEADGATE_MASTER_KEY_FILE to the store's own ring. If it is lost, `headgate keys rotate` lists what is lost "
+    "with it"
 )
 
 
@@ -71,8 +71,8 @@ class Sealer:
         self._key = key
         if ring is not None and ring.newest < custody.least_master:
             raise WrongKey(
-                MASTER, f"the ring's newest master key is v{ring.newest}; the store takes none before "
-                f"v{custody.least_master}",
+                MASTER, (f"the newest master key in the ring is v{ring.newest}; the store accepts none before "
+f"v{custody.least_master}"),
             )  # fmt: skip
 
     @property
@@ -193,15 +193,19 @@ def check_custody(ring: Ring, known: Mapping[int, str], custody: Custody) -> Non
 
 def _other_ring(number: int) -> str:
     return (
-        f"master key v{number} in the ring's file is not the v{number} of this store: it is the ring of another store"
+        f"master key v{number} in the ring's file is not master key v{number} of this store: it is the ring of "
+        "another store"
     )
 
 
 def no_master(number: int, least: int) -> str:
     """Why a master key does not open something."""
     if number < least:
-        return f"something is still under master key v{number}, and none before v{least} is taken; rewrap it first"
-    return f"the ring lacks master key v{number}, which something is still under"
+        return (
+            f"some secrets are still sealed with master key v{number}, and none before v{least} is accepted; "
+            "rewrap them first with: headgate keys rewrap"
+        )
+    return f"master key v{number} is missing from the ring, and some secrets are still sealed with it"
 
 
 def plan_secrets(sealer: Sealer, wanted: Mapping[str, str]) -> tuple[CustodyChange, list[str], list[str]]:
@@ -210,7 +214,7 @@ def plan_secrets(sealer: Sealer, wanted: Mapping[str, str]) -> tuple[CustodyChan
     known = custody.secrets[dataset]
     put: list[Sealed] = []
     drop = [copy for copy in custody.sealed if copy.name not in wanted]
-    lines = [f"dataset {dataset}: secret {name} gone" for name in known if name not in wanted]
+    lines = [f"dataset {dataset}: secret {name} removed" for name in known if name not in wanted]
     warnings: list[str] = []
     versions: dict[str, int] = {}
     for name, plain in wanted.items():
@@ -239,7 +243,8 @@ def _anew(sealer: Sealer, name: str, version: int, plain: str) -> list[Sealed]:
     if not copies:
         raise Refused(
             f"secret {name} of {dataset} cannot be sealed: there is no master key, and no job that uses the dataset "
-            "has a key. Make one of them: headgate keys rotate (with HEADGATE_MASTER_KEY_FILE), headgate keys new JOB"
+            "has a key. Create one of them: headgate keys rotate (with HEADGATE_MASTER_KEY_FILE), headgate keys new "
+            "JOB"
         )
     return copies
 
@@ -290,8 +295,8 @@ def plan_key(sealer: Sealer, passphrase: str | None, *, lost: bool) -> tuple[Cus
                 put.append(sealer.seal(dataset, name, version, plain, new, kek))
     if custody.keys and warnings and not lost:
         raise Refused(
-            f"the secrets of job {job} cannot be opened here, so a new key would not open them: {GIVE_KEYS}; "
-            "if both are lost: headgate keys new --lost, then set the secrets again"
+            f"the secrets of job {job} cannot be opened here, so a new key would not open them: {GIVE_KEYS}. If both "
+            "are lost, run headgate keys new --lost and set the secrets again"
         )
     drop = [copy for copy in custody.sealed if copy.job == job] if lost else []
     keys = [new] if lost else [*custody.keys, new]

@@ -27,7 +27,7 @@ SECRET_LENGTH = 10_000
 PASSPHRASE_LENGTH = 12
 #: While workers change over from one key to the next there are two; no more.
 MOST_KEYS = 2
-NO_KEY = "it has no key; make one with: headgate keys new"
+NO_KEY = "it has no key; create one with: headgate keys new"
 
 #: By dataset and name.
 Texts = Mapping[str, Mapping[str, str]]
@@ -83,7 +83,7 @@ class Secrets:
         from headgate.service.sealing import plan_key
 
         if passphrase is not None and len(passphrase) < PASSPHRASE_LENGTH:
-            raise BadValue("passphrase", "***", f"is short; {PASSPHRASE_LENGTH} characters are the least")
+            raise BadValue("passphrase", "***", f"is too short; use at least {PASSPHRASE_LENGTH} characters")
         while True:
             custody = self._store.job_custody(check_name("job", job))
             _check_room(custody, beside=beside, lost=lost)
@@ -120,7 +120,9 @@ class Secrets:
             if not lost and not is_ours:
                 raise WrongKey("", self._lost_text(ring, known))
             if lost and is_ours:
-                raise Refused(f"{self._ring_file()} is the ring of this store: nothing is lost. Rotate without --lost")
+                raise Refused(
+                    f"{self._ring_file()} is the ring of this store, so nothing is lost. Rotate without --lost"
+                )
             return max(known, default=0)
 
         ring = add_to_ring(self._ring_file(), check)
@@ -141,7 +143,9 @@ class Secrets:
 
         ring = self._proven(read_ring(self._ring_file()))
         if len(ring) < 2:
-            raise Refused("the ring has one master key: nothing to change over to. First: headgate keys rotate")
+            raise Refused(
+                "the ring has only one master key, so there is nothing to rewrap to. First run: headgate keys rotate"
+            )
 
         def renewed(old: MasterWrap) -> MasterWrap:
             try:
@@ -220,7 +224,7 @@ class Secrets:
         text = self._text(key)
         proven = [each.generation for each in custody.keys if text.prove(each) is not None]
         if not proven:
-            raise WrongKey(job, "the key is not that of the job" if custody.keys else f"{NO_KEY} {job}")
+            raise WrongKey(job, "the key does not belong to this job" if custody.keys else f"{NO_KEY} {job}")
         own = replace(custody, sealed=tuple(c for c in custody.sealed if c.job == job and c.generation in proven))
         return _opened(own, text)
 
@@ -263,14 +267,15 @@ class Secrets:
     def _lost_text(self, ring: Ring | None, known: Mapping[int, str]) -> str:
         """Why there is no rotation with a ring that is missing, or another's; and what would be lost without it."""
         keys = ", ".join(f"v{number}" for number in sorted(known))
-        file = f"{self._ring_file()} is not there" if ring is None else f"{self._ring_file()} is another ring"
+        file = f"{self._ring_file()} does not exist" if ring is None else f"{self._ring_file()} is another ring"
         try:
             lost = _lost_with(self._store.master_wraps(max(known) + 1, MOST_LOST))
         except NotAllowed:
             lost = "only an admin's API token can list what"
         return (
-            f"secrets of this store are sealed with {keys}, and {file}. Bring the ring back from its copy. If there is "
-            f"none, this is lost: {lost}. To go on without it: headgate keys rotate --lost, then set the secrets again"
+            f"secrets of this store are sealed with {keys}, but {file}. Restore the ring from its backup. Without a "
+            f"backup, this is lost: {lost}. To continue without it, run headgate keys rotate --lost and set the "
+            "secrets again"
         )
 
     def _text(self, key: str) -> KeyText:
@@ -291,7 +296,7 @@ class Secrets:
     def _ring_file(self) -> str:
         path = self._settings[RING_SETTING]
         if not path:
-            raise BadValue(RING_SETTING, "", "is not set; name the file of master keys in HEADGATE_MASTER_KEY_FILE")
+            raise BadValue(RING_SETTING, "", "is not set; set HEADGATE_MASTER_KEY_FILE to the file of master keys")
         return path
 
 
@@ -305,12 +310,16 @@ def key_of(settings: Settings) -> str:
 def open_document(document: Any, key: str) -> Any:
     """A claim's JSON with its sealed secrets opened. Needs no store. WrongKey when the key opens one of them not."""
     if not isinstance(document, Mapping) or not isinstance(document.get("job"), str):
-        raise BadValue("claim", "on standard input", "is no claim's JSON: it names no job")
+        raise BadValue("claim", "on standard input", "is not the JSON of a claim: it has no job")
     opened = {**document}
     for kind in ("inputs", "outputs"):
         ports = document.get(kind, {})
         if not isinstance(ports, Mapping) or not all(isinstance(port, Mapping) for port in ports.values()):
-            raise BadValue("claim", "on standard input", f"is no claim's JSON: its {kind} are not as a claim has them")
+            raise BadValue(
+                "claim",
+                "on standard input",
+                (f"is not the JSON of a claim: its {kind} do not have the format of a claim"),
+            )
         opened[kind] = {name: _open_port(document["job"], name, {**port}, key) for name, port in ports.items()}
     return opened
 
@@ -318,7 +327,7 @@ def open_document(document: Any, key: str) -> Any:
 def _open_port(job: str, dataset: str, port: MutableMapping[str, Any], key: str) -> Mapping[str, Any]:
     sealed = port.pop("sealed", {})
     if not isinstance(sealed, Mapping) or not all(isinstance(words, str) for words in sealed.values()):
-        raise BadValue("claim", "on standard input", f"has sealed secrets of {dataset} that are none")
+        raise BadValue("claim", "on standard input", f"has sealed secrets of {dataset} that are not valid")
     opened = {name: _open_words(job, dataset, name, words, key) for name, words in sealed.items()}
     return {**port, "secrets": {**port.get("secrets", {}), **opened}}
 
@@ -343,7 +352,7 @@ def _open_words(job: str, dataset: str, name: str, words: str, key: str) -> str:
 def check_secrets(values: object) -> dict[str, str]:
     """Names with a secret each. What is wrong with one is said without showing it."""
     if not isinstance(values, Mapping):
-        raise BadValue("secrets", type(values).__name__, "is no mapping of names to texts")
+        raise BadValue("secrets", type(values).__name__, "is not a mapping of names to texts")
     for name, value in values.items():
         check_name("secret", name)
         if not isinstance(value, str) or not 0 < len(value) <= SECRET_LENGTH:
@@ -361,7 +370,7 @@ def _opened(custody: Custody, key: KeyText) -> Opened:
             plain = sealer.plain(dataset, name)
             if plain is None:
                 there = custody.copies(dataset, name)
-                why = f"secret {name} of {dataset} does not open: it was changed or moved in the store. Set it again"
+                why = f"secret {name} of {dataset} cannot be opened: it was changed or moved in the store. Set it again"
                 raise WrongKey(custody.job, why if there else missing_text(dataset, name, custody.job))
             found[dataset][name] = plain
     named = {dataset: {name: str(each) for name, each in known.items()} for dataset, known in custody.secrets.items()}
@@ -372,11 +381,11 @@ def _check_room(custody: Custody, *, beside: bool, lost: bool) -> None:
     job = custody.job
     if custody.keys and not (beside or lost):
         raise Refused(
-            f"job {job} has a key already. To change over to another: headgate keys new {job} --beside, and when "
-            f"every worker has it: headgate keys retire {job}. If it is lost: headgate keys new {job} --lost"
+            f"job {job} already has a key. To replace it: headgate keys new {job} --beside, and once every worker "
+            f"has the new one: headgate keys retire {job}. If it is lost: headgate keys new {job} --lost"
         )
     if beside and not lost and len(custody.keys) >= MOST_KEYS:
-        raise Refused(f"job {job} has {MOST_KEYS} keys already; end the old one first: headgate keys retire {job}")
+        raise Refused(f"job {job} already has {MOST_KEYS} keys; retire the old one first: headgate keys retire {job}")
 
 
 def _is_ring_of(ring: Ring | None, known: Mapping[int, str]) -> bool:
@@ -410,7 +419,7 @@ def _some(names: Sequence[str], most: int = 5) -> str:
 
 
 def _closed_text(old: MasterWrap) -> str:
-    what = f"secret {old.name} of {old.dataset}" if old.dataset else "what its key wraps with"
+    what = f"secret {old.name} of {old.dataset}" if old.dataset else "its wrapping key"
     return (
         f"master key v{old.master_id} of the ring does not open {what}: it was sealed with another ring, or changed "
         f"in the store. Set it again ({'headgate define' if old.dataset else 'headgate keys new --lost'}), then rewrap"

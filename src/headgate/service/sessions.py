@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SESSION_SECONDS, CODE_SECONDS = 12 * 3600, 300
 #: Browsers that one token is signed in with, and codes of it that are open; the oldest end first.
 MOST_OF_A_TOKEN = 100
-_NONE = "is of no API token yet; make one: headgate token new NAME --role admin"
+_NONE = "belongs to no API token yet; create one with: headgate token new NAME --role admin"
 _CODE = re.compile("hgc_[A-Za-z0-9_-]{43}")
 
 
@@ -95,7 +95,9 @@ class Sessions:
     def _only(self) -> ApiToken:
         good = [each for each in self._tokens.list() if each.good]
         if len(good) != 1:
-            why = f"is needed: there are {len(good)} API tokens; see: headgate token list" if good else _NONE
+            why = (
+                f"is required: there are {len(good)} API tokens; list them with: headgate token list" if good else _NONE
+            )
             raise BadValue("ID", "", why)
         return good[0]
 
@@ -103,7 +105,9 @@ class Sessions:
         """Return the token that a code signs in as, without using it up. NotAllowed when the code is not good."""
         found = self._store.token_of("code", _digest(code)) if is_code(code) else None
         if found is None:
-            raise NotAllowed("the sign-in code was used, or has expired; make another one: headgate token sign-in")
+            raise NotAllowed(
+                "the sign-in code was used already or has expired; create another one with: headgate token sign-in"
+            )
         return self._tokens.good(found)
 
     def redeem(self, code: str) -> str:
@@ -111,7 +115,7 @@ class Sessions:
         token = self.whose(code)
         made, seconds = secrets.token_urlsafe(32), _seconds(token, SESSION_SECONDS)
         if not self._store.redeem(_digest(code), _digest(made), token.id, seconds, MOST_OF_A_TOKEN):
-            raise NotAllowed("the sign-in code was used just now; make another one: headgate token sign-in")
+            raise NotAllowed("the sign-in code was used just now; create another one with: headgate token sign-in")
         event("token.signed_in", id=token.id, whose=token.name, by="code")
         return made
 
@@ -120,7 +124,7 @@ class Sessions:
         digest = _digest(given)
         found = self._store.token_of("session", digest)
         if found is None:
-            raise NotAllowed("nobody is signed in here; sign in again")
+            raise NotAllowed("you are not signed in; sign in again")
         token = self._tokens.good(found)
         self._tokens.note_use(token.id)
         return Session(token, digest, hmac.new(given.encode(), b"form", "sha256").hexdigest())

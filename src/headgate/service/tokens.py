@@ -101,14 +101,14 @@ class Tokens:
         """
         found = self._store.token(token_id)
         if found is None or found[0].revoked:
-            raise UnknownName("API token", token_id, "See: headgate token list")
+            raise UnknownName("API token", token_id, "List them with: headgate token list")
         old = found[0]
         if not old.good and expires is None:
-            raise BadValue("token", token_id, "has ended; say when the new one ends")
+            raise BadValue("token", token_id, "has expired; say when the new one expires")
         public, text = _new_text()
         seconds = None if expires is None else check_span("expires", expires)
         if not self._store.rotate_token(token_id, public, seconds, _proof(text)):
-            raise UnknownName("API token", token_id, "See: headgate token list")
+            raise UnknownName("API token", token_id, "List them with: headgate token list")
         with self._guard:
             self._proven.clear()
         event("token.rotated", id=token_id, new=public, whose=old.name, principal=old.principal)
@@ -128,12 +128,12 @@ class Tokens:
         for each in self.list():
             if each.id == token_id:
                 return each
-        raise UnknownName("API token", token_id, "See: headgate token list")
+        raise UnknownName("API token", token_id, "List them with: headgate token list")
 
     def revoke(self, token_id: str) -> None:
         """It opens nothing any more."""
         if not self._store.revoke_token(token_id):
-            raise UnknownName("API token", token_id, "See: headgate token list")
+            raise UnknownName("API token", token_id, "List them with: headgate token list")
         with self._guard:
             self._proven.clear()
         event("token.revoked", id=token_id)
@@ -142,7 +142,7 @@ class Tokens:
         """The token that this text is; NotAllowed when it is none that is good."""
         found = _FORM.fullmatch(text)
         if not found:
-            raise NotAllowed("the API token is not of the form hg_…_…; see: headgate token new")
+            raise NotAllowed("the API token does not have the form hg_…_…; create one with: headgate token new")
         token = self.good(found[1], text)
         with self._guard:
             if len(self._proven) >= MOST_REMEMBERED:
@@ -167,9 +167,9 @@ class Tokens:
         """
         found = self._store.token(token_id)
         if found is None or (text is not None and not hmac.compare_digest(found[1][1], _digest(found[1][0], text))):
-            raise NotAllowed("there is no such API token; see: headgate token list")
+            raise NotAllowed("the API token is unknown; list tokens with: headgate token list")
         if not found[0].good:
-            raise NotAllowed(f"the API token {token_id} of {found[0].name} has ended; ask for another one")
+            raise NotAllowed(f"the API token {token_id} of {found[0].name} has expired; ask for another one")
         return found[0]
 
     def note_use(self, token_id: str) -> None:

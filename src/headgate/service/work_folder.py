@@ -72,7 +72,7 @@ def place_upload(folder: Path, name: str, owner: str = "") -> Path:
     """
     check_name("file name", name)
     if name in (".", ".."):
-        raise BadValue("file name", name, "is a folder's")
+        raise BadValue("file name", name, "is a folder, not a file")
     if len(os.fsencode(name)) > NAME_BYTES:
         raise BadValue("file name", name, f"has more than {NAME_BYTES} bytes")
     place = folder / UPLOADS / f"{PARTIAL}{owner}{OWNER_ENDS if owner else ''}{secrets.token_hex(16)}"
