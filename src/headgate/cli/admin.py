@@ -10,7 +10,7 @@ import click
 from headgate.cli.dataids import EXACT, ONE
 from headgate.cli.items import ItemId
 from headgate.cli.output import ago, aligned, table, working
-from headgate.cli.session import DURATION, Session, common
+from headgate.cli.session import DURATION, Session, common, store_line
 from headgate.core.durations import in_words
 from headgate.core.owners import LOCAL
 from headgate.core.queue import ALL
@@ -64,7 +64,11 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
         waiting = 0 if session.as_json else len(gate.locks.waiters())
         queue = {} if session.as_json else gate.queue_summary()
         ending = [] if session.as_json else gate.expiring_tokens()
-    session.answer(found, lambda: _status_text(found, waiting, queue, ending))
+    if rich:
+        from headgate.store_opening import named_store
+
+        found["store"] = plain(named_store(session.settings))
+    session.answer(found, lambda: "\n".join([store_line(session), _status_text(found, waiting, queue, ending)]))
 
 
 @click.command("history")
@@ -111,8 +115,9 @@ def history(session: Session, /, limit: int, **which: Any) -> None:
 def settings(session: Session) -> None:
     """Show each setting, its value, and where it came from; passwords are masked.
 
-    A setting is taken from a flag, else its environment variable, else headgate.toml in this folder, in
-    ~/.config/headgate or in /etc/headgate, else it has its default.
+    A setting is taken from a flag, else its environment variable, else headgate.toml in this folder or the nearest
+    one above it, in ~/.config/headgate or in /etc/headgate, else it has its default. Relative paths in a file are
+    relative to the file.
 
     \b
     Example:
@@ -146,11 +151,11 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
       headgate migrate --url mysql://me@db1/production --beside
     """
     from headgate import migrating
-    from headgate.store_opening import store_options
+    from headgate.store_opening import own_url, store_options
 
     with working(session, "bringing the tables to this version"):
         options = store_options(session.settings)
-        done = migrating.migrate(session.settings["url"], beside=beside, dry_run=dry_run, options=options)
+        done = migrating.migrate(own_url(session.settings), beside=beside, dry_run=dry_run, options=options)
     session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
 
 

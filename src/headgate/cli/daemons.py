@@ -99,7 +99,7 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
       headgate daemon batch-pending --handler batch-pending=mypackage.ingest:split
 
     \b
-    A quick look, in a new folder:
+    A quick look, after headgate init:
       headgate daemon reaper --once
       headgate daemon cleaner batch-watcher --once
     """

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.output import working
-from headgate.cli.session import Session, common
+from headgate.cli.session import Session, common, store_line
 from headgate.core.wire import plain
+from headgate.store_opening import named_store
 
 if TYPE_CHECKING:
     from headgate.core.faults import Fault
@@ -48,7 +49,13 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
         looked = {**gate.looked_at(), "locked resources": gate.locks.status()["lockCount"]}
         repaired, left = _repair(gate, session.client()) if repair else ([], gate.faults())
         notices = gate.notices()
-    document = {"looked_at": looked, "faults": plain(left), "repaired": plain(repaired), "notices": notices}
+    document = {
+        "store": plain(named_store(session.settings)),
+        "looked_at": looked,
+        "faults": plain(left),
+        "repaired": plain(repaired),
+        "notices": notices,
+    }
     session.answer(document, lambda: _text(session, looked, left, repaired, notices))
     return FAULTS_REMAIN if left else 0
 
@@ -69,7 +76,7 @@ def _repair(gate: Gate, by: str) -> tuple[list[Fault], list[Fault]]:
 def _text(
     session: Session, looked: dict[str, Any], left: Sequence[Fault], repaired: Sequence[Fault], notices: Sequence[str]
 ) -> str:
-    lines = ["checked: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
+    lines = [store_line(session), "checked: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
     lines += [f"note     {each}" for each in notices]
     lines += [f"repaired {each.item}: {each.what}" for each in repaired]
     for each in left:

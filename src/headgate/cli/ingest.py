@@ -39,7 +39,7 @@ def ingest() -> None:
       headgate ingest hold demo --reason "collection is moved"
 
     \b
-    A quick look, in a new folder:
+    A quick look, after headgate init:
       echo hello > hello.txt
       headgate ingest submit hello.txt --profile demo --submitter me --type file
       headgate ingest batches
