@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -11,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from headgate.core.durations import LONGEST, parse_duration
 from headgate.core.errors import BadValue
 from headgate.core.names import RESOURCE_LIMIT
 from headgate.core.queue import DEFAULT_MAX_CRASHES
 from headgate.core.redaction import mask
+from headgate.core.setting_values import parse_count, parse_limit, parse_number, parse_span
 from headgate.core.sizes import parse_size
 from headgate.core.variables import NamePatterns, parse_patterns
 from headgate.store_search import DATABASE, SETTINGS_FILE, Search, search
@@ -335,11 +334,11 @@ class Settings:
 
     def number(self, name: str) -> float:
         """A setting that is a number from 0 on."""
-        return self._read(name, _parse_number)
+        return self._read(name, parse_number)
 
     def seconds(self, name: str) -> float:
         """A setting that is a length of time, in seconds; at most a hundred years."""
-        return self._read(name, _parse_span)
+        return self._read(name, parse_span)
 
     def size(self, name: str) -> int:
         """A setting that is a size, in bytes."""
@@ -347,11 +346,11 @@ class Settings:
 
     def count(self, name: str) -> int:
         """A setting that is a whole number from 1 on."""
-        return self._read(name, _parse_count)
+        return self._read(name, parse_count)
 
     def limit(self, name: str) -> int:
         """A setting that is a whole number; 0 is no limit."""
-        return self._read(name, _parse_limit)
+        return self._read(name, parse_limit)
 
     def variables(self, name: str) -> NamePatterns:
         """A setting that lists names of variables."""
@@ -380,35 +379,6 @@ class Settings:
             return parse(self[name])
         except ValueError as error:
             raise BadValue(name, self[name], f"{error} (set in {self._found[name].origin})") from None
-
-
-def _parse_number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError("is not a number") from None
-    if not 0 <= number < math.inf:
-        raise ValueError("is not a number of 0 or more")
-    return number
-
-
-def _parse_count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise ValueError("is not a whole number of 1 or more")
-    return int(text)
-
-
-def _parse_limit(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError("is not a whole number of 0 or more")
-    return int(text)
-
-
-def _parse_span(text: str) -> float:
-    seconds = parse_duration(text)
-    if not 0 <= seconds <= LONGEST:
-        raise ValueError("is not a duration from 0 seconds to 100 years")
-    return seconds
 
 
 def load(
