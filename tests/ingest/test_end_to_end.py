@@ -16,6 +16,7 @@ import pytest
 
 from headgate.core.queue import Batch
 from headgate.ingest.ark import mint_for
+from headgate.ingest.describe import read_dublin_core
 from headgate.ingest.ocfl import OcflStorage
 from headgate.wiring import Gate
 from tests.conftest import fresh_store
@@ -151,10 +152,17 @@ def test_an_update_keeps_what_it_does_not_name_and_removes_what_it_says(there: S
     there.profile()
     with there.gate() as gate, running(gate):
         first = there.object_manifest("/1.checkm", {"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"})
-        assert ended(gate, gate.queue.submit("demo", "ann", first, local_id="x")).state == "completed"
+        said = {"erc_who": "Ann", "erc_what": "A book", "erc_when": "2026", "dc_subject": "tides", "dc_rights": "CC0"}
+        assert ended(gate, gate.queue.submit("demo", "ann", first, local_id="x", **said)).state == "completed"
         second = there.object_manifest("/2.checkm", {"b.txt": b"new", "mrt-delete.txt": b"c.txt\n"})
-        assert ended(gate, gate.queue.submit("demo", "ann", second, local_id="x", mode="update")).state == "completed"
+        more = {"erc_when": "2027", "dc_subject": "storms"}
+        updated = gate.queue.submit("demo", "ann", second, local_id="x", mode="update", **more)
+        assert ended(gate, updated).state == "completed"
         (found,) = gate.inventory.objects()
+        assert (found.who, found.what, found.when) == ("Ann", "A book", "2027"), "what it does not say stays"
+        with there.storage(gate).read(found.ark, "system/mrt-dc.xml", 2) as source:
+            core = read_dublin_core(source.read()).dublin_core
+        assert (core["subject"], core["rights"]) == (("storms",), ("CC0",))
         files = {each.name: each.digest for each in gate.inventory.files(found.ark, 2)}
         producer = {name: digest for name, digest in files.items() if name.startswith("producer/")}
         assert producer == {

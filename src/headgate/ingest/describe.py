@@ -50,6 +50,11 @@ class Description:
             fields[name] = (*there, *(each for each in values if each not in known))
         return Description(other.who or self.who, other.what or self.what, other.when or self.when, fields)
 
+    def updating(self, former: Description) -> Description:
+        """What an update leaves: each thing that it says in place of what was said before, and the rest as it was."""
+        fields = {**former.dublin_core, **self.dublin_core}
+        return Description(self.who or former.who, self.what or former.what, self.when or former.when, fields)
+
 
 @dataclass(frozen=True, slots=True)
 class Erc:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headgate.core.errors import BadValue, ObjectRefused
 from headgate.core.queue import Identifiers, IngestJob
@@ -16,17 +16,18 @@ from headgate.ingest.profile import Profile
 
 
 def name_object(
-    context: Context, job: IngestJob, profile: Profile, description: Description, said: Identifiers
+    context: Context, job: IngestJob, profile: Profile, describe: Callable[[str], Description], said: Identifiers
 ) -> Identifiers:
     """The ARK and the local ids of a job's object, written down in the queue. Asked again, it gives the same.
 
-    `said`: what the depositor's own files call it.
+    `describe`: returns the description of the object with that ARK; of a new one for an empty ARK. `said`: what the
+    depositor's own files call it.
     """
     local = tuple(dict.fromkeys((*job.identifiers.local, *said.local)))
     demanded = _demanded(job, said)
     # The job's own name may be one that it got before a restart.
     given = demanded or job.identifiers.primary or _found(context, profile, local)
-    ark = given or _minted(context, job, profile, description, local)
+    ark = given or _minted(context, job, profile, describe(""), local)
     chosen = context.inventory.claim_local_ids(profile.owner, local, ark)
     if demanded and chosen != demanded:
         raise ObjectRefused(demanded, f"its local id {', '.join(local)} is that of {chosen}")
@@ -35,7 +36,7 @@ def name_object(
     if identifiers != job.identifiers:
         context.queue.change(job, identifiers=identifiers)
     if profile.minter.kind != "local":
-        _client(context, profile).register(parse_object(chosen), _record(profile, description, chosen, local))
+        _client(context, profile).register(parse_object(chosen), _record(profile, describe(chosen), chosen, local))
     return identifiers
 
 

@@ -19,8 +19,10 @@ from headgate.ingest.naming import name_object
 from headgate.ingest.payload import Folder, folder_of, gather, payload_name, save, write_anew
 from headgate.ingest.profile import Profile
 from headgate.ingest.storage import Change, NewFile, Note
-from headgate.ingest.storing import operation_of, store
+from headgate.ingest.storing import locked_object, operation_of, store, stored_description
 from headgate.ingest.system_files import (
+    DUBLIN_CORE,
+    ERC,
     PRODUCER,
     SUBMISSION_MANIFEST,
     SYSTEM,
@@ -36,9 +38,7 @@ from headgate.service.renewal import ItemHold
 T = TypeVar("T")
 
 #: Files of a depositor that say something of the object, and their largest size.
-ERC, DUBLIN_CORE, DATACITE, EMBARGO, DELETIONS = (
-    "mrt-erc.txt", "mrt-dc.xml", "mrt-datacite.xml", "mrt-embargo.txt", "mrt-delete.txt",
-)  # fmt: skip
+DATACITE, EMBARGO, DELETIONS = "mrt-datacite.xml", "mrt-embargo.txt", "mrt-delete.txt"
 LARGEST_SAYING = 5_000_000
 
 
@@ -63,19 +63,30 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
             return again
     found = gather(context, job, profile, stop_of(hold))
     said = read_sayings(job, profile, folder, found)
-    identifiers = name_object(context, job, profile, said.description, said.identifiers)
-    added = _write_system_files(job, profile, folder, said.description, identifiers)
-    change = _change(job, folder, found, added, said)
+
+    update = job.configuration.get("submission_mode") == "update"
+
+    def describe_object(ark: str) -> Description:
+        """Return what the new version says: an update keeps what it does not say anew."""
+        if not (update and ark):
+            return said.description
+        return said.description.updating(stored_description(context, profile, ark))
+
+    identifiers = name_object(context, job, profile, describe_object, said.identifiers)
+    ark = identifiers.primary
     note = Note(
         operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"])
     )
     try:
-        version = store(context, job, profile, identifiers.primary, change, note, hold)
+        # Another update may not come between reading the former description and storing the new one.
+        with locked_object(context, job, ark, "exclusive", hold) as stop:
+            added = _write_system_files(job, profile, folder, describe_object(ark), identifiers)
+            version = store(context, job, profile, ark, _change(job, folder, found, added, said), note, stop)
     except BadPayload:
         # Perhaps a loss of power took bytes of the working folder: a resume looks at every file again.
         folder.gathered.unlink(missing_ok=True)
         raise
-    return Done(f"stored as {identifiers.primary} v{version}", configuration={"stored_version": version})
+    return Done(f"stored as {ark} v{version}", configuration={"stored_version": version})
 
 
 # ---------------------------------------------------------------- what the files say

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import mimetypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from headgate.core.errors import BadPayload
 from headgate.core.queue import IngestJob
 from headgate.ingest import manifest
 from headgate.ingest.context import Context, now
+from headgate.ingest.describe import Description, read_dublin_core, read_erc
 from headgate.ingest.digests import DEFAULT
 from headgate.ingest.http_storage import Addition, HttpStorage
 from headgate.ingest.manifest import Entry
@@ -21,7 +22,7 @@ from headgate.ingest.payload import Folder, folder_of, save
 from headgate.ingest.profile import Profile
 from headgate.ingest.stopping import Stop
 from headgate.ingest.storage import Change, Note, StoredFile, Version
-from headgate.ingest.system_files import STORAGE_MANIFEST
+from headgate.ingest.system_files import DUBLIN_CORE, ERC, STORAGE_MANIFEST, SYSTEM
 from headgate.service.queue_checks import DEFAULT_LEASE
 from headgate.service.renewal import ItemHold
 
@@ -50,21 +51,37 @@ def locked_object(context: Context, job: IngestJob, ark: str, mode: str, hold: I
         yield lambda: hold.lost is not None or lock.lost is not None
 
 
-def store(
-    context: Context, job: IngestJob, profile: Profile, ark: str, change: Change, note: Note, hold: ItemHold
-) -> int:
-    """The number of the version. What this job has stored before is not stored again."""
-    with locked_object(context, job, ark, "exclusive", hold) as stop:
-        if profile.storage.kind == "http":
-            return _send(context, job, profile, ark, change, stop)
-        storage = context.storage(profile)
-        versions = storage.list_versions(ark)
-        for version in versions:
-            if version.operation == note.operation:
-                return version.number
-        if change.keep and not versions:
-            raise BadPayload(ark, "it is not stored yet, so that there is nothing to update; submit it with mode add")
-        return storage.put_version(ark, change, note, stop).number
+def store(context: Context, job: IngestJob, profile: Profile, ark: str, change: Change, note: Note, stop: Stop) -> int:
+    """Store a version of an object that is locked; return its number. A job stores its version once."""
+    if profile.storage.kind == "http":
+        return _send(context, job, profile, ark, change, stop)
+    storage = context.storage(profile)
+    versions = storage.list_versions(ark)
+    for version in versions:
+        if version.operation == note.operation:
+            return version.number
+    if change.keep and not versions:
+        raise BadPayload(ark, "it is not stored yet, so that there is nothing to update; submit it with mode add")
+    return storage.put_version(ark, change, note, stop).number
+
+
+def stored_description(context: Context, profile: Profile, ark: str) -> Description:
+    """What the newest version of an object says of it; nothing when there is none."""
+    if profile.storage.kind == "http":  # From there nothing can be read back.
+        found = context.inventory.objects(ark=ark, limit=1)
+        return Description(found[0].who, found[0].what, found[0].when) if found else Description()
+    storage = context.storage(profile)
+    versions = storage.list_versions(ark)
+    names = {file.name for file in versions[-1].files} if versions else set()
+
+    def read(name: str, parse: Callable[[bytes], Description]) -> Description:
+        if f"{SYSTEM}/{name}" not in names:
+            return Description()
+        with storage.read(ark, f"{SYSTEM}/{name}", versions[-1].number) as source:
+            return parse(source.read())
+
+    erc = read(ERC, lambda data: read_erc(data.decode()).description)
+    return replace(erc, dublin_core=read(DUBLIN_CORE, read_dublin_core).dublin_core)
 
 
 def stored_version(context: Context, job: IngestJob, profile: Profile, ark: str, hold: ItemHold) -> Version:

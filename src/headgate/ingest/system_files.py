@@ -16,6 +16,8 @@ from headgate.ingest.names import check_file_name
 
 PRODUCER = "producer"
 SYSTEM = "system"
+#: What an object is, in the words of its depositor and in ours.
+ERC, DUBLIN_CORE = "mrt-erc.txt", "mrt-dc.xml"
 #: The storage manifest, and the depositor's own.
 STORAGE_MANIFEST = "mrt-manifest.txt"
 SUBMISSION_MANIFEST = "mrt-submission-manifest.txt"
@@ -78,8 +80,8 @@ def system_files(
         "mrt-mom.txt": write_record(model).encode(),
         "mrt-owner.txt": owner.encode(),
         "mrt-membership.txt": "".join(f"{ark}\n" for ark in membership).encode(),
-        "mrt-erc.txt": write_erc(description, model.primary_identifier, local).encode(),
-        "mrt-dc.xml": write_dublin_core(description.dublin_core),
+        ERC: write_erc(description, model.primary_identifier, local).encode(),
+        DUBLIN_CORE: write_dublin_core(description.dublin_core),
     }
 
 
