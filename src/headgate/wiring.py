@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -11,27 +12,29 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headgate import private
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, Unavailable
 from headgate.core.names import check_name
 from headgate.core.redaction import remember
 from headgate.service.checks import check_limit
 from headgate.service.history_filters import check_entry_id, check_time, lock_filter
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load
-from headgate.store_opening import named_service, open_stores, store_options
+from headgate.store_opening import open_stores, store_options
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
+    from headgate.core.alarms import Alarm
     from headgate.core.faults import Fault
     from headgate.core.history import Entry
-    from headgate.core.queue import Batch, IngestJob
+    from headgate.core.queue import Batch, Hold
     from headgate.core.scopes import ApiToken
     from headgate.core.sights import Sight
     from headgate.ingest.context import Context
-    from headgate.ingest.profile import Profile
+    from headgate.ingest.profiles_folder import ProfilesFolder
     from headgate.ingest.storage import Problem, Progress
     from headgate.service.activity import Activity, Ask
+    from headgate.service.alarms import Alarms
     from headgate.service.epochs import Epochs
     from headgate.service.histories import Told, Wanted
     from headgate.service.inventory import Inventory
@@ -167,7 +170,9 @@ class Gate:
         """Batches and ingest jobs on their way through the states."""
         from headgate.service.queue import Queue
 
-        return Queue(self._store.queue, str(self.work_folder))
+        if self._remote or self.sight:  # The service looks after the rest.
+            return Queue(self._store.queue, str(self.work_folder))
+        return Queue(self._store.queue, str(self.work_folder), self.profiles_folder)
 
     @property
     def work_folder(self) -> Path:
@@ -265,7 +270,8 @@ class Gate:
         if not rich:
             return status
         ending = [{"id": each.id, "name": each.name, "expires_in": each.expires_in} for each in self.expiring_tokens()]
-        return {**status, "queue": self.queue_summary(), "expiringTokens": ending}
+        alarms = [{**asdict(alarm), "command": alarm.command} for alarm in self.alarms()]
+        return {**status, "queue": self.queue_summary(), "expiringTokens": ending, "alarms": alarms}
 
     def queue_summary(self) -> dict[str, Any]:
         """How many batches and ingest jobs are in each state, and what is held."""
@@ -294,16 +300,48 @@ class Gate:
 
     def notices(self) -> list[str]:
         """What is no fault, but worth knowing: how the store is reached, what kills its workers, and what ends soon."""
+        from headgate.service.status import deadly_items
         from headgate.service.tokens import expiry_note
 
         stores = getattr(self._store, "joined", (self._store,))
         lines = [line for each in stores if hasattr(each, "notices") for line in each.notices()]
-        held: list[Batch | IngestJob] = [*self.queue.batches("held"), *self.queue.jobs("held")]
-        deadly = [f"{item.id} is held: {item.message}" for item in held if item.former]
-        ending = [
-            f"{expiry_note(each)}; create another one with: headgate token new" for each in self.expiring_tokens()
-        ]
+        deadly = deadly_items(self.queue)
+        ending = [f"{expiry_note(each)}; create another with: headgate token new" for each in self.expiring_tokens()]
         return [*lines, *deadly, *ending]
+
+    def alarms(self) -> list[Alarm]:
+        """What is stuck; of a service, what it finds by itself. None for a caller whose `read` is limited."""
+        if self.sight is not None:
+            return []
+        return self._remote.alarms() if self._remote else self._alarms.find()
+
+    def alarms_of(self, batch: Batch) -> list[Alarm]:
+        """What keeps a batch that was just submitted from going on; nothing while the store does not answer."""
+        with suppress(Unavailable):
+            return self._remote.alarms(batch.id) if self._remote else self._alarms.of_batch(batch)
+        return []
+
+    @cached_property
+    def _alarms(self) -> Alarms:
+        from headgate.service.alarms import Alarms
+
+        inventory = self.inventory if self.keeps_inventory else None
+        return Alarms(self.queue, self._ledger, inventory, self.profiles_folder)
+
+    @cached_property
+    def profiles_folder(self) -> ProfilesFolder:
+        """The ingest profiles of this process; those of a service are its own."""
+        from headgate.ingest.profiles_folder import ProfilesFolder
+
+        return ProfilesFolder(Path(self.settings["profiles_folder"]))
+
+    def hold_collection(self, profile: str, *, reason: str, by: str) -> Hold:
+        """Hold a collection. UnknownName, with the nearest, when neither a profile nor a batch has that name."""
+        from headgate.service.queue_checks import check_in_use
+
+        if self._remote is None:
+            check_in_use(self.queue, profile, self.profiles_folder)
+        return self.queue.set_hold(profile, reason=reason, by=by)
 
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
@@ -317,16 +355,6 @@ class Gate:
         if fault.kind == UNDELIVERED:
             return self.inventory.repair(fault)
         return self.queue.repair(fault, by=by) or self.locks.repair(fault, by=by)
-
-    def looked_at(self) -> dict[str, int]:
-        """What faults are looked for in, counted."""
-        counts = self.queue.counts()
-        found = {
-            "batches": sum(counts.get("batch", {}).values()),
-            "ingest jobs": sum(counts.get("ingest job", {}).values()),
-            "holds": len(self.queue.holds()),
-        }
-        return found if self._ledger is None else {**found, "claims": len(self._ledger.running())}
 
     def history(  # noqa: PLR0913 - each is a filter by its name
         self,
@@ -424,7 +452,8 @@ class Gate:
         from headgate.service.overview import overview
 
         inventory = self.inventory if self.keeps_inventory else None
-        return overview(self.locks, self._ledger, self.queue, inventory, self.expiring_tokens())
+        found = overview(self.locks, self._ledger, self.queue, inventory, self.expiring_tokens())
+        return replace(found, alarms=self.alarms())
 
     def close(self) -> None:
         """Close connections and release storage guards. On ZooKeeper, leased locks of this process end too."""
@@ -444,31 +473,12 @@ class Gate:
 
 
 def connect(url: str | None = None, *, token: str | None = None, **settings: str | None) -> Gate:
-    """A gate on a store, or on a service. `token`: the service's.
-
-    `url`: the store; an empty database becomes one. Without it the store is found as commands find it (HEADGATE_URL,
-    `headgate.toml` or `headgate.db` in this folder or above it, the user's settings), and NoStore is raised when there
-    is none.
-    """
+    """A gate on a store, or on a service: the URL given, or the one that settings name. `token`: the service's."""
     known = load()
     for name in settings:
         if name not in {setting.known.name for setting in known.all()}:
             raise BadValue("setting", name, "is unknown; list settings with: headgate settings")
     return Gate(load({"url": url, "api_token": token, **settings}))
-
-
-def read_profiles(settings: Settings) -> list[Profile]:
-    """The ingest profiles: those of the service that is named, else those in the folder. Asks no store."""
-    from headgate.ingest.profile import load_profiles
-
-    if not named_service(settings):
-        return list(load_profiles(Path(settings["profiles_folder"])).values())
-    store = open_stores(settings)
-    try:
-        found: list[Profile] = store.ingest.profiles()  # type: ignore[attr-defined] # a service has it
-        return found
-    finally:
-        store.close()
 
 
 def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:

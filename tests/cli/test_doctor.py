@@ -6,8 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 from headgate import connect
+from headgate.core.daemons import Daemon
 from tests.cli.commands import Headgate
 from tests.daemons.queues import fill
+
+DAEMON = Daemon("a daemon", "host pid 7", ("job-pending",), 600)
 
 
 def break_counts(headgate: Headgate) -> None:
@@ -18,15 +21,17 @@ def break_counts(headgate: Headgate) -> None:
 def test_nothing_wrong_says_what_was_looked_at(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         fill(gate, jobs=2)
+        gate.queue.presence.sign_on(DAEMON)
     done = headgate("doctor")
     assert done.code == 0
-    assert done.out.splitlines()[1].startswith("checked: 1 batches, 2 ingest jobs")
+    assert done.out.splitlines()[0].startswith("checked: 1 batches, 2 ingest jobs")
     assert done.out.splitlines()[-1] == "nothing is wrong"
 
 
 def test_a_fault_is_explained_and_left_alone_until_it_is_to_be_mended(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         fill(gate, jobs=2)
+        gate.queue.presence.sign_on(DAEMON)
     break_counts(headgate)
     found = headgate("doctor", "--json")
     assert found.code == 1
@@ -85,3 +90,22 @@ def test_a_job_that_the_table_does_not_know_is_for_a_person(headgate: Headgate, 
         done = headgate(*words)
         assert done.code == 1
         assert "nonsense" in done.out
+
+
+def test_what_is_stuck_is_told_by_submit_status_and_doctor(headgate: Headgate) -> None:
+    payload = headgate.folder / "hello.txt"
+    payload.write_text("hello")
+    made = headgate("ingest", "submit", str(payload), "--profile", "demo", "--submitter", "me", "--type", "file")
+    assert made.code == 0
+    assert "STUCK    bid0000000001 waits for a profile that cannot be used: there is no profile demo" in made.err
+    assert "no daemon runs that takes batches in the state pending" in made.err
+    told = headgate("status").out
+    assert "STUCK    bid0000000001 waits for a profile" in told
+    assert "headgate ingest profiles" in told
+    found = headgate("doctor", "--json")
+    assert found.code == 1
+    assert [alarm["kind"] for alarm in found.json["alarms"]] == ["unknown-profile", "no-consumer"]
+    assert {alarm["command"] for alarm in found.json["alarms"]} == {"headgate ingest profiles"}
+    with connect(headgate.url) as gate:
+        gate.queue.presence.sign_on(Daemon("a daemon", "elsewhere", ("batch-pending",), 600))
+    assert headgate("doctor").out.splitlines()[-1] == "nothing is wrong"

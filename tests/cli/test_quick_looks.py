@@ -13,7 +13,7 @@ from tests.cli.commands import PROGRAM, Headgate, forge_for
 from tests.cli.test_output import on_terminal
 
 NOUNS = ["lock", "data", "job", "keys", "token", "daemon", "ingest"]
-HEADING = "  A quick look, after headgate init:\n"
+HEADING = "  A quick look, in a new folder:\n"
 
 
 def in_shell(folder: Path, script: str, shell: str = "sh", **more: str) -> subprocess.CompletedProcess[str]:

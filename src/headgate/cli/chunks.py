@@ -50,7 +50,7 @@ def data() -> None:
       headgate data grid
 
     \b
-    A quick look, after headgate init:
+    A quick look, in a new folder:
       printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
       headgate define quick.toml
       headgate data publish raw 1..3

@@ -15,6 +15,7 @@ from headgate.cli.session import DURATION, Session, common
 
 if TYPE_CHECKING:
     from headgate.cli.daemon_plan import Plan
+    from headgate.daemons.rounds import Rounds
     from headgate.wiring import Gate
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,7 +100,7 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
       headgate daemon batch-pending --handler batch-pending=mypackage.ingest:split
 
     \b
-    A quick look, after headgate init:
+    A quick look, in a new folder:
       headgate daemon reaper --once
       headgate daemon cleaner batch-watcher --once
     """
@@ -122,33 +123,43 @@ def has_profiles(session: Session) -> bool:
     return Path(session.settings["profiles_folder"]).is_dir()
 
 
-def run_daemons(session: Session, gate: Gate, wanted: Plan, interval: float, orders: Orders, **how: Any) -> None:
-    """All that is wanted, until told to stop."""
+def run_daemons(
+    session: Session, gate: Gate, wanted: Plan, interval: float, orders: Orders, beside: Sequence[Rounds] = (),
+    **how: Any,
+) -> None:  # fmt: skip
+    """All that is wanted, and what runs `beside` it, until told to stop."""
     from headgate.cli.passing import for_daemon_command
+    from headgate.core.daemons import step_of
     from headgate.daemon_wiring import daemon_rounds, ingest_handlers
     from headgate.daemons.consumers import Consumer, Pace
+    from headgate.daemons.presence import sign_off, sign_on
     from headgate.daemons.rounds import run_together
     from headgate.service.checks import check_positive_lease, check_span
 
     pause = session.settings.seconds("round_pause")
     pace = Pace(check_positive_lease(how["lease"]), pause, check_span("grace", how["grace"]))
-    steps = ingest_handlers(gate) if wanted.own else {}
+    handlers = ingest_handlers(gate) if wanted.own else {}
     variables = for_daemon_command(session.settings, session.store_variables())
-    posts = wanted.posts(gate.queue, how["workers"], variables, steps)
+    posts = wanted.posts(gate.queue, how["workers"], variables, handlers)
     rounds = daemon_rounds(gate, wanted.rounds, interval)
+    steps = [step_of(post.noun, post.state) for post in posts] + list(wanted.rounds)
     consumer = Consumer(gate.queue, posts, pace, orders.stop)
+    signed_on = sign_on(gate.queue.presence, steps)
     consumer.start()
     try:
-        run_together(rounds, orders.stop)
+        run_together([*rounds, *beside, signed_on], orders.stop)
     finally:
+        sign_off(gate.queue.presence)
         if posts:
             consumer.stop(orders.hurry)
 
 
 def _run_once(session: Session, gate: Gate, names: Sequence[str], interval: float) -> None:
     from headgate.daemon_wiring import daemon_rounds
+    from headgate.daemons.presence import ran_once
 
     done = [(rounds, rounds.act()) for rounds in daemon_rounds(gate, names, interval)]
+    ran_once(gate.queue.presence, names)
     lines = [f"{rounds.name}: {rounds.idle or f'{count} {rounds.done_word}'}" for rounds, count in done]
     session.answer({rounds.name: count for rounds, count in done}, lambda: "\n".join(lines))
 

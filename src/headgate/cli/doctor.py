@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.alarms import alarm_lines
 from headgate.cli.output import working
-from headgate.cli.session import Session, common, store_line
+from headgate.cli.session import Session, common
 from headgate.core.wire import plain
-from headgate.store_opening import named_store
 
 if TYPE_CHECKING:
     from headgate.core.faults import Fault
     from headgate.wiring import Gate
 
-#: A fault is left that was not repaired.
+#: A fault is left that was not repaired, or something is stuck.
 FAULTS_REMAIN = 1
 #: One repair may show what another one hid.
 MOST_ROUNDS = 5
@@ -38,26 +38,33 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
     waiters poll because the database is reached through a pooler without `listen_url`, or that an ingest job is held
     because its workers died.
 
-        Exit code 0 when nothing is wrong (any more), 1 when a fault remains.
+    Reports what is stuck, each with the command that fixes it: a batch or ingest job that no running consumer could
+    take or whose profile cannot be used, work for a daemon that does not run, items that wait far longer than usual,
+    and chunks that wait more than a day for a job that nobody runs.
+
+        Exit code 0 when nothing is wrong (any more), 1 when a fault remains or something is stuck.
 
         \b
         Examples:
           headgate doctor
           headgate doctor --repair --json
     """
+    from headgate.service.status import looked_at
+
     with session.gate() as gate, working(session, "checking everything"):
-        looked = {**gate.looked_at(), "locked resources": gate.locks.status()["lockCount"]}
+        looked = {
+            **looked_at(gate.queue, gate.ledger if gate.keeps_ledger else None),
+            "locked resources": gate.locks.status()["lockCount"],
+        }
         repaired, left = _repair(gate, session.client()) if repair else ([], gate.faults())
-        notices = gate.notices()
+        notices, alarms = gate.notices(), gate.alarms()
     document = {
-        "store": plain(named_store(session.settings)),
-        "looked_at": looked,
-        "faults": plain(left),
-        "repaired": plain(repaired),
-        "notices": notices,
-    }
-    session.answer(document, lambda: _text(session, looked, left, repaired, notices))
-    return FAULTS_REMAIN if left else 0
+        "looked_at": looked, "faults": plain(left), "repaired": plain(repaired), "notices": notices,
+        "alarms": [{**plain(alarm), "command": alarm.command} for alarm in alarms],
+    }  # fmt: skip
+    lines = _text(session, looked, left, repaired, notices, alarm_lines(session, alarms))
+    session.answer(document, lambda: lines)
+    return FAULTS_REMAIN if left or alarms else 0
 
 
 def _repair(gate: Gate, by: str) -> tuple[list[Fault], list[Fault]]:
@@ -74,9 +81,10 @@ def _repair(gate: Gate, by: str) -> tuple[list[Fault], list[Fault]]:
 
 
 def _text(
-    session: Session, looked: dict[str, Any], left: Sequence[Fault], repaired: Sequence[Fault], notices: Sequence[str]
-) -> str:
-    lines = [store_line(session), "checked: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
+    session: Session, looked: dict[str, Any], left: Sequence[Fault], repaired: Sequence[Fault], notices: Sequence[str],
+    stuck: Sequence[str],
+) -> str:  # fmt: skip
+    lines = ["checked: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
     lines += [f"note     {each}" for each in notices]
     lines += [f"repaired {each.item}: {each.what}" for each in repaired]
     for each in left:
@@ -84,8 +92,9 @@ def _text(
             f"FAULT    {each.item}: {each.what} ({each.kind})",
             f"         repair: {each.repair or 'none; an operator must look'}",
         ]
+    lines += stuck
     if not left:
-        return "\n".join([*lines, "nothing is wrong"])
+        return "\n".join([*lines, "no damage, but something is stuck" if stuck else "nothing is wrong"])
     can = sum(1 for each in left if each.repair)
     hint = f"; {can} can be repaired: {session.command('doctor', '--repair')}" if can else ""
     return "\n".join([*lines, f"{len(left)} {'fault' if len(left) == 1 else 'faults'}{hint}"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli import ingest_acts, ingest_objects, items, watching
+from headgate.cli.alarms import alarm_lines
 from headgate.cli.items import ItemId
 from headgate.cli.job_progress import bars
 from headgate.cli.output import ago, table
@@ -39,7 +40,7 @@ def ingest() -> None:
       headgate ingest hold demo --reason "collection is moved"
 
     \b
-    A quick look, after headgate init:
+    A quick look, in a new folder:
       echo hello > hello.txt
       headgate ingest submit hello.txt --profile demo --submitter me --type file
       headgate ingest batches
@@ -72,7 +73,11 @@ def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str
     with session.gate() as gate:
         url = payload if "://" in payload or payload.startswith("file:") else gate.hand_in(Path(payload))
         batch = gate.queue.submit(payload_url=url, type=kind, **how, **named)
-    session.answer(items.document(batch), lambda: f"{batch.id}  {batch.state}")
+        alarms = gate.alarms_of(batch)
+    document = {**items.document(batch), "alarms": [{**plain(each), "command": each.command} for each in alarms]}
+    session.answer(document, lambda: f"{batch.id}  {batch.state}")
+    for line in alarm_lines(session, alarms):
+        session.say(line)
     session.say(f"see what becomes of it: {session.command('ingest', 'batch', batch.id, '--watch')}")
 
 

@@ -49,7 +49,8 @@ def reason(function: F) -> F:
 def hold(session: Session, profile: str, reason: str) -> None:
     """Hold a collection: its pending batches and jobs go to held instead of on."""
     with session.gate() as gate:
-        found = gate.queue.set_hold(profile, reason=reason, by=session.client())
+        hold = gate.queue.set_hold if profile == ALL else gate.hold_collection
+        found = hold(profile, reason=reason, by=session.client())
     session.answer(plain(found), lambda: f"held  {found.profile}: {found.reason}")
 
 

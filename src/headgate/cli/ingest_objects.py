@@ -30,7 +30,7 @@ PROBLEMS_FOUND = 1
 @click.pass_obj
 def profiles(session: Session) -> None:
     """List the ingest profiles, and check them: every mistake in every file is told."""
-    from headgate.wiring import read_profiles
+    from headgate.store_opening import read_profiles
 
     folder = session.settings["profiles_folder"]
     found = read_profiles(session.settings)

@@ -59,7 +59,7 @@ def job() -> None:
       headgate job resubmit clean 2026-11-01 --reason "wrong rates" --downstream --dry-run
 
     \b
-    A quick look, after headgate init:
+    A quick look, in a new folder:
       printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
       headgate define quick.toml
       headgate data publish raw 1..3

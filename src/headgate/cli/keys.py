@@ -35,7 +35,7 @@ def keys() -> None:
       headgate keys rewrap                          all comes under the newest master key
 
     \b
-    A quick look, after headgate init:
+    A quick look, in a new folder:
       printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
       headgate define quick.toml
       export HEADGATE_MASTER_KEY_FILE=quick.ring

@@ -57,7 +57,7 @@ def lock() -> None:
       headgate lock list
 
     \b
-    A quick look, after headgate init:
+    A quick look, in a new folder:
       headgate lock run file:/data/x -- echo "nobody else has it"
       headgate lock acquire file:/data/x --client me --mode shared --lease 10m
       headgate lock list

@@ -38,7 +38,7 @@ def messages() -> None:
       headgate messages discard bid0000000007.report-1 --reason "the depositor has left"
 
     \b
-    A quick look, after headgate init:
+    A quick look, in a new folder:
       headgate messages list --failed
     """
 

@@ -41,7 +41,7 @@ def token() -> None:
       headgate token sign-in                                       an address that signs a browser in, once
 
     \b
-    A quick look, after headgate init:
+    A quick look, in a new folder:
       headgate token new ann --role operator --expires 90d
       headgate token list
     """

@@ -18,7 +18,6 @@ from headgate.core.errors import HeadgateError
 
 #: Name, where it is, and the sentence that the list shows.
 COMMANDS = {
-    "init": ("headgate.cli.init", "init", "Create a store, and print where it is."),
     "up": ("headgate.cli.up", "up", "Run the service: the HTTP API and the daemons, on one port."),
     "lock": ("headgate.cli.locks", "lock", "Take, give back, list and break locks; run commands under them."),
     "define": ("headgate.cli.definitions", "define", "Define datasets and jobs from a pipeline file."),

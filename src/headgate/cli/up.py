@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.alarms import alarm_rounds
 from headgate.cli.daemon_plan import Plan, plan
 from headgate.cli.daemons import Orders, daemon_options, has_profiles, heard_by, run_daemons
-from headgate.cli.init import prepare_store
 from headgate.cli.session import Session, common
 from headgate.cli.tokens import once_within, sign_in_address
 from headgate.core.errors import BadValue, Refused
@@ -61,7 +61,6 @@ def up(session: Session, /, *, listen: str, example: bool, once: bool, interval:
     """
     if not example:
         session.verbose = session.verbose if session.quiet else max(session.verbose, 1)
-        prepare_store(session)
         return _run(session, listen, interval, how, once=once)
     from headgate.cli.example.showing import shown_by
 
@@ -85,7 +84,7 @@ def _run(
             if once:
                 _finish(gate, wanted, interval)
             elif shown is None:
-                run_daemons(session, gate, wanted, interval, orders, **how)
+                run_daemons(session, gate, wanted, interval, orders, [alarm_rounds(session, gate)], **how)
             else:
                 with shown.running(gate, orders.stop):
                     run_daemons(session, gate, wanted, min(interval, shown.interval), orders, **how)

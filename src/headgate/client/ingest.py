@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headgate.client.connection import Connection
+from headgate.core.alarms import Alarm
 from headgate.core.wire import parse
 from headgate.ingest.profile import Profile, from_snapshot
 from headgate.ingest.storage import Problem
@@ -27,6 +28,11 @@ class ServiceIngest:
     def profile(self, name: str) -> Profile:
         """One of them. BadProfiles with every mistake."""
         return from_snapshot(self._connection.get("profiles", name))
+
+    def alarms(self, batch: str | None = None) -> list[Alarm]:
+        """What is stuck at the service, or keeps one batch from going on."""
+        path = ("alarms",) if batch is None else ("batches", batch, "alarms")
+        return [parse(Alarm, each) for each in self._connection.get(*path)]
 
     def announce(self, item: str, notice: str) -> bool:
         """Have the service put a notice about a batch or ingest job into its outbox."""

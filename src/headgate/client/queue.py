@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headgate.client.connection import Connection
+from headgate.core.daemons import Daemon
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
@@ -140,6 +141,21 @@ class ServiceQueue:
 
     def expire(self, limit: int) -> int:
         return int(self._connection.send("POST", "reap", of="queue", limit=limit)["count"])
+
+    def first_free(self, machine: Machine, state: str) -> Item | None:
+        kind = Batch if machine.name == self.batch_table.name else IngestJob
+        found = self._connection.get("queue", "first-free", noun=machine.name, state=state)
+        return None if found is None else parse(kind, found)
+
+    def sign_on(self, daemon: Daemon) -> None:
+        body = {"worker": daemon.worker, "steps": list(daemon.steps), "lease": daemon.lease}
+        self._connection.send("PUT", "daemons", daemon.id, body=body)
+
+    def sign_off(self, daemon_id: str) -> None:
+        self._connection.send("DELETE", "daemons", daemon_id)
+
+    def daemons(self) -> Sequence[Daemon]:
+        return [parse(Daemon, each) for each in self._connection.get("daemons")]
 
     def faults(self) -> Sequence[Fault]:
         return [parse(Fault, each) for each in self._connection.get("queue", "faults")]

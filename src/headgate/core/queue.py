@@ -259,6 +259,16 @@ class Hold:
     reason: str
     who: str
     since: datetime | None = None
+    #: The profile's file that sets it; empty: it was set with `headgate ingest hold`, and is kept in the store.
+    file: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """Who holds the collection, why, and how to end that."""
+        who = f", set by {self.who}" if self.who else ""
+        why = f": {self.reason}" if self.reason else ""
+        end = f"Remove `hold` from {self.file}" if self.file else "Clear the hold first"
+        return f"collection {self.profile} is on hold{who}{why}. {end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,10 +482,7 @@ def _no_target(facts: Facts) -> str:
 
 def _unmet(needs: str, facts: Facts) -> str:
     if needs == "its collection is not held" and facts.hold is not None:
-        hold = facts.hold
-        who = f", set by {hold.who}" if hold.who else ""
-        why = f": {hold.reason}" if hold.reason else ""
-        return f"collection {hold.profile} is on hold{who}{why}. Clear the hold first"
+        return facts.hold.in_words
     if needs == "none of its jobs is taken":
         return f"{facts.taken_job} is being processed; try again when it has finished"
     if needs == "none of its jobs is in processing":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headgate.core.daemons import step_of
 from headgate.core.errors import UnknownName
 from headgate.core.queue import work_states
 from headgate.core.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
@@ -11,8 +12,8 @@ from headgate.core.words import as_sentence, suggestion
 
 #: Name to noun and state. `job-storing` has work in the spelling mrt-zk alone.
 CONSUMERS: Mapping[str, tuple[str, str]] = {
-    **{f"batch-{state}": (BATCH.name, state) for state in work_states(BATCH)},
-    **{f"job-{state}": (INGEST_JOB.name, state) for state in work_states(MERRITT_INGEST_JOB)},
+    **{step_of(BATCH.name, state): (BATCH.name, state) for state in work_states(BATCH)},
+    **{step_of(INGEST_JOB.name, state): (INGEST_JOB.name, state) for state in work_states(MERRITT_INGEST_JOB)},
 }
 #: What is done in rounds, and needs no handler.
 ROUNDS = ("batch-watcher", "reaper", "cleaner", "history", "messenger")

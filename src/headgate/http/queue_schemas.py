@@ -23,6 +23,14 @@ class SubmissionAsked(Body):
     metadata: dict[str, Any] = Field({}, examples=[{"erc_who": "Ann", "erc_what": "A book"}])
 
 
+class DaemonSignedOn(Body):
+    """A daemon says that it lives, and which steps it works on."""
+
+    worker: str = Field(examples=["archive-2 pid 4711 #a1b2c3"])
+    steps: list[str] = Field(max_length=100, examples=[["job-downloading", "job-processing"]])
+    lease: Lease = 60
+
+
 class BatchTaking(WorkerWaiting):
     """A consumer asks for a batch."""
 

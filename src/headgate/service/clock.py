@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 if hasattr(time, "CLOCK_BOOTTIME"):
 
@@ -12,3 +13,8 @@ if hasattr(time, "CLOCK_BOOTTIME"):
 
 else:  # pragma: no cover - Linux has it
     steady = time.monotonic
+
+
+def wall() -> datetime:
+    """What time it is, by this machine's clock."""
+    return datetime.now(UTC)

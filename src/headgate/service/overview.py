@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from headgate.core.alarms import Alarm
 from headgate.core.inventory import Message
 from headgate.core.ledger import HOLD, Job, Row
 from headgate.core.locks import Waiter
@@ -48,6 +49,8 @@ class Overview:
     undelivered: Sequence[Message] = ()
     #: API tokens that end soon, the earliest first.
     expiring: Sequence[ApiToken] = ()
+    #: What is stuck.
+    alarms: Sequence[Alarm] = ()
 
     @property
     def failed_lately(self) -> int:

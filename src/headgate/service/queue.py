@@ -6,8 +6,10 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
+from headgate.core.daemons import step_of
+from headgate.core.errors import QueueRefused, Refused
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
@@ -27,11 +29,14 @@ from headgate.core.queue import (
     Taken,
     check_item_id,
     check_priority,
+    is_batch,
+    work_states,
 )
 from headgate.core.words import check_word
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
 from headgate.service.clock import steady
 from headgate.service.identity import actor, asker_for, new_request_id
+from headgate.service.presence import Presence
 from headgate.service.queue_checks import (
     DEFAULT_LEASE,
     MODES,
@@ -50,12 +55,23 @@ from headgate.telemetry import event
 CREATE_PORTION = 250
 
 
+class HoldsInProfiles(Protocol):
+    """Profiles, as far as they hold collections."""
+
+    def holds(self) -> Sequence[Hold]:
+        """The collections that their profiles hold."""
+
+
 class Queue:
     """Batches and ingest jobs on their way through the states."""
 
-    def __init__(self, store: QueueStore, work_folder: str) -> None:
+    def __init__(self, store: QueueStore, work_folder: str, profiles: HoldsInProfiles | None = None) -> None:
+        """`profiles`: those of the process that keeps the store; None: a service keeps it, or nobody has any."""
         self._store = store
         self._work_folder = work_folder
+        self._profiles = profiles
+        #: Who works on which steps; a service notes consumers by itself.
+        self.presence = Presence(store, notes=profiles is not None)
 
     @property
     def store(self) -> QueueStore:
@@ -108,7 +124,10 @@ class Queue:
         state = check_state(self._store.batch_table, state)
         behind = after.id if isinstance(after, Batch) else after
         asker = asker_for(worker, lease, request_id, outlives=outlives)
-        return self._store.take_batch(state, asker, None if behind is None else check_item_id(behind))
+        found = self._store.take_batch(state, asker, None if behind is None else check_item_id(behind))
+        if found is None:
+            self.presence.asked(asker.worker, step_of(self._store.batch_table.name, state))
+        return found
 
     def acquire_job(
         self,
@@ -127,7 +146,11 @@ class Queue:
         """
         state = check_state(self._store.job_table, state)
         place = after.place if isinstance(after, IngestJob) else after
-        return self._store.take_job(state, asker_for(worker, lease, request_id, outlives=outlives), place)
+        asker = asker_for(worker, lease, request_id, outlives=outlives)
+        found = self._store.take_job(state, asker, place)
+        if found is None:
+            self.presence.asked(asker.worker, step_of(self._store.job_table.name, state))
+        return found
 
     def renew(self, item: Item | Taken, *, lease: float | None = None) -> float:
         """The consumer lives: its lease begins anew. Gives its seconds; ItemLost when it has run out."""
@@ -219,6 +242,8 @@ class Queue:
     def act(self, item: str, event_name: str, *, reason: str = "", by: str | None = None, daemon: bool = False) -> Item:
         """An event that a person fires, or a daemon of the queue, as the table says."""
         who, why, name = actor(by), check_note("reason", reason), check_name("event", event_name)
+        if name == "release":
+            self._check_release(check_item_id(item))
         acted = self._store.act(check_item_id(item), name, By.DAEMON if daemon else By.OPERATOR, why, who)
         event(f"queue.{event_name}", item=item, state=acted.state, reason=why, who=who)
         return acted
@@ -239,6 +264,15 @@ class Queue:
         """A failed batch is reported once more: what changed since."""
         return self.act(batch, "update-report", reason=reason, by=by)
 
+    def _check_release(self, item: str) -> None:
+        """Refuse a release into a collection that its profile holds: the item would be held again at once."""
+        held = {hold.profile: hold for hold in self._profiles.holds()} if self._profiles else {}
+        if not held:
+            return
+        found = self._store.batch(item) if is_batch(item) else self._store.job(item)
+        if found.profile in held and not found.former:
+            raise QueueRefused(item, "release", held[found.profile].in_words)
+
     def set_priority(self, job: str, priority: int, *, reason: str = "", by: str | None = None) -> IngestJob:
         """Another place in the order: 0 is first, 99 last."""
         return self._store.set_priority(
@@ -252,16 +286,28 @@ class Queue:
         return self._store.set_hold(hold)
 
     def clear_hold(self, profile: str = ALL, *, by: str | None = None) -> bool:
-        """The hold is gone; what is held stays so until it is released. False: there was none."""
-        return self._store.clear_hold(check_name("profile", profile), actor(by))
+        """The hold is gone; what is held stays so until it is released. False: there was none.
+
+        Refused when the collection is held by its profile alone: only its file can be changed.
+        """
+        cleared = self._store.clear_hold(check_name("profile", profile), actor(by))
+        if not cleared and (standing := self._held_by_profile(profile)):
+            raise Refused(standing.in_words)
+        return cleared
 
     def holds(self) -> Sequence[Hold]:
-        """All holds: who, why, since."""
-        return self._store.holds()
+        """All holds, by profile: who, why, since. Those that a profile sets come after those that people set."""
+        found = [*self._store.holds(), *(self._profiles.holds() if self._profiles else ())]
+        return sorted(found, key=lambda hold: hold.profile)
 
     def hold_of(self, profile: str) -> Hold | None:
-        """The hold of a collection, if there is one."""
+        """The hold of a collection that a person set, if there is one."""
         return next((hold for hold in self._store.holds() if hold.profile == profile), None)
+
+    def _held_by_profile(self, profile: str) -> Hold | None:
+        """The hold that a profile sets, if it does."""
+        holds = self._profiles.holds() if self._profiles else ()
+        return next((hold for hold in holds if hold.profile == profile), None)
 
     # ---------------------------------------------------------------- daemons
 
@@ -344,6 +390,12 @@ class Queue:
         """The jobs of a batch that are processing, failed or completed, by id."""
         return self._store.job_ids(check_item_id(batch), Folder(folder))
 
+    def first_free(self, noun: str, state: str) -> Item | None:
+        """The item in that state that would be taken next; None: there is none."""
+        tables = {table.name: table for table in self.tables()}
+        machine = tables[check_word("noun", noun, tuple(tables))]
+        return self._store.first_free(machine, check_word("state", state, work_states(machine)))
+
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """How many batches and ingest jobs are in each state."""
         return self._store.counts()
@@ -365,7 +417,7 @@ class Queue:
 
     def _act_on_all(self, items: Sequence[str], event_name: str, why: str) -> list[str]:
         """Another daemon may have been first: that is as good."""
-        from headgate.core.errors import Refused, UnknownName
+        from headgate.core.errors import UnknownName
 
         done = []
         for item in items:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, UnknownName
 from headgate.core.machine import Machine
 from headgate.core.names import check_resource
 from headgate.core.pipeline import check_count
@@ -28,6 +28,11 @@ from headgate.core.queue import (
 from headgate.core.words import check_word
 from headgate.service.checks import check_positive_lease, check_token
 
+if TYPE_CHECKING:
+    from headgate.service.queue import Queue
+
+#: Batches whose profiles are compared with a name that is unknown.
+MOST_NAMED = 1000
 #: Short enough that a dead consumer is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
 #: Largest document of a submission or of a job's configuration, in bytes: a node of a tree holds no more.
@@ -171,3 +176,21 @@ def check_changes(
         configuration=None if configuration is None else check_additions("configuration", configuration),
         report=report,
     )
+
+
+class Named(Protocol):
+    """The names of ingest profiles."""
+
+    def names(self) -> Sequence[str]:
+        """All of them."""
+
+    def hint(self, name: str, known: Sequence[str] = ()) -> str:
+        """What to do about a name that there is no profile of."""
+
+
+def check_in_use(queue: Queue, profile: str, profiles: Named) -> str:
+    """The name of a profile, or one that batches in the queue have. UnknownName otherwise, with the nearest."""
+    if profile in profiles.names() or queue.batches(profile=profile, limit=1) or queue.jobs(profile=profile, limit=1):
+        return profile
+    known = [batch.profile for batch in queue.batches(limit=MOST_NAMED)]
+    raise UnknownName("profile", profile, profiles.hint(profile, known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.core.ledger import Row, chunk_resource
-from headgate.core.queue import IngestJob, work_states
+from headgate.core.queue import IngestJob, Item, work_states
 from headgate.service.ledger import Ledger
 from headgate.service.queue import Queue
 
@@ -43,3 +43,20 @@ def _failed_job(job: IngestJob) -> dict[str, Any]:
 def _failed_chunk(row: Row) -> dict[str, Any]:
     resource = chunk_resource(row.dataset, row.dataid)
     return {"id": resource, "job": row.job, "dataid": row.dataid, "message": row.message, "since": row.since}
+
+
+def deadly_items(queue: Queue) -> list[str]:
+    """Batches and ingest jobs that are held because their workers died, each in one sentence."""
+    held: list[Item] = [*queue.batches("held"), *queue.jobs("held")]
+    return [f"{item.id} is held: {item.message}" for item in held if item.former]
+
+
+def looked_at(queue: Queue, ledger: Ledger | None) -> dict[str, int]:
+    """What faults are looked for in, counted."""
+    counts = queue.counts()
+    found = {
+        "batches": sum(counts.get("batch", {}).values()),
+        "ingest jobs": sum(counts.get("ingest job", {}).values()),
+        "holds": len(queue.holds()),
+    }
+    return found if ledger is None else {**found, "claims": len(ledger.running())}

@@ -174,7 +174,7 @@ LEDGER_CALLS: Mapping[str, Rule] = {
 QUEUE_CALLS: Mapping[str, Rule] = {
     "create_jobs": bulk, "act": of_item, "set_hold": bulk, "holds": listing, "batches": listing, "jobs": listing,
     "job_ids": listing, "counts": listing, "reportable": listing, "cleanable": listing, "await_work": waiting,
-    "expire": bulk, "faults": bulk, "repair": bulk, "history": listing,
+    "expire": bulk, "faults": bulk, "repair": bulk, "history": listing, "daemons": listing,
 }  # fmt: skip
 INVENTORY_CALLS: Mapping[str, Rule] = {
     "known_local_ids": listing, "claim_local_ids": bulk, "record": bulk, "objects": listing, "versions": listing,

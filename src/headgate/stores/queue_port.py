@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from headgate.core.daemons import Daemon
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
@@ -165,6 +166,18 @@ class QueueStore(Protocol):
 
     def expire(self, limit: int) -> int:
         """Taken, but the lease has run out: nobody's. Gives how many; 0 where sessions do it."""
+
+    def first_free(self, machine: Machine, state: str) -> Item | None:
+        """The item in that state that would be taken next, whether or not the queue is paused. None: there is none."""
+
+    def sign_on(self, daemon: Daemon) -> None:
+        """The daemon lives, and works on its steps: its lease begins anew."""
+
+    def sign_off(self, daemon_id: str) -> None:
+        """The daemon has ended. Unknown already: nothing changes."""
+
+    def daemons(self) -> Sequence[Daemon]:
+        """The daemons whose lease has not run out, by id."""
 
     def faults(self) -> Sequence[Fault]:
         """What should not be, each with what a repair would do. Writes nothing."""

@@ -56,7 +56,7 @@ def overview(request: Request, gate: TheGate, who: Reader) -> Response:
     quiet = not (found.held or found.running or any(line.total for line in day.lines) or any(found.counts.values()))
     return render(
         request, "overview.html", who, title="Overview", sentence=sentence_of(found, needs), tone=tone_of(needs),
-        needs=needs, tiles=list(tiles_of(found)), day=day, tones=TONES, all_new=quiet,
+        needs=needs, alarms=found.alarms, tiles=list(tiles_of(found)), day=day, tones=TONES, all_new=quiet,
     )  # fmt: skip
 
 
@@ -86,6 +86,9 @@ def working(found: Overview) -> int:
 
 def needs_of(found: Overview) -> Iterator[Need]:
     """What needs a person, the worst first."""
+    if found.alarms:
+        yield Need("alarms", "failed", f"{some(len(found.alarms), 'alarm')}: something is stuck",
+                   _named(alarm.what for alarm in found.alarms), "#alarms", "See what to do", "")  # fmt: skip
     yield from _failures(found)
     yield from _stops(found)
 

@@ -42,6 +42,7 @@ from headgate.http.queue_schemas import (
     SubmissionAsked,
 )
 from headgate.http.repeats import FINDS, GRANTS, HARMLESS, NOTHING, RESULT, under
+from headgate.http.routes.daemons import alarm_data
 from headgate.http.schemas import Acted, After, Count, Key, Limit, Page, RequestId, answer, documented, nothing, page
 from headgate.http.service import Service
 from headgate.http.waiting import asked_to_wait
@@ -65,14 +66,18 @@ NO_WORK = "Nothing to do."
 def submit(
     gate: TheGate, service: TheService, who: Submitter, asked: SubmissionAsked, key: Key = None, again: RequestId = None
 ) -> Response:
-    """Hand in a payload: a new batch. Nothing is fetched or looked into now."""
+    """Hand in a payload: a new batch. Nothing is fetched or looked into now.
+
+    `alarms` lists what keeps it from going on: a profile that cannot be used, or no consumer that could take it.
+    """
     who.must_reach("queue:submit", asked.profile)
     given = asked.model_dump(exclude={"metadata"})
     _refuse_names(asked.metadata, given)
     _refuse_others_file(gate, who, asked.payload_url)
     batch = gate.queue.submit(**given, request_id=who.request_id(key, again), **asked.metadata)
     service.ring(("batch", batch.state))
-    return answer(who.shown(_seen(who, batch)), 201)
+    alarms = [alarm_data(alarm) for alarm in gate.alarms_of(batch)]
+    return answer({**who.shown(_seen(who, batch)), "alarms": alarms}, 201)
 
 
 @router.get("/batches", responses=documented(200, Page[Batch], "By id."))
@@ -194,7 +199,8 @@ def holds(gate: TheGate, _who: Reader) -> Response:
 @router.put("/holds/{profile}", responses=documented(200, Hold, "What holds."))
 def set_hold(gate: TheGate, who: Operator, profile: str, act: Acted) -> Response:
     """A collection waits; `*`: nobody gets anything new to do. A hold that stood keeps its reason."""
-    return answer(gate.queue.set_hold(profile, reason=act.reason, by=who.by(act.by)))
+    hold = gate.queue.set_hold if profile == ALL else gate.hold_collection
+    return answer(hold(profile, reason=act.reason, by=who.by(act.by)))
 
 
 @router.delete("/holds/{profile}", responses=documented(200, dict[str, bool], "Whether there was one."))

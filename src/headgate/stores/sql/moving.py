@@ -31,6 +31,7 @@ NOT_ROWS = {
     "hg_meta": "the facts about the store go as such; those about its place stay there",
     "hg_token": "it has no rows: the last number that was given goes, and tokens go on behind it",
     "hg_session": "a browser is signed in at one store, and signs in again at another",
+    "hg_daemon": "daemons work on one store, and sign on at another by themselves",
     "hg_repeat": "a request that is repeated at another store is another request",
     "hg_mark": "PostgreSQL alone keeps it, and makes it anew where it is not",
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from headgate.core.daemons import Daemon
 from headgate.core.errors import ItemLost, StoreUnavailable, Unavailable, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
@@ -39,7 +40,16 @@ from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql import queue_taking as taking
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.queue_bell import NUMBERS, Bell
-from headgate.stores.sql.queue_rows import BATCHES, JOBS, Noun, identifiers_document, number_of, read_hold, read_job
+from headgate.stores.sql.queue_rows import (
+    BATCHES,
+    JOBS,
+    Noun,
+    identifiers_document,
+    number_of,
+    read_daemon,
+    read_hold,
+    read_job,
+)
 
 
 @answered_in_time(QUEUE_CALLS)
@@ -141,7 +151,21 @@ class SqlQueue:
 
         return self._database.write(work)
 
+    def sign_on(self, daemon: Daemon) -> None:
+        self._database.write_through(lambda tx: making.sign_on(tx, daemon))
+
+    def sign_off(self, daemon_id: str) -> None:
+        self._database.write(lambda tx: tx.run(sql.DROP_DAEMON, id=daemon_id))
+
     # ---------------------------------------------------------------- questions
+
+    def daemons(self) -> Sequence[Daemon]:
+        return [read_daemon(row) for row in self._database.read(lambda tx: tx.all(sql.READ_DAEMONS))]
+
+    def first_free(self, machine: Machine, state: str) -> Item | None:
+        noun = BATCHES if machine.name == BATCH.name else JOBS
+        row = self._database.read(lambda tx: tx.one(noun.sql.first_free, state=state))
+        return None if row is None else noun.read(row)
 
     def holds(self) -> Sequence[Hold]:
         return [read_hold(row) for row in self._database.read(lambda tx: tx.all(sql.READ_HOLDS))]

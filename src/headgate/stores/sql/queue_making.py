@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headgate.core.daemons import Daemon
 from headgate.core.errors import BadValue, TransitionRefused
 from headgate.core.queue import Batch, Hold, NewJob, Submission, Taken, job_configuration
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.moments import to_micro
 from headgate.stores.sql.queue_moving import owned, read_collection_hold
 from headgate.stores.sql.queue_rows import (
     BATCHES,
@@ -80,6 +82,16 @@ def clear_hold(tx: Transaction, profile: str, who: str) -> bool:
         return False
     tx.run(sql.TELL, **_told("clear", "", who, _now(tx), profile=profile, before="held", reason=standing.reason))
     return True
+
+
+def sign_on(tx: Transaction, daemon: Daemon) -> None:
+    """The daemon lives; those that died before it signs on are forgotten."""
+    said = {
+        "id": daemon.id, "worker": daemon.worker, "steps": " ".join(daemon.steps), "lease": to_micro(daemon.lease),
+    }  # fmt: skip
+    if not tx.count(sql.RENEW_DAEMON, **said):
+        tx.run(sql.DROP_DEAD_DAEMONS)
+        tx.run(sql.ADD_DAEMON, **said)
 
 
 def _job_columns(batch: Batch, first: int, new: Sequence[NewJob], work_folder: str) -> dict[str, list[Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.core.daemons import Daemon
 from headgate.core.machine import Machine
 from headgate.core.queue import Batch, Counts, Hold, Identifiers, IngestJob, Item, Report, Submission, is_batch
 from headgate.core.states import BATCH, INGEST_JOB
@@ -136,6 +137,14 @@ def batch_columns(batch: Batch) -> dict[str, Any]:
 def _report_document(report: Report) -> str:
     at = None if report.at is None else micro(report.at)
     return document({"failed": list(report.failed), "successful": list(report.successful), "at": at})
+
+
+def read_daemon(row: Row) -> Daemon:
+    """Columns of a daemon as a daemon."""
+    name, worker, steps, since, lease, left = row
+    return Daemon(
+        str(name), str(worker), tuple(str(steps).split()), to_seconds(lease) or 0.0, moment(since), to_seconds(left)
+    )
 
 
 def _read_report(text: str) -> Report:

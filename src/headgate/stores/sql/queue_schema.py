@@ -111,6 +111,18 @@ hold = Table(
     **MYSQL,
 )
 
+daemon = Table(
+    "hg_daemon",
+    metadata,
+    Column("id", text(255), primary_key=True),
+    Column("worker", text(255), nullable=False),
+    Column("steps", text(1000), nullable=False, comment="names of steps, separated by spaces"),
+    Column("since", BigInteger, nullable=False),
+    Column("lease", BigInteger, nullable=False, comment="micro-seconds"),
+    Column("lease_until", BigInteger, nullable=False, comment="on the lease clock", info=ON_LEASE_CLOCK),
+    **MYSQL,
+)
+
 queue_history = Table(
     "hg_queue_history",
     metadata,

@@ -36,6 +36,7 @@ class ItemStatements:
     give_back: Statement
     drop: Statement
     is_free: Statement
+    first_free: Statement
     find_dead: Statement
     free_dead: Statement
     free_late: Statement
@@ -44,6 +45,8 @@ class ItemStatements:
 
 def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> ItemStatements:
     source = f"from {table} i"
+    first, free = f"select {columns} {source}", f"i.state = :state and {_FREE}"
+    repeated = "i.state = :state and i.request_id = :request_id and i.lease_until > {now}"
     owned = "id = :id and state = :state and token = :token and lease_until > {now} and {owned}"
     dead = "lease_until is not null and lease_until + :grace <= {now}"
     freed = f"update {table} set worker = '', lease = null, lease_until = null"
@@ -63,8 +66,7 @@ def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> 
         ),
         find_repeated=Statement(
             f"The {what} that this very request took already.",
-            f"""select {columns} {source}
-                where i.state = :state and i.request_id = :request_id and i.lease_until > {{now}} limit 1""",
+            f"select {columns} {source} where {repeated} limit 1",
         ),
         take=Statement(f"A {what} is taken.", f"update {table} set token = :token, {TAKING} where id = :id"),
         renew=Statement(
@@ -79,6 +81,7 @@ def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> 
         ),
         drop=Statement(f"A {what} is gone.", f"delete from {table} where id = :id"),
         is_free=Statement("Whether there is something to take.", f"select 1 {source} where {TAKEABLE} limit 1"),
+        first_free=Statement(f"The {what} that would be taken next.", f"{first} where {free} order by {order} limit 1"),
         find_dead=Statement(
             "What was taken by somebody whose lease ran out so long ago.",
             f"select id, worker, state from {table} where {dead} order by id limit :limit",
@@ -193,4 +196,26 @@ DROP_HOLD = Statement("A hold is gone.", "delete from hg_hold where profile = :p
 READ_REPORTABLE = Statement(
     "Batches whose last job has ended.",
     "select id from hg_batch where state = 'processing' and processing = 0 order by id limit :limit",
+)
+
+# ---------------------------------------------------------------- daemons that live
+
+RENEW_DAEMON = Statement(
+    "A daemon still lives, and works on these steps.",
+    """update hg_daemon set worker = :worker, steps = :steps, lease = :lease, lease_until = {now} + :lease
+       where id = :id""",
+)
+ADD_DAEMON = Statement(
+    "A daemon lives.",
+    """insert into hg_daemon (id, worker, steps, since, lease, lease_until)
+       values (:id, :worker, :steps, {wall}, :lease, {now} + :lease)""",
+)
+DROP_DAEMON = Statement("A daemon has ended.", "delete from hg_daemon where id = :id")
+DROP_DEAD_DAEMONS = Statement(
+    "Daemons that died long ago are gone.", "delete from hg_daemon where lease_until <= {now}"
+)
+READ_DAEMONS = Statement(
+    "The daemons that live.",
+    """select id, worker, steps, since, lease, lease_until - {now} from hg_daemon
+       where lease_until > {now} order by id""",
 )

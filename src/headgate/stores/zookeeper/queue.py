@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from headgate.core.daemons import Daemon
 from headgate.core.errors import ItemLost, QueueRefused, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
@@ -37,6 +38,7 @@ from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.history_folders import folder_path
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_daemons import Daemons
 from headgate.stores.zookeeper.queue_faults import Faults
 from headgate.stores.zookeeper.queue_history import QueueHistory, Told
 from headgate.stores.zookeeper.queue_leases import ItemLeases
@@ -82,6 +84,7 @@ class ZookeeperQueue:
         self._taking = Taking(sessions, tree, self._questions, self._commits, self._moves, self._leases, self._reaping)
         sessions.endings.append(self._taking.close)
         self._making = Making(sessions, tree, self._questions, self._commits, self._moves, self._taking, number_base)
+        self._daemons = Daemons(sessions, tree, clock)
         self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing)
 
     def make_tree(self) -> None:
@@ -263,7 +266,21 @@ class ZookeeperQueue:
         """Leases of items that were taken through a service run on by the time that there was none."""
         self._leases.move_on(outage)
 
+    def sign_on(self, daemon: Daemon) -> None:
+        self._daemons.sign_on(daemon)
+
+    def sign_off(self, daemon_id: str) -> None:
+        self._daemons.sign_off(daemon_id)
+
     # ------------------------------------------------------------------ questions
+
+    def daemons(self) -> Sequence[Daemon]:
+        self._questions.catch_up()
+        return self._daemons.living()
+
+    def first_free(self, machine: Machine, state: str) -> Item | None:
+        self._questions.catch_up()
+        return self._questions.first_free(machine, state)
 
     def holds(self) -> Sequence[Hold]:
         return self._questions.holds()

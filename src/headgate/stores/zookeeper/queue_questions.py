@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from headgate.core.errors import ForeignStore, UnknownName
 from headgate.core.machine import Machine
-from headgate.core.queue import Batch, Folder, Hold, IngestJob, folder_of, is_batch
+from headgate.core.queue import Batch, Folder, Hold, IngestJob, Item, folder_of, is_batch
 from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.zookeeper.asking import catch_up, children, look, read
 from headgate.stores.zookeeper.clock import Clock
@@ -163,6 +163,16 @@ class QueueQuestions:
         if which.state in self._tree.entry_states:
             return sorted({job for _, job in self.entries(which.state)})
         return self.item_ids(self._tree.jobs)
+
+    def first_free(self, machine: Machine, state: str) -> Item | None:
+        """The item in a state that would be taken next; None: there is none."""
+        if machine.name == self._tree.job_table.name:
+            ids = [job for _, job in self.entries(state)]
+        else:
+            states = self.batch_states(self.item_ids(self._tree.batches))
+            ids = [each for each, found in states.items() if found == state]
+        free = (each.item for each in self.records(ids) if each.lock is None and each.item.state == state)
+        return next(free, None)
 
     def refs(self, batch_id: str, folder: Folder) -> list[str]:
         """The jobs that a batch has in one of its folders."""

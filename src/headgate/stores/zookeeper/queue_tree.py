@@ -17,6 +17,7 @@
                                                reported; {"crashes", "state"} of workers that died
     /arrivals/<state>/PP                       the newest job that came with that priority
     /holds/-<profile>                          {"reason", "who", "since"} (spelling design)
+    /daemons/-<id>                             a daemon lives: {"worker", "steps", "lease"}; renewed at its mtime
     /history/…                                 as that of the locks
 """
 
@@ -116,6 +117,19 @@ class QueueTree:
     def owners(self) -> str:
         """Who has what."""
         return f"{self.own}/owners"
+
+    @property
+    def daemons(self) -> str:
+        """The daemons that live."""
+        return f"{self.own}/daemons"
+
+    def daemon(self, daemon_id: str) -> str:
+        """A daemon's node. The dash keeps '.' and '..' from being names."""
+        return f"{self.daemons}/-{quote(daemon_id, safe='')}"
+
+    def daemon_id(self, node: str) -> str:
+        """The id behind a node's name."""
+        return unquote(node[1:])
 
     def entry(self, state: str, priority: int, job_id: str) -> str:
         """A job's place in the queue."""

@@ -1,0 +1,185 @@
+"""What is stuck: one table of rules. Each alarm has the sentence that explains it and the command that fixes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from headgate.core.daemons import step_of
+from headgate.core.durations import in_words
+from headgate.core.queue import Batch, Item
+
+#: Items that wait less are never called stuck, as long as somebody can take them.
+SHORTEST_WAIT = timedelta(minutes=15)
+#: An item is stuck when it waits this many times as long as items usually stay in its state.
+FAR_LONGER = 10
+#: The same where nobody knows how long items usually stay.
+WITHOUT_EXPERIENCE = timedelta(hours=1)
+#: Chunks wait this long for their job before that is called stuck: most pipelines run once a day.
+UNCLAIMED = timedelta(hours=25)
+#: What daemons that work in rounds are for, as far as something can wait for them.
+ROUNDS: Mapping[str, tuple[str, str]] = {
+    "batch-watcher": ("batch whose jobs have ended waits to be reported",
+                      "batches whose jobs have ended wait to be reported"),
+    "messenger": ("message waits to be sent", "messages wait to be sent"),
+    "cleaner": ("ingest job that completed more than a day ago waits to be cleaned up",
+                "ingest jobs that completed more than a day ago wait to be cleaned up"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something that will not go on by itself."""
+
+    #: Which rule found it: `no-consumer`, `unknown-profile`, `no-daemon`, `long-wait`, `unclaimed`.
+    kind: str
+    #: The batch, ingest job, profile, step or job concerned.
+    item: str
+    #: The sentence that explains it.
+    what: str
+    #: The command that fixes it, without the program's name.
+    fix: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that fixes it."""
+        return " ".join(("headgate", *(f"'{word}'" if " " in word else word for word in self.fix)))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Items in one state that nobody has."""
+
+    noun: str
+    state: str
+    count: int
+    #: The one that would be taken next.
+    first: Item
+    #: Whether somebody works on another item in this state.
+    some_taken: bool = False
+
+    @property
+    def step(self) -> str:
+        """The consumer that they wait for."""
+        return step_of(self.noun, self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """Chunks that a job could claim, none of which it works on."""
+
+    job: str
+    #: The chunk that would be claimed next.
+    dataid: str
+    #: How many there are at least.
+    count: int
+    #: Since when that chunk can be claimed.
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rules look at, at one moment."""
+
+    at: datetime
+    waiting: Sequence[Waiting] = ()
+    #: Steps that a living daemon works on.
+    living: Collection[str] = ()
+    #: False: others work on this queue without saying so, and a missing consumer cannot be noticed.
+    knows_consumers: bool = True
+    #: Whether the whole queue is paused.
+    paused: bool = False
+    #: Pending batches whose profile cannot be used, each with the reason.
+    unusable: Sequence[tuple[Batch, str]] = ()
+    #: Whether this machine has ingest profiles, without which `headgate up` runs no consumers.
+    has_profiles: bool = True
+    #: How much waits for each daemon that works in rounds.
+    rounds: Mapping[str, int] = field(default_factory=dict)
+    unclaimed: Sequence[Unclaimed] = ()
+    #: Noun and state to the time that items usually stay in it; None: nobody knows.
+    usual: Callable[[str, str], timedelta | None] = lambda _noun, _state: None
+
+
+def find_alarms(facts: Facts) -> list[Alarm]:
+    """Everything that is stuck, by the table of rules."""
+    return [alarm for rule in RULES for alarm in rule(facts)]
+
+
+def _unknown_profile(facts: Facts) -> Iterator[Alarm]:
+    for batch, why in facts.unusable:
+        yield Alarm("unknown-profile", batch.id, f"{batch.id} waits for a profile that cannot be used: {why}",
+                    ("ingest", "profiles"))  # fmt: skip
+
+
+def _no_consumer(facts: Facts) -> Iterator[Alarm]:
+    for each in facts.waiting:
+        if _has_consumer(facts, each):
+            continue
+        who = f"no daemon runs that takes {_plural(each.noun)} in the state {each.state}"
+        what = f"{_counted(each)} for {in_words(_waited(facts, each).total_seconds())}, and {who}"
+        if not facts.has_profiles:
+            what += "; there are no ingest profiles here, so `headgate up` runs none either"
+        fix = ("daemon", each.step) if facts.living else ("up",)
+        yield Alarm("no-consumer", each.step, what, fix if facts.has_profiles else ("ingest", "profiles"))
+
+
+def _long_wait(facts: Facts) -> Iterator[Alarm]:
+    for each in facts.waiting:
+        waited = _waited(facts, each)
+        if facts.paused or waited < SHORTEST_WAIT or not _has_consumer(facts, each):
+            continue
+        usual = facts.usual(each.noun, each.state)
+        if waited < (WITHOUT_EXPERIENCE if usual is None else max(usual * FAR_LONGER, SHORTEST_WAIT)):
+            continue
+        than = "" if usual is None else f", far longer than usual ({in_words(usual.total_seconds())})"
+        why = f": {each.first.message}" if each.first.message else ""
+        name = each.first.id
+        what = f"{name} has been {each.state} for {in_words(waited.total_seconds())}{than}{why}"
+        show = "batch" if isinstance(each.first, Batch) else "job"
+        yield Alarm("long-wait", name, what, ("ingest", show, name))
+
+
+def _no_daemon(facts: Facts) -> Iterator[Alarm]:
+    for name, (one, many) in ROUNDS.items():
+        count = facts.rounds.get(name, 0)
+        if count and name not in facts.living:
+            waits = f"1 {one}" if count == 1 else f"{count:,} {many}"
+            yield Alarm("no-daemon", name, f"{waits}, and no {name} runs", ("daemon", name))
+
+
+def _unclaimed(facts: Facts) -> Iterator[Alarm]:
+    for each in facts.unclaimed:
+        waited = facts.at - each.since
+        if waited < UNCLAIMED:
+            continue
+        chunks = f"{each.count:,} chunks wait" if each.count > 1 else "1 chunk waits"
+        what = (
+            f"{chunks} for job {each.job}, which nobody runs; the next one, {each.dataid}, has waited for "
+            f"{in_words(waited.total_seconds())}"
+        )
+        yield Alarm("unclaimed", each.job, what, ("job", "run", each.job, "--loop", "--", "COMMAND"))
+
+
+#: Every rule, in the order in which alarms are shown.
+RULES: Sequence[Callable[[Facts], Iterator[Alarm]]] = (
+    _unknown_profile, _no_consumer, _no_daemon, _long_wait, _unclaimed,
+)  # fmt: skip
+
+
+def _has_consumer(facts: Facts, waiting: Waiting) -> bool:
+    return not facts.knows_consumers or waiting.some_taken or waiting.step in facts.living
+
+
+def _waited(facts: Facts, waiting: Waiting) -> timedelta:
+    return max(facts.at - waiting.first.since, timedelta())
+
+
+def _counted(waiting: Waiting) -> str:
+    if waiting.count == 1:
+        return f"{waiting.first.id} has been waiting"
+    return f"{waiting.count:,} {_plural(waiting.noun)} have been waiting ({waiting.first.id} first)"
+
+
+def _plural(noun: str) -> str:
+    return "batches" if noun == "batch" else f"{noun}s"

@@ -1,0 +1,40 @@
+"""A daemon says that it lives, again and again, and that it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from headgate.core.daemons import LEASE_SECONDS, Daemon
+from headgate.core.errors import HeadgateError
+from headgate.daemons.rounds import Rounds
+from headgate.service.identity import owner
+from headgate.service.presence import Presence
+
+#: A daemon that runs a single round, from cron for example, counts as alive for this many seconds.
+ONCE_SECONDS = 3600.0
+
+
+def sign_on(presence: Presence, steps: Sequence[str]) -> Rounds:
+    """Sign this process on at once, and return the rounds that renew it. A store that is away is asked again."""
+
+    def renew() -> int:
+        if steps:
+            presence.sign_on(Daemon(owner(), owner(), tuple(steps)))
+        return 0
+
+    with suppress(HeadgateError):
+        renew()
+    return Rounds("sign-on", renew, LEASE_SECONDS / 3)
+
+
+def sign_off(presence: Presence) -> None:
+    """Sign this process off. A store that is away hears of it when the lease has run out."""
+    with suppress(HeadgateError):
+        presence.sign_off(owner())
+
+
+def ran_once(presence: Presence, steps: Sequence[str]) -> None:
+    """Note that these daemons ran one round: the next one may come from the same schedule."""
+    with suppress(HeadgateError):
+        presence.sign_on(Daemon(f"once {' '.join(steps)}"[:255], owner(), tuple(steps), ONCE_SECONDS))

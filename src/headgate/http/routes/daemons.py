@@ -1,0 +1,82 @@
+"""Daemons that live, and what is stuck, over HTTP."""
+
+from typing import Annotated, Any
+
+from fastapi import Query, Response
+
+from headgate.core.alarms import Alarm
+from headgate.core.daemons import Daemon
+from headgate.core.names import NAME_LENGTH
+from headgate.core.queue import Batch, IngestJob, for_readers
+from headgate.core.wire import plain
+from headgate.http import direct
+from headgate.http.auth import Caller, Reader, TheGate, needs
+from headgate.http.queue_schemas import DaemonSignedOn
+from headgate.http.schemas import answer, documented, nothing
+
+router = direct.router("daemons")
+Consumer = Annotated[Caller, needs("queue:work")]
+Submitter = Annotated[Caller, needs("read", "queue:submit")]
+ALARMS = documented(200, list[dict[str, Any]], "Each with its sentence and the command that fixes it.")
+
+
+@router.get("/alarms", responses=ALARMS)
+def alarms(gate: TheGate, _who: Reader) -> Response:
+    """List what is stuck: what waits for a consumer or daemon that does not run, for a profile that cannot be used, or
+    far longer than usual. Empty for a caller whose `read` is limited.
+    """
+    return answer([alarm_data(alarm) for alarm in gate.alarms()])
+
+
+@router.get("/batches/{bid}/alarms", responses=ALARMS)
+def batch_alarms(gate: TheGate, who: Submitter, bid: str) -> Response:
+    """List what keeps a batch from going on."""
+    batch = gate.queue.batch(bid)
+    who.must_see("batch", "queue:submit", batch.profile, bid)
+    return answer([] if gate.sight else [alarm_data(alarm) for alarm in gate.alarms_of(batch)])
+
+
+@router.get("/daemons", responses=documented(200, list[Daemon], "By id."))
+def daemons(gate: TheGate, _who: Reader) -> Response:
+    """List the daemons that live, each with the steps that it works on."""
+    return answer(gate.queue.presence.living())
+
+
+@router.put("/daemons/{daemon}", status_code=204)
+def sign_on(gate: TheGate, who: Consumer, daemon: str, given: DaemonSignedOn) -> Response:
+    """Sign a daemon on, or renew its lease. An id belongs to the principal that uses it."""
+    gate.queue.presence.sign_on(Daemon(_own_id(who, daemon), given.worker, tuple(given.steps), given.lease))
+    return nothing()
+
+
+@router.delete("/daemons/{daemon}", status_code=204)
+def sign_off(gate: TheGate, who: Consumer, daemon: str) -> Response:
+    """Sign a daemon off."""
+    gate.queue.presence.sign_off(_own_id(who, daemon))
+    return nothing()
+
+
+@router.get(
+    "/queue/first-free", responses=documented(200, Batch | IngestJob, "The item.", nothing="Nothing waits there.")
+)
+def first_free(
+    gate: TheGate,
+    who: Reader,
+    noun: Annotated[str, Query(description="batch or ingest job.")],
+    state: Annotated[str, Query(description="The state.", examples=["pending"])],
+) -> Response:
+    """The item in a state that would be taken next."""
+    found = gate.queue.first_free(noun, state)
+    if found is None:
+        return nothing()
+    return answer(found if who.reach.has("queue:work") else for_readers(found))
+
+
+def alarm_data(alarm: Alarm) -> dict[str, Any]:
+    """An alarm in JSON's own types, with its command."""
+    return {**plain(alarm), "command": alarm.command}
+
+
+def _own_id(who: Caller, daemon: str) -> str:
+    """The id of a principal's daemon: nobody signs another one's on or off."""
+    return f"{who.principal} {daemon}"[:NAME_LENGTH]
