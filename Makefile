@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs links pages screenshots transitions bench bench-locks bench-reaping bench-ledger bench-queue bench-ingest bench-http torture lock wheel audit clean
+.PHONY: help run venv servers test check format docs links pages screenshots transitions bench bench-locks bench-reaping bench-ledger bench-queue bench-ingest bench-http bench-latency torture lock wheel audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ bench-ingest: venv servers ## Run the benchmark of ingest; needs 20 GB for its l
 
 bench-http: venv ## Run the benchmark of the service
 	$(BIN)/python -m benchmarks.http
+
+bench-latency: venv servers ## Measure how long single calls take, in milliseconds
+	$(BIN)/python -m benchmarks.latency
 
 bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
 	$(BIN)/python -m benchmarks.ledger

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import http, ingest, ledger, locks, queue, queue_zookeeper, reaping
+from benchmarks import http, ingest, latency, ledger, locks, queue, queue_zookeeper, reaping
 
 locks.main([])
 reaping.main([])
@@ -11,3 +11,4 @@ queue.main([])
 queue_zookeeper.main()
 ingest.main([])
 http.main([])
+latency.main([])

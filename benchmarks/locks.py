@@ -37,7 +37,11 @@ FAIRNESS_TARGETS = {"SQLite": 0.4, "PostgreSQL": 0.5, "MariaDB": 0.5, "ZooKeeper
 
 def our_pair(url: str) -> Step:
     """Acquire and release one existing resource through the Python API."""
-    locks = headgate.connect(url).locks
+    return pair_of(headgate.connect(url).locks)
+
+
+def pair_of(locks: Any) -> Step:
+    """The same, on a store or through a service."""
     resource = f"bench:{secrets.token_hex(4)}"
 
     def step() -> None:

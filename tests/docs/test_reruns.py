@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from tests.docs.pages import ROOT, blocks_of
+from tests.docs.pages import ROOT, all_pages, blocks_of
 from tests.docs.sessions import Visit
 
 #: Pages with a pipeline, and the headings that it begins and ends with; the data ids that are made again.
@@ -60,3 +60,13 @@ def test_a_pipeline_of_the_docs_makes_the_same_when_it_runs_again(
         visit.type(command)
     assert attempts(visit.folder) > claimed
     assert files(visit.folder) == before
+
+
+def test_no_example_appends_to_what_it_makes() -> None:
+    """Appending counts a chunk twice when it runs again; a log may grow."""
+    texts = {
+        page: blocks_of(page.read_text(encoding="utf-8")) for page in all_pages() if page.parent.name != "reference"
+    }
+    lines = [(page, line) for page, blocks in texts.items() for block in blocks for line in block.content.splitlines()]
+    lines += [(path, line) for path in (ROOT / "examples").rglob("*.sh") for line in path.read_text().splitlines()]
+    assert [(str(path), line) for path, line in lines if re.search(r">>(?! ?\S+\.log\b)", line)] == []

@@ -1,29 +1,24 @@
-"""Two services on one store behind HAProxy, killed in turn."""
+"""Two services on one store behind HAProxy, as the docs configure it, killed in turn."""
 
+import re
 from pathlib import Path
 
+from tests.docs.pages import ROOT, blocks_of
 from tests.faults.services import Service, answers
 from tests.servers import PrivateServer, find_program
 
-#: HAProxy asks each service this often whether it lives; one that refuses a connection is out at once.
-CHECK = "check inter 300ms fall 2 rise 1 observe layer4 error-limit 1 on-error mark-down"
-SETTINGS = """\
-defaults
-    mode http
-    timeout connect 2s
-    timeout client 60s
-    timeout server 60s
-    timeout queue 5s
-    option redispatch
-    retries 3
-frontend callers
-    bind 127.0.0.1:{port}
-    default_backend services
-backend services
-    balance roundrobin
-    option httpchk GET /healthz
-    timeout check 10s
-"""
+PAGE = ROOT / "docs/how-to/replicas.md"
+
+
+def configuration(port: int, services: list[int]) -> str:
+    """As the page has it, without TLS, and with the services of the test."""
+    (shown,) = (each.content for each in blocks_of(PAGE.read_text(encoding="utf-8")) if each.name.endswith(".cfg"))
+    bound, count = re.subn(r"bind .*", f"bind 127.0.0.1:{port}", shown)
+    assert count == 1
+    servers = re.findall(r"server \w+ (\S+)\n", bound)
+    for address, each in zip(servers, services, strict=True):
+        bound = bound.replace(address, f"127.0.0.1:{each}")
+    return bound
 
 
 class HaProxy(PrivateServer):
@@ -47,8 +42,7 @@ class HaProxy(PrivateServer):
         return answers(self.url)
 
     def _prepare(self) -> None:
-        servers = [f"    server s{port} 127.0.0.1:{port} {CHECK}\n" for port in self._ports]
-        text = SETTINGS.format(port=self.port) + "".join(servers)
+        text = configuration(self.port, self._ports)
         (self.folder / "haproxy.cfg").write_text(text, encoding="utf-8")
 
     def _command(self) -> list[str]:
