@@ -3,7 +3,9 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from tests.cli.commands import PROGRAM, Headgate, forge_for
 from tests.cli.test_output import on_terminal
 
 NOUNS = ["lock", "data", "job", "keys", "token", "daemon", "ingest"]
-HEADING = "  A quick look, in a new folder:\n"
+HEADING = "  A quick look, after headgate init:\n"
 
 
 def in_shell(folder: Path, script: str, shell: str = "sh", **more: str) -> subprocess.CompletedProcess[str]:
@@ -61,13 +63,56 @@ def test_every_shell_gets_a_script_of_its_own(shell: str, headgate: Headgate) ->
     assert headgate("completion", shell, "--json").json["script"].strip() == done.out.strip()
 
 
-def test_bash_completes_commands_and_options(headgate: Headgate) -> None:
-    ask = """eval "$(headgate completion bash)"
-    COMP_WORDS=(headgate lock acq); COMP_CWORD=2; _headgate_completion headgate; echo "${COMPREPLY[@]}"
-    COMPREPLY=(); COMP_WORDS=(headgate lock acquire --cl); COMP_CWORD=3;
-    _headgate_completion headgate; echo "${COMPREPLY[@]}" """
-    done = in_shell(headgate.folder, ask, "bash")
-    assert done.stdout.split() == ["acquire", "--client"], done.stderr
+#: What is typed before TAB, and what bash then offers; without a store the names are missing.
+COMPLETED = {
+    "lock acq": "acquire",
+    "lock acquire --cl": "--client",
+    "lock acquire x --mode ": "shared exclusive",
+    "data list --status RE": "READY RESUBMIT",
+    "data list --kind in": "INPUT",
+    "ingest jobs --state es": "estimating",
+    "history --event bre": "break",
+    "token new ann --role op": "operator",
+    "ingest hold de": "demo",
+}
+STORED = {
+    "job run cl": "clean",
+    "job explain cl": "clean",
+    "data publish ": "raw tidy",
+    "data list --dataset t": "tidy",
+}
+
+
+def completed(folder: Path, typed: Iterable[str], **more: str) -> list[str]:
+    """What bash offers after each of these lines."""
+    ask = ['eval "$(headgate completion bash)"']
+    for line in typed:
+        words = [*line.split(" ")]
+        ask.append(f"COMPREPLY=(); COMP_WORDS=(headgate {' '.join(map(repr, words))}); COMP_CWORD={len(words)}")
+        ask.append('_headgate_completion headgate; echo "${COMPREPLY[@]}"')
+    done = in_shell(folder, "\n".join(ask), "bash", **more)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_bash_completes_commands_options_and_values(headgate: Headgate) -> None:
+    (headgate.folder / "profiles").mkdir()
+    (headgate.folder / "profiles" / "demo.toml").touch()
+    (headgate.folder / "pipeline.toml").write_text(
+        '[dataset.raw]\n[dataset.tidy]\n[job.clean]\ninputs = ["raw"]\noutputs = ["tidy"]\n'
+    )
+    assert headgate("define", "pipeline.toml").code == 0
+    every = {**COMPLETED, **STORED}
+    settings = {"HEADGATE_URL": headgate.url, "HEADGATE_PROFILES_FOLDER": str(headgate.folder / "profiles")}
+    assert dict(zip(every, completed(headgate.folder, every, **settings), strict=True)) == every
+
+
+def test_completion_creates_no_store_and_does_not_wait_for_one(tmp_path: Path) -> None:
+    assert completed(tmp_path, ["job run cl"], HEADGATE_URL=f"sqlite:///{tmp_path}/none.db") == [""]
+    assert list(tmp_path.iterdir()) == []
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # It accepts, and never answers.
+        url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/none"
+        assert completed(tmp_path, ["job run cl"], HEADGATE_URL=url) == [""]
 
 
 #: Sooner than people would be told: what is proven is that it is told, and how.

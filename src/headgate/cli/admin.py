@@ -12,9 +12,11 @@ from headgate.cli.dataids import EXACT, ONE
 from headgate.cli.items import ItemId
 from headgate.cli.output import ago, aligned, table, working
 from headgate.cli.session import DURATION, Session, common
+from headgate.cli.values import JOB, Word
 from headgate.core.durations import in_words
 from headgate.core.owners import LOCAL
 from headgate.core.queue import ALL
+from headgate.core.states import MACHINES
 from headgate.core.wire import plain, rfc3339
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 #: What the history of a batch or ingest job tells of.
 QUEUE_NOUNS = ("batch", "ingest job", "hold")
+EVENT = Word("event", tuple(dict.fromkeys(word for machine in MACHINES for word in machine.told)))
 
 
 class Since(click.ParamType[datetime]):
@@ -49,11 +52,11 @@ class Since(click.ParamType[datetime]):
 
 
 @click.command("status")
-@click.option("--rich", is_flag=True, help="With --json: add every holder, every waiter, the queue, and alarms.")
+@click.option("--rich", is_flag=True, help="With --json: include every holder, every waiter, the queue and alarms.")
 @common
 @click.pass_obj
 def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Show what is locked, what runs, what failed and what is stuck.
+    """Show what is locked, what is running, what failed and what is stuck.
 
     \b
     Examples:
@@ -71,26 +74,35 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
 
 
 @click.command("history")
-@click.option("--resource", help="Only what happened to exactly this resource.")
-@click.option("--client", help="Only what this client did.")
-@click.option("--event", help="Only one kind: grant, release, refuse, expire, break, …")
-@click.option("--lock", "lock_id", metavar="ID", help="Only what happened to this lock.")
-@click.option("--job", help="What happened to this job and its chunks, instead of to locks.")
-@click.option("--dataid", type=ONE, help="What happened to this chunk, instead of to locks.")
+@click.option("--resource", help="Only events of exactly this resource.")
+@click.option("--client", help="Only events of this client.")
+@click.option("--event", type=EVENT, help="Only events of this kind: grant, release, refuse, expire, break, …")
+@click.option("--lock", "lock_id", metavar="ID", help="Only events of this lock.")
+@click.option("--job", type=JOB, help="Events of this job and its chunks, instead of locks.")
+@click.option("--dataid", type=ONE, help="Events of this chunk, instead of locks.")
 @EXACT
 @click.option(
     "--item",
     type=ItemId("jid", "bid"),
     metavar="ID",
-    help="What happened to this batch or ingest job.",
+    help="Events of this batch or ingest job, instead of locks.",
 )
-@click.option("--since", type=Since(), help="Not before this: 2h (ago), or 2026-11-15T04:50.")
-@click.option("--before", type=int, metavar="N", help="Only entries before this one: the next page.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
+@click.option("--since", type=Since(), help="Oldest event: 2h (ago), or 2026-11-15T04:50.")
+@click.option("--before", type=int, metavar="N", help="Last entry of the previous page.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="Largest number of entries.",
+)
 @common
 @click.pass_obj
 def history(session: Session, /, limit: int, **which: Any) -> None:
-    """Show what happened, newest first.
+    """Show past events, newest first.
+
+    Without --job, --dataid or --item: events of locks.
 
     \b
     Examples:
@@ -112,7 +124,7 @@ def history(session: Session, /, limit: int, **which: Any) -> None:
 @common
 @click.pass_obj
 def settings(session: Session) -> None:
-    """Show each setting, its value, and where it came from; passwords are masked.
+    """Show each setting, its value, and where the value comes from. Passwords are masked.
 
     A setting is taken from a flag, else its environment variable, else headgate.toml in this folder, in
     ~/.config/headgate or in /etc/headgate, else it has its default.
@@ -136,12 +148,12 @@ def settings(session: Session) -> None:
 
 
 @click.command("migrate")
-@click.option("--beside", is_flag=True, help="Add Headgate's tables to a database that holds something else.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--beside", is_flag=True, help="Add Headgate's tables to a database that other programs use.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @common
 @click.pass_obj
 def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Bring the store's tables to this version; take over the locks of Ensembl's tables.
+    """Upgrade the store's schema to this version; take over the locks in Ensembl's tables.
 
     \b
     Examples:

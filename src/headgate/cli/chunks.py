@@ -12,6 +12,7 @@ import click
 from headgate.cli.dataids import EXACT, DataIds, Selection, confirm, is_exact, many_dataids
 from headgate.cli.output import ago, aligned, table
 from headgate.cli.session import InOrder, Session, common
+from headgate.cli.values import DATASET, JOB, KIND, STATUS, word_option
 from headgate.core.durations import in_words
 from headgate.core.errors import BadValue
 from headgate.core.ranges import Members, expand
@@ -40,7 +41,9 @@ NOTHING, UNKNOWN = ".", "?"
 
 @click.group("data", cls=InOrder)
 def data() -> None:
-    """Publish chunks of data; list and picture their status.
+    """Publish chunks of data, and show their status.
+
+    A dataset consists of chunks, each with a data id: a day, a number, any name.
 
     \b
     Examples:
@@ -50,7 +53,7 @@ def data() -> None:
       headgate data grid
 
     \b
-    A quick look, in a new folder:
+    A quick look, after headgate init:
       printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
       headgate define quick.toml
       headgate data publish raw 1..3
@@ -60,7 +63,7 @@ def data() -> None:
 
 
 @data.command("publish")
-@click.argument("dataset")
+@click.argument("dataset", type=DATASET)
 @click.option(
     "--from-file",
     type=click.File("r", encoding="utf-8"),
@@ -71,10 +74,11 @@ def data() -> None:
 @common
 @click.pass_obj
 def publish(session: Session, dataset: str, dataids: Selection, from_file: TextIO | None) -> None:
-    """Say that data made elsewhere is there: its chunks are READY.
+    """Publish chunks that were made elsewhere: they become READY.
 
-    A DATAID may be a range of days (2024-01-01..2026-10-31) or of numbers (1..1000), both ends included. Many are
-    published in batches; after an interruption run it again, what is there already is passed over.
+    A DATAID can be a range of days (2024-01-01..2026-10-31), months (2026-01..2026-12) or numbers (1..1000), both ends
+    included. Large ranges are published in portions. After an interruption run the command again: chunks that are READY
+    already are skipped.
     """
     context = click.get_current_context()
     lines = [expand(line.rstrip("\r\n"), exact=is_exact(context)) for line in from_file or ()]
@@ -106,18 +110,18 @@ def _publish(session: Session, ledger: Ledger, dataset: str, wanted: Selection) 
 
 
 @data.command("list")
-@click.option("--dataset", help="Only this dataset.")
-@click.option("--job", help="Only rows of this job.")
+@click.option("--dataset", type=DATASET, help="Only this dataset.")
+@click.option("--job", type=JOB, help="Only rows of this job.")
 @click.option("--dataid", "dataids", type=DataIds(), metavar="DATAID", help="Only this data id or range.")
 @EXACT
-@click.option("--kind", help="INPUT or OUTPUT.")
-@click.option("--status", help="Only this status.")
-@click.option("--after", metavar="DATAID", help="Only data ids after this one; needs --dataset.")
-@click.option("--limit", type=int, default=1000, show_default=True, help="How many rows at most.")
+@click.option("--kind", type=KIND, help="Only rows of this kind: chunks that a job reads, or makes.")
+@word_option("--status", STATUS, "Only this status.")
+@click.option("--after", metavar="DATAID", help="Last data id of the previous page; needs --dataset.")
+@click.option("--limit", type=int, metavar="N", default=1000, show_default=True, help="Largest number of rows.")
 @common
 @click.pass_obj
 def list_rows(session: Session, /, dataids: Members | None, limit: int, **which: Any) -> None:
-    """List the rows of chunks: by dataset, in its order."""
+    """List chunks and their status, by dataset and data id."""
     if dataids is not None and len(dataids) > MOST_LISTED:
         raise BadValue("dataid", f"a range of {len(dataids):,}", f"is too long; at most {MOST_LISTED:,} can be listed")
     with session.gate() as gate:
@@ -126,13 +130,15 @@ def list_rows(session: Session, /, dataids: Members | None, limit: int, **which:
     session.answer([plain(row) for row in rows], lambda: _rows(rows))
 
 
-@data.command("grid")
-@click.option("--dataset", "datasets", multiple=True, help="Only this dataset; may be given several times.")
-@click.option("--limit", type=int, default=60, show_default=True, help="How many data ids at most: the last ones.")
+@data.command("grid", short_help="Show the status of chunks as a grid.")
+@click.option("--dataset", "datasets", type=DATASET, multiple=True, help="Only this dataset; can be repeated.")
+@click.option(
+    "--limit", type=int, metavar="N", default=60, show_default=True, help="Number of data ids, counted from the last."
+)
 @common
 @click.pass_obj
 def grid(session: Session, datasets: Sequence[str], limit: int) -> None:
-    """Picture the status of chunks: a line for each data id, a column for each dataset."""
+    """Show the status of chunks as a grid: a line for each data id, a column for each dataset, in flow order."""
     from headgate.core.ordering import Order, order_key
     from headgate.service.checks import check_limit
 

@@ -41,18 +41,38 @@ def daemon_options(function: F) -> F:
     """How daemons run, by themselves or beside the service."""
     options = (
         click.option(
-            "--handler", "handlers", multiple=True, metavar="NAME=MODULE:FUNCTION", help="Python for a consumer's work."
-        ),
-        click.option("--exec", "commands", multiple=True, metavar="NAME='CMD …'", help="A command for its work."),
-        click.option("--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="Of each consumer."),
-        click.option(
-            "--lease", type=DURATION, default=60, help="An item is free so long after this died.  [default: 60s]"
-        ),
-        click.option(
-            "--grace", type=DURATION, default=30, help="From SIGTERM to handing back what runs.  [default: 30s]"
+            "--handler",
+            "handlers",
+            multiple=True,
+            metavar="NAME=MODULE:FUNCTION",
+            help="Python function for a consumer.",
         ),
         click.option(
-            "--interval", type=DURATION, default=5, help="Pause between two rounds of the others.  [default: 5s]"
+            "--exec",
+            "commands",
+            multiple=True,
+            metavar="NAME='CMD …'",
+            help="Command for a consumer.",
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(1, 1000),
+            metavar="N",
+            default=1,
+            show_default=True,
+            help="Workers of each consumer.",
+        ),
+        click.option(
+            "--lease",
+            type=DURATION,
+            default=60,
+            help="Time until an item is free after this process died (default: 60s).",
+        ),
+        click.option(
+            "--grace", type=DURATION, default=30, help="Time for running work to finish after SIGTERM (default: 30s)."
+        ),
+        click.option(
+            "--interval", type=DURATION, default=5, help="Pause between two rounds of the other daemons (default: 5s)."
         ),
     )
     for option in reversed(options):
@@ -63,34 +83,34 @@ def daemon_options(function: F) -> F:
 @click.command("daemon")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @daemon_options
-@click.option("--once", is_flag=True, help="One round of those that need no handler, then end.")
+@click.option("--once", is_flag=True, help="Run one round of the daemons that need no handler, then exit.")
 @common
 @click.pass_obj
 def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: bool, **how: Any) -> None:
-    """Run daemons until SIGTERM or SIGINT: those NAMEd, else all that can run.
+    """Run daemons until SIGTERM or SIGINT: the NAMEd ones, or all that can run.
 
     \b
-    batch-watcher   has a batch reported when its last job has ended
-    reaper          frees what the dead left: locks, chunks, batches and jobs whose lease is over
-    cleaner         removes completed jobs and their working folders, and completed batches after `retention`
-    history         moves history from ZooKeeper to `url` when it is older than the setting `history_age`
-    messenger       sends the mails and callbacks that wait in the outbox
+    batch-watcher   starts the report of a batch when its last job has finished
+    reaper          frees locks, chunks, batches and jobs whose lease has expired
+    cleaner         removes completed jobs and their folders, and completed batches after `retention`
+    history         moves history older than `history_age` from ZooKeeper to `url`
+    messenger       sends the mails and callbacks in the outbox
 
-    Consumers take batches or ingest jobs in one state: batch-pending, batch-reporting, batch-update-reporting,
-    job-pending, job-estimating, job-provisioning, job-downloading, job-processing, job-recording, job-notify. Ingest's
-    own steps do the work, by the profiles in the setting `profiles_folder`; --handler and --exec put another in place
-    of one.
+    Consumers process batches or ingest jobs in one state: batch-pending, batch-reporting, batch-update-reporting,
+    job-pending, job-estimating, job-provisioning, job-downloading, job-processing, job-recording, job-notify. The
+    built-in steps follow the profiles in the folder `profiles_folder`; --handler and --exec replace them.
 
-    CMD is split into words as a shell does, and run without one. It finds HEADGATE_ITEM, HEADGATE_STATE,
-    HEADGATE_TOKEN and HEADGATE_ITEM_FILE (the whole item as JSON) in its environment. Of the daemon's environment it
-    gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR, XDG_RUNTIME_DIR, SSL_CERT_FILE,
-    SSL_CERT_DIR, the store's URL without its password, and what the setting `exec_variables` adds. Exit code 0 is
-    done, 75 is not now, any other is failed with the last line of its stderr. It may print a JSON object of changes:
-    message, priority, space_needed, identifiers; for batch-pending `jobs`, a list of objects with a payload_url.
+    CMD is split into words like a shell command, and runs without a shell. Its environment contains HEADGATE_ITEM,
+    HEADGATE_STATE, HEADGATE_TOKEN and HEADGATE_ITEM_FILE (a file with the whole item as JSON). From the daemon's
+    environment it inherits PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR, XDG_RUNTIME_DIR,
+    SSL_CERT_FILE, SSL_CERT_DIR, the store's URL without its password, and the variables in the setting
+    `exec_variables`. Exit code 0 means done, 75 means try again later, any other means failed; the last line of its
+    stderr becomes the message. CMD can print a JSON object with changes: message, priority, space_needed, identifiers;
+    for batch-pending `jobs`, a list of objects with a payload_url.
 
-    What happens is written to stderr, one JSON object a line; -q silences it. A store that is away is asked again
-    after a growing pause. Several daemons at once do no harm. At SIGTERM nothing more is taken; what runs may end
-    within --grace and is handed back after that, at a second signal at once. The exit code is then 0.
+    Daemons log to stderr; -q silences them. They retry a store that is unavailable, with growing pauses. Several
+    daemons of the same name can run at once. After SIGTERM they take no new work; running work has the time of --grace
+    to finish, and is then returned to the queue (at a second signal: immediately). The exit code is then 0.
 
     \b
     Examples:
@@ -100,7 +120,7 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
       headgate daemon batch-pending --handler batch-pending=mypackage.ingest:split
 
     \b
-    A quick look, in a new folder:
+    A quick look, after headgate init:
       headgate daemon reaper --once
       headgate daemon cleaner batch-watcher --once
     """

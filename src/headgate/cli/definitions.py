@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 @common
 @click.pass_obj
 def define(session: Session, file: Path, holders: Sequence[str], *, yes: bool) -> None:
-    """Define the datasets and jobs of a pipeline file. Doing it again changes nothing.
+    """Define the datasets and jobs of a pipeline file, and print what changed.
 
-    Prints what changes, one line each. What the file does not name stays as it is. A secret is no part of the file:
-    env:NAME takes it from a variable, file:PATH from a file that only its owner may read. To seal it takes the ring
-    of master keys (HEADGATE_MASTER_KEY_FILE), or the key of the one job that uses it (HEADGATE_JOB_KEY).
+    Defining the same file again changes nothing. Datasets and jobs that the file does not name are left alone.
 
-    Jobs that would get secrets which they do not hold yet are listed, and have to be confirmed: at the terminal, with
-    --new-holder for each, or with --yes for all. A dataset's `secret_jobs` lists the jobs that may hold its secrets.
+    The file contains no secrets, only where they are: env:NAME is a variable, file:PATH a file that only its owner can
+    read. Encrypting them needs the key ring (HEADGATE_MASTER_KEY_FILE), or the key of the one job that uses them
+    (HEADGATE_JOB_KEY). Jobs that could not read a secret before are listed and must be confirmed: at the terminal, with
+    --new-holder for each, or with --yes for all. `secret_jobs` of a dataset lists the jobs that may read its secrets.
 
     \b
     Example of a file:

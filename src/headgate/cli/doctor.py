@@ -27,27 +27,27 @@ MOST_ROUNDS = 5
 @common
 @click.pass_obj
 def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passes by name
-    """Find damage in the store, explain it, and repair it with --repair.
+    """Check the store for damage and explain it; repair it with --repair.
 
-    Checks batches and ingest jobs (in two places or none, counted wrongly, taken by dead workers), chunks (lost from
-    what find_next sees, running without a lease, without an output row, of jobs that are not defined), locks (without
-    their resource, counted wrongly, with leases that never end, without the storage guard that they should have),
-    counters that would give an id or a token twice, mails and callbacks that did not arrive (--repair sends them
-    again), history that was deleted, missing nodes in ZooKeeper, files that other users can use, and the store's clock.
-    Nothing is changed without --repair. It is safe while others work. A note is no fault: it says, for example, that
-    waiters poll because the database is reached through a pooler without `listen_url`, or that an ingest job is held
-    because its workers died.
+    Checks batches and ingest jobs (in two places or none, miscounted, taken by dead workers), chunks (missing from the
+    index of available chunks, running without a lease, without an output record, of undefined jobs), locks (without
+    their resource, miscounted, with leases that never expire, without their storage guard), counters that would issue
+    an id or token twice, undelivered mails and callbacks (--repair resends them), deleted history, missing nodes in
+    ZooKeeper, files that other users can access, and the store's clock.
 
-    Reports what is stuck, each with the command that fixes it: a batch or ingest job that no running consumer could
+    Reports what is stuck, each with the command that fixes it: a batch or ingest job that no running consumer can
     take or whose profile cannot be used, work for a daemon that does not run, items that wait far longer than usual,
     and chunks that wait more than a day for a job that nobody runs.
 
-        Exit code 0 when nothing is wrong (any more), 1 when a fault remains or something is stuck.
+    Nothing is changed without --repair. The store can be in use meanwhile. A note is not a fault: for example, that
+    waiters poll because the database is behind a pooler and `listen_url` is not set.
 
-        \b
-        Examples:
-          headgate doctor
-          headgate doctor --repair --json
+    Exit code 0 if no fault remains and nothing is stuck, 1 otherwise.
+
+    \b
+    Examples:
+      headgate doctor
+      headgate doctor --repair --json
     """
     from headgate.service.status import looked_at
 

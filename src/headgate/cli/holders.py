@@ -19,9 +19,9 @@ def holder_options(function: F) -> F:
     options = (
         click.option(
             "--new-holder", "holders", multiple=True, metavar="DATASET/JOB",
-            help="JOB may get the secrets of DATASET; may be repeated.",
+            help="Job that may read the secrets of DATASET; can be repeated.",
         ),
-        click.option("--yes", is_flag=True, help="All new holders of secrets are meant; they are still listed."),
+        click.option("--yes", is_flag=True, help="Accept all new holders of secrets without asking; they are listed."),
     )  # fmt: skip
     for option in reversed(options):
         function = option(function)

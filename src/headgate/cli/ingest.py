@@ -14,10 +14,13 @@ from headgate.cli.items import ItemId
 from headgate.cli.job_progress import bars
 from headgate.cli.output import ago, table
 from headgate.cli.session import InOrder, Session, common
+from headgate.cli.values import PROFILE, Word, word_option
 from headgate.core.errors import BadValue
 from headgate.core.queue import ALL, Folder
+from headgate.core.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
 from headgate.core.wire import plain
 from headgate.service.progress import under_way
+from headgate.service.queue_checks import MODES, TYPES
 
 if TYPE_CHECKING:
     from headgate.core.queue import Batch, Hold, IngestJob
@@ -25,11 +28,17 @@ if TYPE_CHECKING:
     from headgate.wiring import Gate
 
 T = TypeVar("T", "Batch", "IngestJob")
+TYPE, MODE = Word("type", TYPES), Word("mode", MODES)
+TYPE_HELP = f"Type of the payload: {', '.join(TYPES)}."
+BATCH_STATE = Word("state", [each for each in BATCH.states if each != BATCH.start])
+JOB_STATE = Word("state", [each for each in INGEST_JOB.states if each != INGEST_JOB.start], MERRITT_INGEST_JOB.states)
 
 
 @click.group("ingest", cls=InOrder)
 def ingest() -> None:
-    """Submit batches, watch their jobs, hold, release, resume, delete.
+    """Submit batches of objects to the ingest queue, and manage them.
+
+    A batch consists of ingest jobs, one for each object. Daemons take them through the states: see `headgate daemon`.
 
     \b
     Examples:
@@ -40,7 +49,7 @@ def ingest() -> None:
       headgate ingest hold demo --reason "collection is moved"
 
     \b
-    A quick look, in a new folder:
+    A quick look, after headgate init:
       echo hello > hello.txt
       headgate ingest submit hello.txt --profile demo --submitter me --type file
       headgate ingest batches
@@ -51,19 +60,19 @@ def ingest() -> None:
 @ingest.command("submit")
 @click.argument("payload", metavar="FILE_OR_URL")
 @click.argument("metadata", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--profile", required=True, help="The ingest profile, which names the collection.")
-@click.option("--submitter", required=True, help="Who hands it in.")
-@click.option("--type", "kind", default="object-manifest", show_default=True, help="What the payload is.")
-@click.option("--mode", default="add", show_default=True, help="add, or update an object that there is.")
-@click.option("--request-id", help="An id of yours: the same again gives the same batch.")
+@click.option("--profile", type=PROFILE, required=True, help="Ingest profile, which names the collection.")
+@click.option("--submitter", required=True, help="Name of the submitter.")
+@click.option("--type", "kind", type=TYPE, default="object-manifest", show_default=True, help=TYPE_HELP)
+@click.option("--mode", type=MODE, default="add", show_default=True, help="Add objects, or update existing ones.")
+@click.option("--request-id", help="Id of this request: repeating it returns the same batch.")
 @common
 @click.pass_obj
 def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str, **how: Any) -> None:
-    """Hand in a payload: a new batch, pending. Nothing is fetched or looked into now.
+    """Submit a payload as a new batch. The daemons download and check it later.
 
-    A FILE is copied into the work folder, where the daemons must find it; a service is sent it.
+    A FILE is copied into the work folder, which the daemons must be able to read, or uploaded to the service.
 
-    NAME=VALUE says more of it: erc_who, erc_what, erc_when, local_id, primary_id, digest_type, digest_value, dc_…
+    NAME=VALUE describes the payload: erc_who, erc_what, erc_when, local_id, primary_id, digest_type, digest_value, dc_…
 
     \b
     Example:
@@ -82,16 +91,23 @@ def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str
 
 
 @ingest.command("batches")
-@click.option("--state", help="Only in this state.")
-@click.option("--profile", help="Only of this profile.")
-@click.option("--submitter", help="Only by this submitter.")
-@click.option("--after", type=ItemId("bid"), metavar="BID", help="Only behind this one: the next page.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
+@word_option("--state", BATCH_STATE, "Only batches in this state.")
+@click.option("--profile", type=PROFILE, help="Only batches of this profile.")
+@click.option("--submitter", help="Only batches of this submitter.")
+@click.option("--after", type=ItemId("bid"), metavar="BID", help="Last batch of the previous page.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="Largest number of entries.",
+)
 @watching.watchable
 @common
 @click.pass_obj
 def batches(session: Session, /, limit: int, *, watch: bool, every: float, **which: Any) -> None:
-    """List batches, by id."""
+    """List batches by id."""
 
     def ask(gate: Gate) -> Sequence[Batch]:
         return gate.queue.batches(limit=limit + 1, **which)
@@ -102,13 +118,13 @@ def batches(session: Session, /, limit: int, *, watch: bool, every: float, **whi
     _answer_list(session, "batches", ask, text, limit, watch=watch, every=every)
 
 
-@ingest.command("batch")
+@ingest.command("batch", short_help="Show a batch and the progress of its jobs.")
 @click.argument("batch", metavar="BID", type=ItemId("bid"))
 @watching.watchable
 @common
 @click.pass_obj
 def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) -> None:
-    """Show everything of a batch, how far its jobs are, and what may be done with it."""
+    """Show a batch, the progress of its jobs, and the commands that apply to it."""
 
     def ask(gate: Gate) -> tuple[Batch, Sequence[str], Any, Sequence[Progress]]:
         with items.naming_the_nearest(session, gate.queue, batch):
@@ -126,17 +142,24 @@ def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) ->
 
 
 @ingest.command("jobs")
-@click.option("--state", help="Only in this state.")
-@click.option("--batch", type=ItemId("bid"), metavar="BID", help="Only of this batch.")
-@click.option("--profile", help="Only of this profile.")
-@click.option("--taken", is_flag=True, help="Only those that somebody works on now.")
-@click.option("--after", type=ItemId("jid"), metavar="JID", help="Only behind this one: the next page.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
+@word_option("--state", JOB_STATE, "Only jobs in this state.")
+@click.option("--batch", type=ItemId("bid"), metavar="BID", help="Only jobs of this batch.")
+@click.option("--profile", type=PROFILE, help="Only jobs of this profile.")
+@click.option("--taken", is_flag=True, help="Only jobs that a worker is processing.")
+@click.option("--after", type=ItemId("jid"), metavar="JID", help="Last job of the previous page.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="Largest number of entries.",
+)
 @watching.watchable
 @common
 @click.pass_obj
 def jobs(session: Session, /, limit: int, *, watch: bool, every: float, **which: Any) -> None:
-    """List ingest jobs, by id."""
+    """List ingest jobs by id."""
 
     def ask(gate: Gate) -> Sequence[IngestJob]:
         return gate.queue.jobs(limit=limit + 1, **which)
@@ -153,7 +176,7 @@ def jobs(session: Session, /, limit: int, *, watch: bool, every: float, **which:
 @common
 @click.pass_obj
 def show_job(session: Session, /, job: str, *, watch: bool, every: float) -> None:
-    """Show everything of an ingest job, and what may be done with it."""
+    """Show an ingest job, and the commands that apply to it."""
 
     def ask(gate: Gate) -> tuple[IngestJob, Any]:
         with items.naming_the_nearest(session, gate.queue, job):
@@ -165,11 +188,11 @@ def show_job(session: Session, /, job: str, *, watch: bool, every: float) -> Non
     watching.answer(session, ask, lambda found: items.document(found[0]), text, watch=watch, every=every)
 
 
-@ingest.command("holds")
+@ingest.command("holds", short_help="List collections on hold.")
 @common
 @click.pass_obj
 def holds(session: Session) -> None:
-    """List what is held: collections, and the whole queue when it is paused."""
+    """List collections on hold, and whether the whole queue is paused."""
     with session.gate() as gate:
         found = gate.queue.holds()
     session.answer({"holds": plain(found)}, lambda: _holds_text(session, found))

@@ -14,6 +14,7 @@ from headgate.cli.ingest_objects import delete_objects
 from headgate.cli.items import ItemId, ItemIdOrArk, is_ark
 from headgate.cli.output import say, table
 from headgate.cli.session import Session, common
+from headgate.cli.values import PROFILE
 from headgate.core.errors import Refused, UnknownName
 from headgate.core.queue import ALL, Item, is_batch
 from headgate.core.wire import plain
@@ -29,25 +30,25 @@ PREVIEW = 20
 
 def bulk(function: F) -> F:
     """The options of commands that may act on many."""
-    dry = click.option("--dry-run", is_flag=True, help="Only show what would change, and how many.")
-    yes = click.option("--yes", is_flag=True, help="Do not ask.")
+    dry = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+    yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
     return dry(yes(function))
 
 
 def reason(function: F) -> F:
     """Why; it is kept in the history."""
-    return click.option("--reason", default="", help="Why; it is kept in the history. Needed for many at once.")(
-        function
-    )
+    return click.option(
+        "--reason", default="", help="Reason, kept in the history; required to change several at once."
+    )(function)
 
 
-@click.command("hold")
-@click.argument("profile")
-@click.option("--reason", required=True, help="Why; everybody who is stopped by it is told.")
+@click.command("hold", short_help="Put a collection on hold.")
+@click.argument("profile", type=PROFILE)
+@click.option("--reason", required=True, help="Reason, shown to everybody who is affected.")
 @common
 @click.pass_obj
 def hold(session: Session, profile: str, reason: str) -> None:
-    """Hold a collection: its pending batches and jobs go to held instead of on."""
+    """Put a collection on hold: its pending batches and jobs become held."""
     with session.gate() as gate:
         hold = gate.queue.set_hold if profile == ALL else gate.hold_collection
         found = hold(profile, reason=reason, by=session.client())
@@ -55,14 +56,14 @@ def hold(session: Session, profile: str, reason: str) -> None:
 
 
 @click.command("unhold")
-@click.argument("profile")
-@click.option("--release-all", is_flag=True, help="And release what is held of it.")
+@click.argument("profile", type=PROFILE)
+@click.option("--release-all", is_flag=True, help="Release its held batches and jobs, too.")
 @reason
 @bulk
 @common
 @click.pass_obj
 def unhold(session: Session, /, profile: str, *, release_all: bool, dry_run: bool, **how: Any) -> int:
-    """Clear the hold of a collection. What is held stays so until it is released."""
+    """End the hold of a collection. Held batches and jobs stay held until they are released."""
     with session.gate() as gate:
         if not dry_run:
             cleared = gate.queue.clear_hold(profile, by=session.client())
@@ -80,16 +81,16 @@ def unhold(session: Session, /, profile: str, *, release_all: bool, dry_run: boo
 
 @click.command("release")
 @click.argument("ids", metavar="[ID]...", nargs=-1, type=ItemId("jid", "bid"))
-@click.option("--profile", help="All that the hold of this profile has stopped.")
+@click.option("--profile", type=PROFILE, help="All batches and jobs that the hold of this profile has stopped.")
 @reason
 @bulk
 @common
 @click.pass_obj
 def release(session: Session, /, ids: Sequence[str], profile: str | None, **how: Any) -> int:
-    """Release held batches and jobs. Refused while their collection is held.
+    """Release held batches and jobs. Refused while their collection is on hold.
 
-    They are pending again. A batch or job that is held because its workers died goes on in the step in which they died,
-    with a new count; name its ID, since --profile leaves it held.
+    They become pending. A batch or job that is held because its workers crashed continues with the step in which they
+    crashed, and crashes are counted from zero; name its ID, since --profile does not release it.
     """
     _one_of(ids, profile, "an ID, or --profile P for all that are held of it")
     with session.gate() as gate:
@@ -98,17 +99,17 @@ def release(session: Session, /, ids: Sequence[str], profile: str | None, **how:
         return act_on_all(session, "release", _held(gate.queue, profile), gate.queue.release, **how)
 
 
-@click.command("resume")
+@click.command("resume", short_help="Resume failed jobs after their last successful step.")
 @click.argument("ids", metavar="[JID]...", nargs=-1, type=ItemId("jid"))
 @click.option("--batch", type=ItemId("bid"), metavar="BID", help="All failed jobs of this batch.")
-@click.option("--profile", help="All failed jobs of this profile.")
+@click.option("--profile", type=PROFILE, help="All failed jobs of this profile.")
 @click.option("--all-failed", is_flag=True, help="All failed jobs.")
 @reason
 @bulk
 @common
 @click.pass_obj
 def resume(session: Session, /, ids: Sequence[str], batch: str, profile: str, *, all_failed: bool, **how: Any) -> int:
-    """Let failed jobs go on from the step after their last good one."""
+    """Resume failed jobs with the step after the last successful one."""
     many = batch or profile or all_failed
     _one_of(ids, many, "a JID, --batch BID, --profile P, or --all-failed")
     with session.gate() as gate:
@@ -122,20 +123,20 @@ def resume(session: Session, /, ids: Sequence[str], batch: str, profile: str, *,
 @click.argument("ids", metavar="[ID|ARK]...", nargs=-1, type=ItemIdOrArk("jid", "bid"))
 @click.option("--failed", is_flag=True, help="All failed jobs of --batch or --profile.")
 @click.option("--batch", type=ItemId("bid"), metavar="BID", help="With --failed: of this batch.")
-@click.option("--profile", help="With --failed: of this profile.")
-@click.option("--reason", required=True, help="Why; it is kept in the history.")
+@click.option("--profile", type=PROFILE, help="With --failed: of this profile.")
+@click.option("--reason", required=True, help="Reason, kept in the history.")
 @bulk
 @common
 @click.pass_obj
 def delete(session: Session, /, ids: Sequence[str], batch: str, profile: str, *, failed: bool, **how: Any) -> int:
-    """Give up failed or held batches and jobs, or delete stored objects. Nothing is left of them but their history.
+    """Delete failed or held batches and jobs, or stored objects. Only their history is kept.
 
-    A job that is deleted before its batch is reported will not be in the report; a batch takes its jobs along, and
-    its depositor is not told.
+    A job that is deleted before its batch is reported is missing from the report. Deleting a batch deletes its jobs,
+    and its depositor is not notified.
 
-    An object goes with all its versions: out of the storage, the inventory and the ledger, and what pipelines made of
-    it stays. Refused while somebody reads it, adds to it, or works on one of its chunks. Hold its collection first:
-    a job of it that is under way may store it again.
+    Deleting an object (by its ARK) removes all its versions from the storage, the inventory and the ledger; what
+    pipelines made from it stays. Refused while the object or one of its chunks is in use. Put its collection on hold
+    first, since a job that is under way may store it again.
 
     \b
     Examples:
@@ -154,13 +155,13 @@ def delete(session: Session, /, ids: Sequence[str], batch: str, profile: str, *,
         return act_on_each(session, gate.queue, "delete", ids, gate.queue.delete, ask=True, **how)
 
 
-@click.command("update-report")
+@click.command("update-report", short_help="Report a failed batch again.")
 @click.argument("batch", metavar="BID", type=ItemId("bid"))
-@click.option("--reason", default="", help="Why; it is kept in the history.")
+@click.option("--reason", default="", help="Reason, kept in the history.")
 @common
 @click.pass_obj
 def update_report(session: Session, batch: str, reason: str) -> None:
-    """Have a failed batch reported once more: what changed since."""
+    """Report a failed batch again: what changed since the last report."""
     with session.gate() as gate, items.naming_the_nearest(session, gate.queue, batch):
         found = gate.queue.update_report(batch, reason=reason, by=session.client())
     session.answer(items.document(found), lambda: f"{found.id}  {found.state}")
@@ -169,22 +170,22 @@ def update_report(session: Session, batch: str, reason: str) -> None:
 @click.command("priority")
 @click.argument("job", metavar="JID", type=ItemId("jid"))
 @click.argument("priority", metavar="N", type=int)
-@click.option("--reason", default="", help="Why; it is kept in the history.")
+@click.option("--reason", default="", help="Reason, kept in the history.")
 @common
 @click.pass_obj
 def priority(session: Session, job: str, priority: int, reason: str) -> None:
-    """Set the priority of a job: 0 is first, 99 last."""
+    """Set the priority of an ingest job: 0 is first, 99 is last."""
     with session.gate() as gate, items.naming_the_nearest(session, gate.queue, job):
         found = gate.queue.set_priority(job, priority, reason=reason, by=session.client())
     session.answer(items.document(found), lambda: f"{found.id}  {found.state}, priority {found.priority}")
 
 
-@click.command("pause")
-@click.option("--reason", required=True, help="Why; everybody who looks is told.")
+@click.command("pause", short_help="Pause the whole queue.")
+@click.option("--reason", required=True, help="Reason, shown to everybody.")
 @common
 @click.pass_obj
 def pause(session: Session, reason: str) -> None:
-    """Pause the whole queue: nobody is given anything new to do; what runs ends normally."""
+    """Pause the whole queue: no new work starts; running work finishes."""
     with session.gate() as gate:
         found = gate.queue.set_hold(ALL, reason=reason, by=session.client())
     session.answer(plain(found), lambda: f"paused  {found.reason}")
@@ -194,7 +195,7 @@ def pause(session: Session, reason: str) -> None:
 @common
 @click.pass_obj
 def unpause(session: Session) -> None:
-    """Let the whole queue go on."""
+    """Let a paused queue continue."""
     with session.gate() as gate:
         cleared = gate.queue.clear_hold(ALL, by=session.client())
     session.answer({"cleared": cleared}, lambda: "goes on" if cleared else "it was not paused")

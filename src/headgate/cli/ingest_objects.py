@@ -29,7 +29,7 @@ PROBLEMS_FOUND = 1
 @common
 @click.pass_obj
 def profiles(session: Session) -> None:
-    """List the ingest profiles, and check them: every mistake in every file is told."""
+    """Check the ingest profiles and list them. Every mistake in every file is reported."""
     from headgate.store_opening import read_profiles
 
     folder = session.settings["profiles_folder"]
@@ -41,15 +41,22 @@ def profiles(session: Session) -> None:
 
 
 @click.command("objects")
-@click.option("--owner", help="Only of this owner.")
-@click.option("--collection", help="Only of this collection.")
-@click.option("--local-id", "local", help="Only the one that its depositor calls so.")
-@click.option("--after", metavar="ARK", help="Only behind this one: the next page.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
+@click.option("--owner", help="Only objects of this owner.")
+@click.option("--collection", help="Only objects of this collection.")
+@click.option("--local-id", "local", help="Only the object with this local id.")
+@click.option("--after", metavar="ARK", help="Last object of the previous page.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="Largest number of objects.",
+)
 @common
 @click.pass_obj
 def objects(session: Session, /, limit: int, **which: Any) -> None:
-    """List what is stored, by ARK."""
+    """List stored objects by ARK."""
     with session.gate() as gate:
         found = gate.inventory.objects(limit=limit + 1, **which)
     shown = found[:limit]
@@ -64,7 +71,7 @@ def objects(session: Session, /, limit: int, **which: Any) -> None:
 @common
 @click.pass_obj
 def show_object(session: Session, ark: str) -> None:
-    """Show an object with its versions."""
+    """Show a stored object and its versions."""
     from headgate.ingest.ark import parse_object
 
     name = str(parse_object(ark))
@@ -74,17 +81,17 @@ def show_object(session: Session, ark: str) -> None:
     session.answer({**plain(found), "versions": plain(versions)}, lambda: _object_text(found, versions))
 
 
-@click.command("export")
+@click.command("export", short_help="Copy the files of an object into a new folder.")
 @click.argument("ark")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--version", type=click.IntRange(min=1), help="Another than the newest.")
-@click.option("--wait", type=DURATION, default=0, help="So long while somebody writes to it.  [default: 0s]")
+@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Version (default: the newest).")
+@click.option("--wait", type=DURATION, default=0, help="Longest time to wait for writers (default: 0s).")
 @common
 @click.pass_obj
 def export(session: Session, /, ark: str, folder: Path, **how: Any) -> None:
-    """Copy an object's files into a new FOLDER: all of them, checked, or none.
+    """Copy the files of an object into a new FOLDER: all of them, verified, or none.
 
-    They are read from the storage itself, which must be reached from here, also when a service is talked to.
+    The files are read from the storage, which must be reachable from this machine even if you use a service.
     """
     from headgate.ingest.reading import export_object
 
@@ -99,15 +106,15 @@ def export(session: Session, /, ark: str, folder: Path, **how: Any) -> None:
     )
 
 
-@click.command("verify")
+@click.command("verify", short_help="Verify every stored byte of some objects, or of all.")
 @click.argument("arks", metavar="[ARK]...", nargs=-1)
-@click.option("--wait", type=DURATION, default=60, help="So long while somebody writes to one.  [default: 60s]")
+@click.option("--wait", type=DURATION, default=60, help="Longest time to wait for writers of an object (default: 60s).")
 @common
 @click.pass_obj
 def verify(session: Session, arks: Sequence[str], wait: float) -> int:
-    """Read every stored byte, of some objects or of all, and compare it with the inventory. Exit code 1: problems.
+    """Read every stored byte of some objects, or of all, and compare it with the inventory. Exit code 1: problems.
 
-    A service reads by itself what it has stored; objects that its inventory does not know are looked for only there.
+    A service verifies its own storage; it alone searches for objects that are missing from the inventory.
     """
     problems: list[Problem] = []
     with session.gate() as gate:

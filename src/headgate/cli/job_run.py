@@ -17,6 +17,7 @@ from headgate.cli.dataids import EXACT, ONE
 from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.lock_run import COMMAND, PASS_API_TOKEN, RunCommand, open_processes
 from headgate.cli.session import DURATION, Session, common
+from headgate.cli.values import JOB
 from headgate.core.errors import BadValue, ClaimLost, HeadgateError, Unavailable
 from headgate.service.clock import steady
 
@@ -34,41 +35,54 @@ LONGEST_LINE = 500
 RETRY_SECONDS = 0.5
 
 
-@click.command("run", cls=RunCommand, short_help="Run a command on the next chunk, or on all of them.")
-@click.argument("job_name", metavar="JOB")
-@click.option("--dataid", type=ONE, help="On that very chunk, or refused with the reason.")
-@EXACT
-@click.option("--loop", is_flag=True, help="Go on until there is nothing to do.")
+@click.command("run", cls=RunCommand, short_help="Run a command on the next chunk, or on every available one.")
+@click.argument("job_name", metavar="JOB", type=JOB)
 @click.option(
-    "--workers", type=click.IntRange(1, 1000), default=1, show_default=True, help="So many at a time; needs --loop."
+    "--dataid", type=ONE, help="Chunk to run; refused with the reason if it is not available (default: the next one)."
 )
-@click.option("--worker", help="Who works.  [default: this host and process]")
-@click.option("--lease", type=DURATION, default=60, help="A chunk is given up so long after this died.  [default: 60s]")
-@click.option("--grace", type=DURATION, help="From asking CMD to end to killing it.  [default: 10s, a quarter lease]")
-@click.option("--keep-stderr", is_flag=True, help="A failure is told with the last line of CMD's stderr; see above.")
-@click.option("--secrets-in-env", is_flag=True, help="Secrets as variables too, which others may see; see above.")
+@EXACT
+@click.option("--loop", is_flag=True, help="Continue until there is nothing left to do.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Number of chunks at a time; needs --loop.",
+)
+@click.option("--worker", help="Name of the worker (default: host and process id).")
+@click.option(
+    "--lease", type=DURATION, default=60, help="Time until a claim expires after this process died (default: 60s)."
+)
+@click.option(
+    "--grace", type=DURATION, help="Time between SIGTERM and SIGKILL for CMD (default: 10s or a quarter lease)."
+)
+@click.option("--keep-stderr", is_flag=True, help="Record the last line of CMD's stderr with a failure; see above.")
+@click.option(
+    "--secrets-in-env", is_flag=True, help="Pass secrets as variables too, which other users may see; see above."
+)
 @PASS_API_TOKEN
 @common
 @click.pass_context
 def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: bool, workers: int, **how: Any) -> int:
-    """Run CMD on the next chunk that JOB may work on, and report what became of it.
+    """Claim the next available chunk of JOB, run CMD on it, and report the outcome.
 
-    Exit code 0 of CMD is success, any other is failure. CMD is run as it stands, without a shell; signals are passed
-    on to it. It finds HEADGATE_JOB, HEADGATE_DATAID, HEADGATE_ATTEMPT, HEADGATE_TOKEN, HEADGATE_INPUT_<NAME>_URI,
-    HEADGATE_OUTPUT_<NAME>_URI and the job's variables in its environment, and the whole claim as JSON in the file
-    HEADGATE_CLAIM_FILE, which only its user can read and which is gone afterwards. A job's variables are called
-    PARAM_…; others the setting `job_variables` has to allow here, else the chunk fails. CMD gets the rest of this
-    environment too, without Headgate's own secrets: the API token, keys and their files, the mail password.
+    Exit code 0 of CMD is a success, any other a failure. CMD runs without a shell; signals are passed on to it. Its
+    environment contains HEADGATE_JOB, HEADGATE_DATAID, HEADGATE_ATTEMPT, HEADGATE_TOKEN, HEADGATE_INPUT_<NAME>_URI,
+    HEADGATE_OUTPUT_<NAME>_URI and the job's variables. The file HEADGATE_CLAIM_FILE holds the whole claim as JSON; only
+    its user can read it, and it is removed afterwards. A job's variables are called PARAM_…; the setting
+    `job_variables` allows others. CMD inherits the rest of the environment, except Headgate's own secrets (API token,
+    keys and key files, mail password).
 
-    The job's key (HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE) opens the secrets in that file; with a wrong key, exit
-    code 77, nothing is claimed. With --secrets-in-env they are also in
+    The job's key (HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE) decrypts the secrets in that file. With a wrong key
+    nothing is claimed (exit code 77). With --secrets-in-env the secrets are also in
     HEADGATE_INPUT_<NAME>_SECRET_<SECRET> and HEADGATE_OUTPUT_<NAME>_SECRET_<SECRET>.
 
-    CMD's input and output are left as they are. With --keep-stderr its stderr is a pipe, passed on as it comes, and the
-    last line of it is kept with a failure, for all who may look at the chunk; known secrets in it are masked.
+    With --keep-stderr the last line that CMD writes to stderr is recorded with a failure, where everybody who can see
+    the chunk can read it; known secrets are masked.
 
-    The exit code is CMD's own; 3 when there is nothing to do; 76 when the claim was lost, and CMD was ended. With
-    --loop it is 0 when all chunks went well, 1 when one did not.
+    The exit code is that of CMD, 3 if there is nothing to do, 76 if the claim was lost and CMD was stopped. With --loop
+    it is 0 if all chunks succeeded, 1 if one failed.
 
     \b
     Examples:

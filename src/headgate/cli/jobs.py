@@ -13,6 +13,7 @@ from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.job_run import run
 from headgate.cli.output import pairs, table, working
 from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.cli.values import DATASET, JOB, KIND, STATUS
 from headgate.core.durations import in_words
 from headgate.core.ledger import STATUS_WORDS
 from headgate.core.wire import plain
@@ -27,28 +28,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def chunk(function: F) -> F:
     """The two words that name a job's chunk. The data id is taken literally: it comes from a claim."""
-    return click.argument("job_name", metavar="JOB")(click.argument("dataid", metavar="DATAID")(function))
+    return click.argument("job_name", metavar="JOB", type=JOB)(click.argument("dataid", metavar="DATAID")(function))
 
 
 def any_chunk(function: F) -> F:
     """The same, typed by a person: a range is refused."""
     dataid = click.argument("dataid", metavar="DATAID", type=ONE)
-    return click.argument("job_name", metavar="JOB")(dataid(EXACT(function)))
+    return click.argument("job_name", metavar="JOB", type=JOB)(dataid(EXACT(function)))
 
 
 def chunks(function: F) -> F:
     """A job, and data ids or ranges of them."""
-    return click.argument("job_name", metavar="JOB")(many_dataids(function))
+    return click.argument("job_name", metavar="JOB", type=JOB)(many_dataids(function))
 
 
 def why(function: F) -> F:
     """The reason that support gives."""
-    return click.option("--reason", required=True, help="Why; it is kept in the history.")(function)
+    return click.option("--reason", required=True, help="Reason, kept in the history.")(function)
 
 
 @click.group("job", cls=InOrder)
 def job() -> None:
-    """Claim chunks and report on them; explain, plan, resubmit, hold.
+    """Run jobs on the chunks of datasets: claim, report, explain, rerun, hold.
+
+    A job reads datasets and makes others. Its chunks become available when all inputs with the same data id are READY.
 
     \b
     Examples:
@@ -59,7 +62,7 @@ def job() -> None:
       headgate job resubmit clean 2026-11-01 --reason "wrong rates" --downstream --dry-run
 
     \b
-    A quick look, in a new folder:
+    A quick look, after headgate init:
       printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
       headgate define quick.toml
       headgate data publish raw 1..3
@@ -72,23 +75,25 @@ job.add_command(run)
 
 
 @job.command("next")
-@click.argument("job_name", metavar="JOB")
-@click.option("--dataid", type=ONE, help="That very chunk, or refused with the reason.")
-@EXACT
-@click.option("--worker", help="Who works.  [default: this host and process]")
+@click.argument("job_name", metavar="JOB", type=JOB)
 @click.option(
-    "--lease", type=DURATION, default=60, help="It is given up so long after the last heartbeat.  [default: 60s]"
+    "--dataid", type=ONE, help="Chunk to claim; refused with the reason if it is not available (default: the next one)."
+)
+@EXACT
+@click.option("--worker", help="Name of the worker (default: host and process id).")
+@click.option(
+    "--lease", type=DURATION, default=60, help="Time until the claim expires without a heartbeat (default: 60s)."
 )
 @common
 @click.pass_obj
 def next_chunk(session: Session, job_name: str, dataid: str | None, worker: str | None, lease: float) -> int:
-    """Claim the next chunk that JOB may work on, and print it. Exit code 3 when there is nothing to do.
+    """Claim the next available chunk of JOB, and print it. Exit code 3 if there is nothing to do.
 
-    With the job's key (HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE) the JSON has its secrets; with a wrong one, exit code
-    77, nothing is claimed. Without one they are masked, and `keys open` opens the JSON.
+    The claim outlives this command: report with `job success` or `job fail` before the lease expires, or renew it with
+    `job heartbeat`.
 
-    The claim outlives this command: report with `job success` or `job fail` before the lease is over, or prolong it
-    with `job heartbeat`.
+    With the job's key in HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE the JSON contains the secrets of its datasets. With
+    a wrong key nothing is claimed (exit code 77). Without a key the secrets are masked, and `keys open` decrypts them.
     """
     with session.gate() as gate:
         claim = claim_chunk(session, gate.ledger, job_name, dataid, worker=worker, lease=lease)
@@ -100,11 +105,11 @@ def next_chunk(session: Session, job_name: str, dataid: str | None, worker: str 
 
 @job.command("success")
 @chunk
-@click.option("--token", type=int, required=True, metavar="N", help="The token of the claim.")
+@click.option("--token", type=int, required=True, metavar="N", help="Token of the claim.")
 @common
 @click.pass_obj
 def success(session: Session, job_name: str, dataid: str, token: int) -> None:
-    """Say that a claimed chunk is done."""
+    """Report that a claimed chunk succeeded."""
     with session.gate() as gate:
         gate.ledger.success(job_name, dataid, token)
     session.answer({"job": job_name, "dataid": dataid, "reported": "success"}, lambda: f"done  {job_name} {dataid}")
@@ -112,12 +117,12 @@ def success(session: Session, job_name: str, dataid: str, token: int) -> None:
 
 @job.command("fail")
 @chunk
-@click.option("--token", type=int, required=True, metavar="N", help="The token of the claim.")
-@click.option("--message", default="", help="Why.")
+@click.option("--token", type=int, required=True, metavar="N", help="Token of the claim.")
+@click.option("--message", default="", help="Reason of the failure.")
 @common
 @click.pass_obj
 def fail(session: Session, job_name: str, dataid: str, token: int, message: str) -> None:
-    """Say that a claimed chunk could not be done."""
+    """Report that a claimed chunk failed."""
     with session.gate() as gate:
         gate.ledger.fail(job_name, message, dataid, token)
     session.answer({"job": job_name, "dataid": dataid, "reported": "fail"}, lambda: f"failed  {job_name} {dataid}")
@@ -125,35 +130,37 @@ def fail(session: Session, job_name: str, dataid: str, token: int, message: str)
 
 @job.command("heartbeat")
 @chunk
-@click.option("--token", type=int, required=True, metavar="N", help="The token of the claim.")
-@click.option("--lease", type=DURATION, default=60, help="From now on.  [default: 60s]")
+@click.option("--token", type=int, required=True, metavar="N", help="Token of the claim.")
+@click.option("--lease", type=DURATION, default=60, help="New lease length (default: 60s).")
 @common
 @click.pass_obj
 def heartbeat(session: Session, job_name: str, dataid: str, token: int, lease: float) -> None:
-    """Say that the worker of a claimed chunk lives."""
+    """Renew the lease of a claimed chunk."""
     with session.gate() as gate:
         left = gate.ledger.heartbeat(job_name, dataid, token, lease=lease)
     session.answer({"job": job_name, "dataid": dataid, "expires_in": left}, lambda: f"alive for {in_words(left)}")
 
 
-@job.command("explain")
+@job.command("explain", short_help="Explain whether JOB can claim a chunk.")
 @any_chunk
 @common
 @click.pass_obj
 def explain(session: Session, job_name: str, dataid: str) -> None:
-    """Say whether JOB may claim a chunk, and show each condition with its answer."""
+    """Explain whether JOB can claim a chunk: every condition with its answer."""
     with session.gate() as gate:
         verdict = gate.ledger.explain(job_name, dataid)
     session.answer(_verdict(verdict), lambda: _explained(verdict))
 
 
-@job.command("plan")
-@click.argument("job_name", metavar="JOB")
-@click.option("--limit", type=int, default=20, show_default=True, help="How many of each at most.")
+@job.command("plan", short_help="Show which chunks run next, and what blocks the others.")
+@click.argument("job_name", metavar="JOB", type=JOB)
+@click.option(
+    "--limit", type=int, metavar="N", default=20, show_default=True, help="Largest number of chunks in each part."
+)
 @common
 @click.pass_obj
 def plan(session: Session, job_name: str, limit: int) -> None:
-    """Show what would run next, in order, and what blocks the rest."""
+    """Show which chunks run next, in order, and what blocks the others."""
     with session.gate() as gate:
         found = gate.ledger.plan(job_name, limit)
     document = {"next": [_verdict(each) for each in found.next], "blocked": [_verdict(each) for each in found.blocked]}
@@ -166,7 +173,7 @@ def plan(session: Session, job_name: str, limit: int) -> None:
 @common
 @click.pass_obj
 def list_jobs(session: Session) -> None:
-    """List the jobs, with what they read and make."""
+    """List jobs with their inputs and outputs."""
     with session.gate() as gate:
         jobs = gate.ledger.jobs()
     rows = [
@@ -177,11 +184,14 @@ def list_jobs(session: Session) -> None:
 
 
 @job.command("connections")
-@click.argument("job_name", metavar="JOB")
+@click.argument("job_name", metavar="JOB", type=JOB)
 @common
 @click.pass_obj
 def connections(session: Session, job_name: str) -> None:
-    """Show how to reach what JOB reads and makes, without a claim; secrets, with the job's key, in the JSON alone."""
+    """Show the URIs of the datasets of JOB, without claiming a chunk.
+
+    With the job's key, --json prints their secrets too.
+    """
     with session.gate() as gate:
         found = gate.ledger.connections(job_name)
     rows = [(kind[:-1], name, port.uri or "-") for kind, ports in found.items() for name, port in ports.items()]
@@ -189,15 +199,17 @@ def connections(session: Session, job_name: str) -> None:
     session.answer(document, lambda: table(("KIND", "DATASET", "URI"), rows))
 
 
-@job.command("force")
+@job.command("force", short_help="Claim a chunk against the rules.")
 @any_chunk
 @why
-@click.option("--steal", is_flag=True, help="From a living worker, too.")
-@click.option("--lease", type=DURATION, default=60, help="As for `job next`.  [default: 60s]")
+@click.option("--steal", is_flag=True, help="Take the chunk from a worker that is still alive.")
+@click.option(
+    "--lease", type=DURATION, default=60, help="Time until the claim expires without a heartbeat (default: 60s)."
+)
 @common
 @click.pass_obj
 def force(session: Session, /, job_name: str, dataid: str, **how: Any) -> None:
-    """Claim a chunk whatever the rules say, and print it as `job next` does."""
+    """Claim a chunk against the rules, and print it as `job next` does."""
     with session.gate() as gate:
         claim = gate.ledger.force(job_name, dataid, **how)
     _answer_claim(session, claim)
@@ -206,13 +218,16 @@ def force(session: Session, /, job_name: str, dataid: str, **how: Any) -> None:
 @job.command("resubmit")
 @chunks
 @why
-@click.option("--downstream", is_flag=True, help="And all that was made from it.")
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@click.option("--steal", is_flag=True, help="From a living worker, too.")
+@click.option("--downstream", is_flag=True, help="Include all chunks that were made from it.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--steal", is_flag=True, help="Take the chunk from a worker that is still alive.")
 @common
 @click.pass_obj
 def resubmit(session: Session, /, job_name: str, dataids: Selection, **how: Any) -> None:
-    """Have chunks made again, before all others and with new counts."""
+    """Run chunks again, before all others. Their failures are counted from zero.
+
+    A DATAID can be a range of days, months or numbers.
+    """
     with session.gate() as gate, working(session, "looking for all that was made from it"):
         changes = gate.ledger.resubmit(job_name, list(dataids), **how)
     _answer_changes(session, changes)
@@ -224,7 +239,10 @@ def resubmit(session: Session, /, job_name: str, dataids: Selection, **how: Any)
 @common
 @click.pass_obj
 def hold(session: Session, job_name: str, dataids: Selection, reason: str) -> int:
-    """Keep everybody from making and reading a chunk."""
+    """Hold chunks: no job can read or make them until `job unhold`.
+
+    A DATAID can be a range of days, months or numbers. A chunk that does not exist yet can be held too.
+    """
     with session.gate() as gate:
         changes, code = act_on_each(session, dataids, lambda dataid: gate.ledger.hold(job_name, dataid, reason=reason))
     _answer_changes(session, changes)
@@ -233,11 +251,11 @@ def hold(session: Session, job_name: str, dataids: Selection, reason: str) -> in
 
 @job.command("unhold")
 @chunks
-@click.option("--reason", default="", help="Why; it is kept in the history.")
+@click.option("--reason", default="", help="Reason, kept in the history.")
 @common
 @click.pass_obj
 def unhold(session: Session, job_name: str, dataids: Selection, reason: str) -> int:
-    """Give a held chunk its former status back."""
+    """Release held chunks: their former status comes back."""
     with session.gate() as gate:
         changes, code = act_on_each(
             session, dataids, lambda dataid: gate.ledger.unhold(job_name, dataid, reason=reason)
@@ -249,11 +267,11 @@ def unhold(session: Session, job_name: str, dataids: Selection, reason: str) -> 
 @job.command("forget")
 @chunks
 @why
-@click.option("--steal", is_flag=True, help="From a living worker, too.")
+@click.option("--steal", is_flag=True, help="Take the chunk from a worker that is still alive.")
 @common
 @click.pass_obj
 def forget(session: Session, /, job_name: str, dataids: Selection, **how: Any) -> int:
-    """Remove JOB's rows of a chunk, as if it never was. It may be made again then."""
+    """Remove the records of JOB for chunks, as if they had never run. Inputs are not touched."""
     with session.gate() as gate:
         changes, code = act_on_each(session, dataids, lambda dataid: gate.ledger.forget(job_name, dataid, **how))
     _answer_changes(session, changes)
@@ -261,17 +279,20 @@ def forget(session: Session, /, job_name: str, dataids: Selection, **how: Any) -
 
 
 @job.command("set-status")
-@click.argument("dataset")
+@click.argument("dataset", type=DATASET)
 @click.argument("dataid", type=ONE)
 @EXACT
-@click.argument("job_name", metavar="JOB")
-@click.argument("kind")
-@click.argument("status")
+@click.argument("job_name", metavar="JOB", type=JOB)
+@click.argument("kind", type=KIND, metavar="KIND")
+@click.argument("status", type=STATUS, metavar="STATUS")
 @why
 @common
 @click.pass_obj
 def set_status(session: Session, /, dataset: str, dataid: str, job_name: str, **what: Any) -> None:
-    """Set the status of one row by hand. JOB `external` is data made elsewhere."""
+    """Set the status of one record by hand. JOB is `external` for data that was published.
+
+    KIND is INPUT or OUTPUT. A STATUS that Headgate does not know blocks the chunk like HOLD.
+    """
     with session.gate() as gate:
         change = gate.ledger.set_status(dataset, dataid, job_name, **what)
     _answer_changes(session, [change])
@@ -282,23 +303,23 @@ def set_status(session: Session, /, dataset: str, dataid: str, job_name: str, **
 
 
 @job.command("pause")
-@click.argument("job_name", metavar="JOB")
+@click.argument("job_name", metavar="JOB", type=JOB)
 @why
 @common
 @click.pass_obj
 def pause(session: Session, job_name: str, reason: str) -> None:
-    """Give JOB no more chunks; what runs ends normally."""
+    """Pause JOB: it gets no new chunks; running ones finish."""
     with session.gate() as gate:
         found = gate.ledger.pause(job_name, reason=reason)
     session.answer(found.to_document(), lambda: f"paused  {job_name}: {reason}")
 
 
 @job.command("unpause")
-@click.argument("job_name", metavar="JOB")
+@click.argument("job_name", metavar="JOB", type=JOB)
 @common
 @click.pass_obj
 def unpause(session: Session, job_name: str) -> None:
-    """Give JOB chunks again."""
+    """Let a paused JOB continue."""
     with session.gate() as gate:
         found = gate.ledger.unpause(job_name)
     session.answer(found.to_document(), lambda: f"goes on  {job_name}")
@@ -308,7 +329,7 @@ def unpause(session: Session, job_name: str) -> None:
 @common
 @click.pass_obj
 def reap(session: Session) -> None:
-    """Turn the claims of dead workers into errors."""
+    """Turn claims of crashed workers into errors. The daemon `reaper` does this regularly."""
     with session.gate() as gate:
         count = gate.ledger.reap()
     session.answer({"reaped": count}, lambda: f"reaped  {count} chunk(s)")

@@ -11,6 +11,7 @@ import click
 from headgate.cli.holders import confirm_holders, holder_options
 from headgate.cli.output import to_json
 from headgate.cli.session import InOrder, Session, common
+from headgate.cli.values import JOB
 from headgate.core.documents import read_document
 from headgate.core.errors import BadValue, HoldersUnconfirmed, WrongKey
 
@@ -20,22 +21,22 @@ if TYPE_CHECKING:
 
 @click.group("keys", cls=InOrder)
 def keys() -> None:
-    """Make, change and use the keys that open secrets.
+    """Create, rotate and use the keys that decrypt secrets.
 
-    A job's key opens the secrets of what the job reads and makes, and no others. Give it to its workers in
-    HEADGATE_JOB_KEY, or in a file named by HEADGATE_JOB_KEY_FILE; never on a command line, which everybody can read.
-    With a ring of master keys (HEADGATE_MASTER_KEY_FILE) admins seal secrets and make keys for every job.
+    A job's key decrypts the secrets of the datasets that the job reads and makes, and no others. Give it to the workers
+    in HEADGATE_JOB_KEY or in a file that HEADGATE_JOB_KEY_FILE names, never on a command line, which other users can
+    see. With a key ring (HEADGATE_MASTER_KEY_FILE) administrators encrypt secrets and create keys for every job.
 
     \b
     Examples:
-      headgate keys rotate                          a first or another master key, into the ring's file
-      headgate keys new clean                       a key for a job, shown once
-      headgate keys new clean --beside              another one; the old one opens until: headgate keys retire clean
+      headgate keys rotate                          add a master key to the key ring
+      headgate keys new clean                       create a key for a job, and print it
+      headgate keys new clean --beside              a second key; the old one works until: keys retire
       headgate job next clean --json | headgate keys open
-      headgate keys rewrap                          all comes under the newest master key
+      headgate keys rewrap                          encrypt everything with the newest master key
 
     \b
-    A quick look, in a new folder:
+    A quick look, after headgate init:
       printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
       headgate define quick.toml
       export HEADGATE_MASTER_KEY_FILE=quick.ring
@@ -45,23 +46,23 @@ def keys() -> None:
 
 
 @keys.command("new")
-@click.argument("job_name", metavar="JOB")
-@click.option("--passphrase", is_flag=True, help="Take a passphrase from standard input instead of making a key.")
-@click.option("--beside", is_flag=True, help="The old key stays good until `keys retire`.")
-@click.option("--lost", is_flag=True, help="Nobody has the old key: it opens nothing any more.")
+@click.argument("job_name", metavar="JOB", type=JOB)
+@click.option("--passphrase", is_flag=True, help="Derive the key from a passphrase on standard input.")
+@click.option("--beside", is_flag=True, help="Keep the old key valid until `keys retire`.")
+@click.option("--lost", is_flag=True, help="Discard the old key, which was lost. Its secrets must be set again.")
 @holder_options
 @common
 @click.pass_obj
 def new(
     session: Session, /, job_name: str, holders: Sequence[str], *, passphrase: bool, yes: bool, **how: bool
 ) -> None:
-    """Make a key for JOB, and show it once: it is kept nowhere.
+    """Create a key for JOB, and print it. It is stored nowhere and cannot be shown again.
 
-    Refused when the job has a key. To change over without a stop: --beside, give the new key to all workers, then
-    `keys retire`. That takes the ring of master keys, or the old key in HEADGATE_JOB_KEY. When the key is lost and
-    there is no master key, --lost makes a new one, and the secrets have to be set again.
+    Refused if the job has a key. To replace a key without downtime, create one with --beside, give it to all workers,
+    then run `keys retire`. This needs the key ring, or the old key in HEADGATE_JOB_KEY. If the key is lost and there is
+    no key ring, use --lost and set the secrets again.
 
-    Datasets whose secrets JOB does not hold yet are listed, and have to be confirmed: at the terminal, with
+    Datasets whose secrets JOB could not read before are listed and must be confirmed: at the terminal, with
     --new-holder for each, or with --yes for all.
     """
     given = _passphrase() if passphrase else None
@@ -81,24 +82,24 @@ def new(
 
 
 @keys.command("retire")
-@click.argument("job_name", metavar="JOB")
+@click.argument("job_name", metavar="JOB", type=JOB)
 @common
 @click.pass_obj
 def retire(session: Session, job_name: str) -> None:
-    """End all keys of JOB but the newest: they open nothing any more."""
+    """Invalidate all keys of JOB except the newest."""
     with session.gate() as gate:
         count = gate.secrets.retire(job_name)
     session.answer({"job": job_name, "retired": count}, lambda: f"retired  {count} key(s) of {job_name}")
 
 
-@keys.command("open")
+@keys.command("open", short_help="Decrypt the secrets in the JSON of a claim.")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-", metavar="[FILE]")
 @common
 @click.pass_obj
 def open_claim(session: Session, file: TextIO) -> None:
-    """Open the secrets in a claim's JSON, from FILE or standard input, with the job's key; asks no store.
+    """Decrypt the secrets in the JSON of a claim, from FILE or standard input, with the job's key.
 
-    Prints the same JSON with its secrets plain. Exit code 77 when the key does not open them.
+    Prints the same JSON with its secrets in plain text. No store is needed. Exit code 77 if the key does not fit.
 
     \b
     Example:
@@ -118,17 +119,18 @@ def open_claim(session: Session, file: TextIO) -> None:
 
 
 @keys.command("rotate")
-@click.option("--lost", is_flag=True, help="The store's ring is lost: forget all that only it opens.")
+@click.option("--lost", is_flag=True, help="Discard the lost key ring of the store, and what only it decrypts.")
 @common
 @click.pass_obj
 def rotate(session: Session, *, lost: bool) -> None:
-    """Add a new master key to the ring's file (HEADGATE_MASTER_KEY_FILE), which is made if it is not there.
+    """Add a master key to the key ring (HEADGATE_MASTER_KEY_FILE). The file is created if needed.
 
-    It seals from now on; the older ones still open. Bring the file to every admin, then run `keys rewrap`.
+    The new key encrypts from now on; older ones still decrypt. Copy the file to every administrator, then run
+    `keys rewrap`.
 
-    Refused when the store's secrets are sealed with master keys that the file does not have; the message lists what
-    would be lost with them. With --lost the store forgets that ring: copies of secrets that only it opens are
-    dropped, and have to be set again. Jobs' own keys open what they opened before.
+    Refused if the store's secrets are encrypted with master keys that the file does not contain; the error lists what
+    would be lost. With --lost the store discards that key ring: copies of secrets that only it decrypts are removed and
+    must be set again. The keys of jobs are not affected.
     """
     with session.gate() as gate:
         number = gate.secrets.rotate(lost=lost)
@@ -137,13 +139,20 @@ def rotate(session: Session, *, lost: bool) -> None:
 
 
 @keys.command("rewrap")
-@click.option("--batch", type=click.IntRange(1, 10_000), default=100, show_default=True, help="So many at a time.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="Secrets in a transaction.",
+)
 @common
 @click.pass_obj
 def rewrap(session: Session, batch: int) -> None:
-    """Bring all that is under older master keys under the newest. Older ones open nothing afterwards.
+    """Encrypt everything with the newest master key. Older master keys become useless.
 
-    Workers go on meanwhile. Interrupted, everything stays readable with the ring; run it again to finish.
+    Workers can continue meanwhile. After an interruption everything is still readable; run the command again.
     """
     with session.gate() as gate:
         count = gate.secrets.rewrap(batch)

@@ -24,12 +24,12 @@ GOODBYE_SECONDS, LOST_GOODBYE_SECONDS = 5.0, 1.0
 
 
 PASS_API_TOKEN = click.option(
-    "--pass-api-token", is_flag=True, help="CMD gets HEADGATE_API_TOKEN too, to call the service itself."
+    "--pass-api-token", is_flag=True, help="Pass HEADGATE_API_TOKEN on to CMD, so that it can call the service."
 )
 
 
 class RunCommand(click.Command):
-    """Everything after the first -- is the command to run, and none of our business."""
+    """Everything after the first -- is the command to run, taken as it is."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -45,27 +45,35 @@ class RunCommand(click.Command):
 
 @click.command("run", cls=RunCommand, short_help="Run a command while locks are held.")
 @click.argument("resources", metavar="RESOURCE[=MODE]...", nargs=-1, required=True)
-@click.option("--client", help="Who asks.  [default: the setting `client`, else user@host]")
-@click.option("--wait", type=DURATION, default=0, help="Queue for up to this long instead of being refused.")
-@click.option("--lease", type=DURATION, default=60, help="They end so long after this died.  [default: 60s]")
-@click.option("--note", default="", help="Why, for people who look at the list.")
-@click.option("--grace", type=DURATION, help="From asking CMD to end to killing it.  [default: 10s, a quarter lease]")
-@click.option("--conflict-exit-code", type=click.IntRange(0, 255), metavar="N", help="Instead of 75 when refused.")
+@click.option("--client", help="Name of the client (default: the setting `client`, or user@host).")
+@click.option("--wait", type=DURATION, default=0, help="Longest time in the wait queue (default: 0s, do not wait).")
+@click.option(
+    "--lease", type=DURATION, default=60, help="Time until locks expire after this process died (default: 60s)."
+)
+@click.option("--note", default="", help="Remark that lists show.")
+@click.option(
+    "--grace", type=DURATION, help="Time between SIGTERM and SIGKILL for CMD (default: 10s or a quarter lease)."
+)
+@click.option(
+    "--conflict-exit-code", type=click.IntRange(0, 255), metavar="N", help="Exit code when refused (default: 75)."
+)
 @PASS_API_TOKEN
 @common
 @click.pass_context
 def run(context: click.Context, /, resources: Sequence[str], conflict_exit_code: int | None, **how: Any) -> int:
-    """Run CMD while the locks are held, and end it before they can be lost.
+    """Run CMD while holding locks, and stop it before a lock can be lost.
 
-    All RESOURCEs are locked, or none. MODE is shared (read) or exclusive (write, the default). CMD is run as it
-    stands, without a shell, in a session of its own; signals are passed on to it. It finds HEADGATE_CLIENT,
-    HEADGATE_LOCKS (JSON: resource, mode, id, token) and, with one RESOURCE, HEADGATE_LOCK_ID and HEADGATE_TOKEN
-    in its environment: hand the token to whatever you write to. It gets the rest of this environment too, without
-    Headgate's own secrets: the API token, keys and their files, the mail password.
+    Either all RESOURCEs are locked or none. MODE is shared (read) or exclusive (write, the default). What follows the
+    last = is the mode: write a resource whose name contains = with its mode, as in 'x=1=exclusive'.
 
-    The exit code is CMD's own (128 + n when signal n ended it); 75 when refused; 76 when a lock was lost, and
-    CMD was ended; 126 or 127 when CMD cannot be run. What CMD leaves running in its process group is ended too;
-    what left that group (a daemon) is out of reach. With --json errors are JSON; stdout is CMD's alone.
+    CMD runs without a shell, in its own session; signals are passed on to it. Its environment contains
+    HEADGATE_CLIENT, HEADGATE_LOCKS (JSON: resource, mode, id, token) and, for a single RESOURCE, HEADGATE_LOCK_ID and
+    HEADGATE_TOKEN: pass the token to the systems that CMD writes to. It inherits the rest of the environment, except
+    Headgate's own secrets (API token, keys and key files, mail password).
+
+    The exit code is that of CMD (128 + n if signal n ended it), 75 if a lock was refused, 76 if a lock was lost and
+    CMD was stopped, 126 or 127 if CMD cannot be run. Processes that CMD leaves behind in its process group are stopped
+    too. With --json, errors are printed as JSON; stdout belongs to CMD.
 
     \b
     Examples:

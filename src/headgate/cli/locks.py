@@ -11,9 +11,11 @@ import click
 from headgate.cli.lock_run import run
 from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, table
 from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.cli.values import Word
 from headgate.cli.waiters import waiters
 from headgate.core.durations import in_words
 from headgate.core.errors import StoreUnavailable
+from headgate.core.locks import MODE_WORDS, Mode
 from headgate.core.wire import plain, rfc3339
 
 if TYPE_CHECKING:
@@ -21,18 +23,21 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MODE = Word("mode", tuple(Mode), tuple(MODE_WORDS))
 HEADINGS = ("STATE", "RESOURCE", "CLIENT", "SINCE", "LEASE", "TOKEN", "ID")
 
 
 def grant(function: F) -> F:
     """The two words that name a grant."""
-    token = click.option("--token", type=int, required=True, metavar="N", help="The token that the grant carries.")
+    token = click.option(
+        "--token", type=int, required=True, metavar="N", help="Token of the lock, as `lock acquire` printed it."
+    )
     return click.argument("lock_id", metavar="ID")(token(override(function)))
 
 
 def override(function: F) -> F:
     """The reason that lets an operator act on another principal's lock."""
-    text = "Why you act on another principal's lock; takes the scope admin:force, and is kept in the history."
+    text = "Reason for acting on another principal's lock. Needs the scope admin:force; kept in the history."
 
     @wraps(function)
     def call(*args: Any, override: str | None, **more: Any) -> Any:
@@ -48,7 +53,10 @@ def override(function: F) -> F:
 
 @click.group("lock", cls=InOrder)
 def lock() -> None:
-    """Take, renew, give back, list and break locks; run commands under them.
+    """Acquire, release, list and break locks; run commands while holding them.
+
+    A lock is shared (read) or exclusive (write). Any number of clients can hold shared locks on a resource; an
+    exclusive lock excludes all others. A RESOURCE is any name, usually a URI.
 
     \b
     Examples:
@@ -57,8 +65,8 @@ def lock() -> None:
       headgate lock list
 
     \b
-    A quick look, in a new folder:
-      headgate lock run file:/data/x -- echo "nobody else has it"
+    A quick look, after headgate init:
+      headgate lock run file:/data/x -- echo "nobody else holds it"
       headgate lock acquire file:/data/x --client me --mode shared --lease 10m
       headgate lock list
       headgate history --resource file:/data/x
@@ -71,27 +79,30 @@ lock.add_command(waiters)
 
 @lock.command("acquire")
 @click.argument("resource", metavar="RESOURCE[=MODE]")
-@click.option("--client", help="Who asks.  [default: the setting `client`, else user@host]")
-@click.option("--mode", help="shared (read) or exclusive (write).")
-@click.option("--wait", type=DURATION, default=0, help="Queue for up to this long instead of being refused.")
-@click.option("--lease", type=DURATION, help="Let it end by itself unless renewed in time; else it stays.")
-@click.option("--note", default="", help="Why, for people who look at the list.")
-@click.option("--reentrant", is_flag=True, help="Count holds of the same client instead of refusing them.")
-@click.option("--request-id", help="Your id of this request: repeating it gives the same grant again.")
+@click.option("--client", help="Name of the client (default: the setting `client`, or user@host).")
+@click.option("--mode", type=MODE, help="Mode of the lock, if RESOURCE does not name one (default: exclusive).")
+@click.option("--wait", type=DURATION, default=0, help="Longest time in the wait queue (default: 0s, do not wait).")
+@click.option("--lease", type=DURATION, help="Lease length: without `lock renew` the lock expires (default: no lease).")
+@click.option("--note", default="", help="Remark that lists show.")
+@click.option("--reentrant", is_flag=True, help="Count repeated holds of the same client instead of refusing them.")
+@click.option("--request-id", help="Id of this request: repeating it returns the same lock again.")
 @common
 @click.pass_obj
 def acquire(
     session: Session, /, resource: str, mode: str | None, client: str | None, request_id: str | None, **how: Any
 ) -> None:
-    """Take a lock on RESOURCE, and print its id and token.
+    """Acquire a lock on RESOURCE, and print its id and token.
 
-    The lock outlives this command. It stays until `lock release`, or with --lease until that time has passed
-    without `lock renew`. To hold a lock while a program runs, use `lock run` instead.
+    The lock outlives this command. It is held until `lock release`; with --lease it also expires when `lock renew` is
+    not called in time. To hold a lock while a program runs, use `lock run`.
+
+    MODE is shared (read) or exclusive (write). What follows the last = is the mode: write a resource whose name
+    contains = with its mode, as in 'x=1=exclusive', or give --mode.
 
     \b
     Examples:
       headgate lock acquire mysql://db1/core --client copy-core
-      headgate lock acquire file:/data/x --mode shared --wait 5m
+      headgate lock acquire file:/data/x=shared --wait 5m
       headgate lock acquire file:/data/x --lease 10m --json
     """
     from headgate.core.locks import parse_want
@@ -119,9 +130,9 @@ def acquire(
 @common
 @click.pass_obj
 def release(session: Session, lock_id: str, token: int) -> None:
-    """Give a lock back.
+    """Release a lock.
 
-    A lock that is not yours any more is an error, and nothing changes.
+    Fails, and changes nothing, if the lock has expired, was broken or was released already.
 
     \b
     Example:
@@ -134,11 +145,11 @@ def release(session: Session, lock_id: str, token: int) -> None:
 
 @lock.command("renew")
 @grant
-@click.option("--lease", type=DURATION, help="A new length for the lease, from now on.")
+@click.option("--lease", type=DURATION, help="New lease length (default: as before).")
 @common
 @click.pass_obj
 def renew(session: Session, lock_id: str, token: int, lease: float | None) -> None:
-    """Let a lock's lease begin anew.
+    """Renew the lease of a lock.
 
     \b
     Examples:
@@ -150,12 +161,12 @@ def renew(session: Session, lock_id: str, token: int, lease: float | None) -> No
     session.answer(lock_document(renewed), lambda: f"renewed  {_in_short(renewed)}")
 
 
-@lock.command("check", short_help="Ask whether a lock is still yours.")
+@lock.command("check", short_help="Check whether a lock is still held.")
 @grant
 @common
 @click.pass_obj
 def check(session: Session, lock_id: str, token: int) -> None:
-    """Ask whether a lock is still yours: exit code 0, or 76 when it is not.
+    """Check whether a lock is still held: exit code 0, or 76 if it was lost.
 
     \b
     Example:
@@ -166,14 +177,14 @@ def check(session: Session, lock_id: str, token: int) -> None:
     session.answer(lock_document(held), lambda: f"held  {_in_short(held)}")
 
 
-@lock.command("upgrade", short_help="Make a shared lock exclusive, if nobody else reads.")
+@lock.command("upgrade", short_help="Change a shared lock to exclusive.")
 @grant
 @common
 @click.pass_obj
 def upgrade(session: Session, lock_id: str, token: int) -> None:
-    """Make a shared lock exclusive, if nobody else reads; it has a new token then.
+    """Change a shared lock to exclusive, and print its new token.
 
-    It never waits: two readers who wait for each other would wait for ever.
+    Refused if other clients hold the resource. It never waits, since two readers could wait for each other forever.
 
     \b
     Example:
@@ -184,12 +195,12 @@ def upgrade(session: Session, lock_id: str, token: int) -> None:
     session.answer(lock_document(changed), lambda: f"upgraded  {_in_short(changed)}")
 
 
-@lock.command("downgrade", short_help="Make an exclusive lock shared, in one step.")
+@lock.command("downgrade", short_help="Change an exclusive lock to shared.")
 @grant
 @common
 @click.pass_obj
 def downgrade(session: Session, lock_id: str, token: int) -> None:
-    """Make an exclusive lock shared, in one step: nobody can write in between.
+    """Change an exclusive lock to shared in one step: no writer can get in between.
 
     \b
     Example:
@@ -200,17 +211,17 @@ def downgrade(session: Session, lock_id: str, token: int) -> None:
     session.answer(lock_document(changed), lambda: f"downgraded  {_in_short(changed)}")
 
 
-@lock.command("hand-over", short_help="Let a lock belong to another principal.")
+@lock.command("hand-over", short_help="Transfer a lock to another principal.")
 @click.argument("lock_id", metavar="ID")
-@click.option("--to", required=True, metavar="PRINCIPAL", help="The new owner.")
-@click.option("--reason", default="", help="Why; kept in the history.")
+@click.option("--to", required=True, metavar="PRINCIPAL", help="New owner.")
+@click.option("--reason", default="", help="Reason, kept in the history.")
 @override
 @common
 @click.pass_obj
 def hand_over(session: Session, lock_id: str, to: str, reason: str) -> None:
-    """Let a lock belong to another principal: yours, or with --override anybody's.
+    """Transfer a lock to another principal.
 
-    It has a new token from then on, so that the holder before cannot use it any more.
+    You must own the lock, or give --override. The lock gets a new token, so its former owner can no longer use it.
 
     \b
     Example:
@@ -226,13 +237,15 @@ def hand_over(session: Session, lock_id: str, to: str, reason: str) -> None:
 @lock.command("list")
 @click.option("--resource", help="Only locks on exactly this resource.")
 @click.option("--client", help="Only locks of this client.")
-@click.option("--mode", help="Only shared, or only exclusive ones.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many.")
-@click.option("--after", metavar="ID", help="Only locks after this one: the next page.")
+@click.option("--mode", type=MODE, help="Only locks in this mode.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", default=100, show_default=True, help="Largest number of locks."
+)
+@click.option("--after", metavar="ID", help="Last lock of the previous page.")
 @common
 @click.pass_obj
 def list_locks(session: Session, /, limit: int, **which: Any) -> None:
-    """Show who has what, and who waits.
+    """List locks and the clients that wait for them.
 
     \b
     Examples:
@@ -256,7 +269,7 @@ def list_locks(session: Session, /, limit: int, **which: Any) -> None:
 @common
 @click.pass_obj
 def show(session: Session, lock_id: str) -> None:
-    """Show all about one lock.
+    """Show one lock.
 
     \b
     Example:
@@ -267,16 +280,16 @@ def show(session: Session, lock_id: str) -> None:
     session.answer(lock_document(found), lambda: _description(found))
 
 
-@lock.command("break", short_help="Take somebody's lock away, with a reason.")
+@lock.command("break", short_help="Break a lock that another client holds.")
 @click.argument("lock_id", metavar="ID")
-@click.option("--reason", required=True, help="Why; kept in the history.")
+@click.option("--reason", required=True, help="Reason, kept in the history.")
 @common
 @click.pass_obj
 def break_lock(session: Session, lock_id: str, reason: str) -> None:
-    """Take somebody's lock away: its token is stale from now on, and the reason is kept.
+    """Break a lock that another client holds: its token becomes stale.
 
-    The holder is told when it next asks; a program under `lock run` is ended then. Make sure that it no longer
-    works on the resource before you let somebody else in.
+    The holder learns of it at its next call; `lock run` then stops its command. Make sure that the holder no longer
+    works on the resource before another client acquires it.
 
     \b
     Example:

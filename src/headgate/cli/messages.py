@@ -22,13 +22,12 @@ PORTION = 500
 
 @click.group("messages", cls=InOrder)
 def messages() -> None:
-    """List mails and callbacks, and send those again that did not arrive.
+    """List mails and callbacks, and resend those that could not be delivered.
 
-    Each message has an id that stays the same however often it is sent (a mail's Message-ID is made of it, a callback
-    carries it as webhook-id), so that a recipient who compares ids sees one. A message that cannot be delivered is
-    tried again by the daemon `messenger`: after 10 s, then after pauses that double up to an hour, for about two
-    days. After that, or when the other side refuses it for good, it is given up and stays listed until it is sent
-    again or discarded.
+    Each message keeps its id however often it is sent (as Message-ID of a mail, as webhook-id of a callback), so that
+    recipients can detect duplicates. The daemon `messenger` retries a message after 10 s, then after pauses that double
+    up to an hour, for about two days. After that, or if the recipient rejects it permanently, it is listed as failed
+    until it is resent or discarded.
 
     \b
     Examples:
@@ -38,19 +37,21 @@ def messages() -> None:
       headgate messages discard bid0000000007.report-1 --reason "the depositor has left"
 
     \b
-    A quick look, in a new folder:
+    A quick look, after headgate init:
       headgate messages list --failed
     """
 
 
 @messages.command("list")
-@click.option("--failed", is_flag=True, help="Only those that did not arrive, though they were tried.")
-@click.option("--item", type=ItemId("bid", "jid"), metavar="ID", help="Only those about this batch or ingest job.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Number of messages.")
+@click.option("--failed", is_flag=True, help="Only messages that could not be delivered.")
+@click.option("--item", type=ItemId("bid", "jid"), metavar="ID", help="Only messages about this batch or ingest job.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="Largest number of messages."
+)
 @common
 @click.pass_obj
 def list_messages(session: Session, failed: bool, item: str | None, limit: int) -> None:  # noqa: FBT001 - click passes by name
-    """List messages by id: their state, how often they were tried, and why the last try failed."""
+    """List messages by id, with the error of the last attempt."""
     with session.gate() as gate:
         found = gate.inventory.messages(item, failed=failed, limit=limit)
     rows = [(each.id, each.kind, each.state, each.tries, _next(each), each.problem) for each in found]
@@ -74,15 +75,15 @@ def show(session: Session, message_id: str) -> None:
     session.answer(plain(found), lambda: _text(found))
 
 
-@messages.command("resend")
+@messages.command("resend", short_help="Send messages again.")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all-failed", is_flag=True, help="Every message that did not arrive, though it was tried.")
+@click.option("--all-failed", is_flag=True, help="All messages that could not be delivered.")
 @common
 @click.pass_obj
 def resend(session: Session, ids: Sequence[str], all_failed: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Send messages again, under the same ids, as soon as the daemon `messenger` runs.
+    """Send messages again, with the same ids, as soon as the daemon `messenger` runs.
 
-    Recipients of a mail that have it already do not get it again, unless all have it.
+    A mail is sent only to recipients that did not receive it, or to all if all received it.
     """
     if bool(ids) == all_failed:
         raise click.UsageError("name messages, or say --all-failed")
@@ -96,11 +97,11 @@ def resend(session: Session, ids: Sequence[str], all_failed: bool) -> None:  # n
 
 @messages.command("discard")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--reason", required=True, help="Why nobody needs to get it.")
+@click.option("--reason", required=True, help="Reason, kept in the history.")
 @common
 @click.pass_obj
 def discard(session: Session, ids: Sequence[str], reason: str) -> None:
-    """Give messages up and remove them from the outbox."""
+    """Remove messages from the outbox without sending them."""
     with session.gate() as gate:
         gone = [gate.inventory.discard(each, reason=reason) for each in ids]
     lines = [f"discarded  {each.id}" for each in gone]

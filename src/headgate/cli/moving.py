@@ -24,16 +24,20 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("copy")
 @click.argument("from_url")
 @click.argument("to_url")
-@click.option("--force", is_flag=True, help="Also while somebody works on it: holders go on in the new place.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Copy even if locks, claims or items are held.",
+)
 @common
 @click.pass_obj
 def copy(session: Session, from_url: str, to_url: str, force: bool) -> None:  # noqa: FBT001 - click passes by name
     """Copy a whole store into an empty one of any kind, and compare the two.
 
-    Between SQLite, PostgreSQL and MariaDB all goes: locks, ledger, sealed secrets, queue, inventory, outbox, API
-    tokens, history. To or from ZooKeeper the queue goes. Until the copy is complete nobody can work with the target;
-    an interrupted copy is begun anew by the same command. Stop what uses the old store first, and start it on the new
-    one: what happens in the old one afterwards stays there.
+    Between SQLite, PostgreSQL and MariaDB everything is copied: locks, ledger, encrypted secrets, queue, inventory,
+    outbox, API tokens, history. To or from ZooKeeper only the queue is copied. The target cannot be used until the copy
+    is complete; after an interruption run the same command again. Stop all users of the old store first: later changes
+    there are not copied. With --force, holders of locks, claims and items continue in the new store.
 
     \b
     Examples:
@@ -60,10 +64,10 @@ def copy(session: Session, from_url: str, to_url: str, force: bool) -> None:  # 
 @common
 @click.pass_obj
 def backup(session: Session, file: Path) -> None:
-    """Write the whole store into one file, as it is at one moment, while others work.
+    """Write a consistent snapshot of the whole store into one file, while others keep working.
 
-    The file can be restored into a store of any kind. Whoever has it has the digests of API tokens and the sealed
-    secrets: only its owner may read it. Secrets stay sealed; keep their keys elsewhere.
+    The file can be restored into a store of any kind. It contains digests of API tokens and encrypted secrets: only its
+    owner can read it. Keep the keys elsewhere.
 
     \b
     Example:
@@ -81,12 +85,12 @@ def backup(session: Session, file: Path) -> None:
 @common
 @click.pass_obj
 def restore(session: Session, file: Path) -> None:
-    """Read a backup into an empty store.
+    """Restore a backup into an empty store.
 
-    The file is checked to its end before anything is created or written. Tokens, and the ids of batches and ingest
-    jobs, continue far beyond those that were given before and after the backup, so that none is given twice; no clock
-    is involved. Each restore is listed in FILE.restored, so that another restore of the same backup goes further.
-    Leases continue with the time they had left.
+    The whole file is checked before anything is written. Tokens, and the ids of batches and ingest jobs, continue far
+    beyond those that were used before and after the backup, so that none is used twice. Each restore is recorded in
+    FILE.restored, so that another restore of the same backup continues even further. Leases continue with the time
+    they had left.
 
     \b
     Example:

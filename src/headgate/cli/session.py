@@ -164,11 +164,18 @@ def global_options(function: F) -> F:
 
 def _add_common(function: F, *, hidden: bool) -> F:
     options = (
-        _common("--json", "as_json", hidden=False, is_flag=True, help="Answer with one JSON document."),
-        _common("--url", hidden=False, metavar="URL", help="The store to use; see: headgate settings."),
-        _common("--coordination-url", hidden=hidden, metavar="URL", help="Where locks are kept, if not there."),
-        _common("-v", "--verbose", hidden=hidden, count=True, help="Log to stderr, one JSON object a line."),
-        _common("-q", "--quiet", hidden=hidden, is_flag=True, help="Say nothing on stderr but errors."),
+        _common("--json", "as_json", hidden=False, is_flag=True, help="Print the result as one JSON document."),
+        _common("--url", hidden=False, metavar="URL", help="Store to use; see `headgate status`."),
+        _common(
+            "--coordination-url",
+            hidden=hidden,
+            metavar="URL",
+            help="Store of locks and queue, if it is another one.",
+        ),
+        _common(
+            "-v", "--verbose", hidden=hidden, count=True, help="Write log lines to stderr; -vv for debug messages."
+        ),
+        _common("-q", "--quiet", hidden=hidden, is_flag=True, help="Print nothing on stderr but errors."),
     )
     for option in reversed(options):
         function = option(function)

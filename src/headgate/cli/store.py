@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group("store", cls=InOrder)
 def store() -> None:
-    """Show which server keeps the store; raise its tokens after a failover.
+    """Show the server behind the store; raise its tokens after a failover.
 
     \b
     Examples:
@@ -32,7 +32,7 @@ def store() -> None:
 @common
 @click.pass_obj
 def show(session: Session) -> None:
-    """Show the epoch that the store follows, and where its tokens are.
+    """Show the server epoch of the store and its highest tokens.
 
     \b
     Example:
@@ -44,18 +44,18 @@ def show(session: Session) -> None:
 
 
 @store.command("raise-tokens")
-@click.option("--reason", required=True, help="Why; it is kept in the history.")
-@click.option("--dry-run", is_flag=True, help="Only show what would end.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--reason", required=True, help="Reason, kept in the history.")
+@click.option("--dry-run", is_flag=True, help="Show what would expire, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
 @click.pass_obj
 def raise_tokens(session: Session, reason: str, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Raise all tokens far beyond those that were given, as a failover does.
+    """Raise all tokens far beyond those in use, as after a failover.
 
-    Use it when the database lost its latest commits and the store cannot notice: a server that was restored from a
-    disk image, or a standby that was promoted although it did not follow the last primary. Leased locks and claims
-    end without a failure or crash counted, batches and ingest jobs that are being worked on return to their state, and
-    persistent locks get a new token. Reports with older tokens are refused.
+    Use it if the database lost its latest commits and Headgate cannot detect that: a server that was restored from a
+    disk image, or a promoted standby that did not follow the last primary. Leased locks and claims end without counting
+    as a failure or crash, batches and ingest jobs in progress return to the queue, and persistent locks get a new
+    token. Reports with older tokens are refused.
 
     \b
     Examples:

@@ -9,6 +9,7 @@ import click
 
 from headgate.cli.output import ago, table
 from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.cli.values import JOB
 from headgate.core.durations import in_words
 from headgate.core.scopes import ROLES, SCOPES, ApiToken
 from headgate.core.wire import plain
@@ -24,24 +25,24 @@ DEFAULT_SERVICE = "http://127.0.0.1:8750"
 
 @click.group("token", cls=InOrder)
 def token() -> None:
-    """Make, list, rotate and revoke the API tokens that open the service.
+    """Create, list, rotate and revoke API tokens for the service.
 
-    A token belongs to a principal: the owner of the locks, claims and items that are taken with it. Tokens with the
-    same principal share what they hold; nobody else can release, renew or report it.
+    A token belongs to a principal, which owns the locks, claims and queue items that are acquired with it. Tokens with
+    the same principal share what they hold; other principals cannot release, renew or report it.
 
     \b
     Examples:
       headgate token new ann --role operator --expires 90d
-      headgate token new cleaner --job clean                       claims and reports that job, nothing else
+      headgate token new cleaner --job clean                       claim and report this job, nothing else
       headgate token new nightly --scope lock:acquire:s3://bucket/
-      headgate token new ann --principal nightly --scope lock:acquire     works on what `nightly` holds
+      headgate token new ann --principal nightly --scope lock:acquire     use the locks of `nightly`
       headgate token rotate abcdefghijkl
-      headgate token new ben --scope 'read:data:climate*'          sees those datasets, and nothing else
+      headgate token new ben --scope 'read:data:climate*'          read these datasets, nothing else
       headgate token revoke abcdefghijkl
-      headgate token sign-in                                       an address that signs a browser in, once
+      headgate token sign-in                                       print an address that signs a browser in
 
     \b
-    A quick look, in a new folder:
+    A quick look, after headgate init:
       headgate token new ann --role operator --expires 90d
       headgate token list
     """
@@ -49,17 +50,23 @@ def token() -> None:
 
 @token.command("new", epilog="Scopes: " + ", ".join(SCOPES))
 @click.argument("name")
-@click.option("--role", type=click.Choice(list(ROLES)), help="A usual set of scopes.")
-@click.option("--job", "jobs", multiple=True, help="Claim and report this job, and read its sealed secrets.")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="One scope more; some take :NAME.")
-@click.option("--expires", type=DURATION, help="It ends after this time.")
-@click.option("--principal", help="The owner of what is taken with it.  [default: NAME]")
+@click.option("--role", type=click.Choice(list(ROLES)), help="Set of scopes.")
+@click.option(
+    "--job",
+    "jobs",
+    type=JOB,
+    multiple=True,
+    help="Job to claim and report; can be repeated.",
+)
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Scope; can be repeated, see below.")
+@click.option("--expires", type=DURATION, help="Lifetime (default: no end).")
+@click.option("--principal", help="Owner of what is acquired with the token (default: NAME).")
 @common
 @click.pass_obj
 def new(
     session: Session, /, name: str, role: str | None, jobs: Sequence[str], scopes: Sequence[str], **more: Any
 ) -> None:
-    """Make an API token for NAME, and show it once: it is kept nowhere."""
+    """Create an API token for NAME, and print it. It is stored nowhere and cannot be shown again."""
     wanted = [*ROLES.get(role or "", ()), *scopes]
     wanted += [f"{word}:{job}" for job in jobs for word in ("chunk:claim", "cred:read")]
     with session.gate() as gate:
@@ -75,7 +82,7 @@ def new(
 @common
 @click.pass_obj
 def list_tokens(session: Session) -> None:
-    """List the tokens: whose, of which principal, for what, until when."""
+    """List API tokens with their principals, scopes and expiry."""
     with session.gate() as gate:
         found = gate.tokens.list()
     rows = [(each.id, each.name, each.principal, ", ".join(each.scopes), _until(each), _used(each)) for each in found]
@@ -83,15 +90,15 @@ def list_tokens(session: Session) -> None:
     session.answer({"tokens": plain(found)}, lambda: table(headings, rows))
 
 
-@token.command("rotate", short_help="Replace a token by one with a new secret.")
+@token.command("rotate", short_help="Replace a token with a new one.")
 @click.argument("token_id", metavar="ID")
-@click.option("--expires", type=DURATION, help="It ends after this time.  [default: when the old one would have ended]")
+@click.option("--expires", type=DURATION, help="Lifetime (default: the end of the old token).")
 @common
 @click.pass_obj
 def rotate(session: Session, token_id: str, expires: float | None) -> None:
-    """Replace a token by one with a new id and secret, for the same principal and scopes.
+    """Replace a token with one that has a new id and secret, and the same principal and scopes.
 
-    The old one opens nothing any more. What the principal holds stays its own.
+    The old token stops working. The principal keeps what it holds.
 
     \b
     Example:
@@ -108,10 +115,10 @@ def rotate(session: Session, token_id: str, expires: float | None) -> None:
 @common
 @click.pass_obj
 def revoke(session: Session, token_id: str) -> None:
-    """End a token at once: within a second it opens nothing any more, on every service.
+    """Revoke a token. It stops working within a second, on every service.
 
-    What its principal holds is listed, and stays: another token of the principal can release it, an operator with the
-    scope admin:force can break it or hand it over.
+    What its principal holds is listed and stays held: another token of the principal can release it, an operator with
+    the scope admin:force can break it or hand it over.
     """
     from headgate.service.holdings import held_by
 
@@ -128,15 +135,17 @@ def revoke(session: Session, token_id: str) -> None:
 @token.command("sign-in")
 @click.argument("token_id", metavar="[ID]", required=False)
 @click.option(
-    "--at", metavar="URL", help="Where browsers reach the service (default: server, or http://127.0.0.1:8750)."
+    "--at",
+    metavar="URL",
+    help="Address of the service for browsers (default: the setting `server`, or http://127.0.0.1:8750).",
 )
 @common
 @click.pass_obj
 def sign_in(session: Session, token_id: str | None, at: str | None) -> None:
-    """Print an address that signs a browser in, once and within 5 minutes.
+    """Print an address that signs a browser in. It works once, within 5 minutes.
 
-    It signs in with the token ID; without ID through a service with the caller's own token, on a store with the only
-    one there is. The browser asks before it signs in, and may then do what the token may, for 12 hours at most.
+    The browser gets the rights of token ID, for 12 hours at most. Without ID, that is your own token if you use a
+    service, or the only token of the store.
     """
     with session.gate() as gate:
         code = gate.sessions.new_code(token_id)

@@ -16,29 +16,52 @@ from headgate.cli.failures import BROKEN_PIPE, INTERRUPTED, report, write_json
 from headgate.cli.session import Session, global_options
 from headgate.core.errors import HeadgateError
 
-#: Name, where it is, and the sentence that the list shows.
+#: Name, module, attribute, and the sentence that the list shows.
 COMMANDS = {
-    "up": ("headgate.cli.up", "up", "Run the service: the HTTP API and the daemons, on one port."),
-    "lock": ("headgate.cli.locks", "lock", "Take, give back, list and break locks; run commands under them."),
+    "lock": ("headgate.cli.locks", "lock", "Acquire, release, list and break locks; run commands under them."),
     "define": ("headgate.cli.definitions", "define", "Define datasets and jobs from a pipeline file."),
-    "data": ("headgate.cli.chunks", "data", "Publish chunks; list and picture their status."),
-    "job": ("headgate.cli.jobs", "job", "Claim chunks and report on them; explain, plan, resubmit, hold."),
-    "keys": ("headgate.cli.keys", "keys", "Make, change and use the keys that open secrets."),
-    "token": ("headgate.cli.tokens", "token", "Make, list and revoke the API tokens that open the service."),
-    "daemon": ("headgate.cli.daemons", "daemon", "Run what runs by itself: consumers of the queue, reaper, cleaner."),
-    "ingest": ("headgate.cli.ingest", "ingest", "Submit batches, watch their jobs, hold, release, resume, delete."),
-    "messages": ("headgate.cli.messages", "messages", "List mails and callbacks; send again what did not arrive."),
-    "status": ("headgate.cli.admin", "status", "Show what is locked, what runs and what failed."),
-    "history": ("headgate.cli.admin", "history", "Show what happened, newest first."),
-    "doctor": ("headgate.cli.doctor", "doctor", "Find damage in the store; repair it with --repair."),
-    "settings": ("headgate.cli.admin", "settings", "Show each setting, and where it came from."),
-    "store": ("headgate.cli.store", "store", "Show which server keeps the store; raise its tokens after a failover."),
-    "copy": ("headgate.cli.moving", "copy", "Copy a whole store into an empty one of any kind, and compare."),
-    "backup": ("headgate.cli.moving", "backup", "Write the whole store into one file, while others work."),
-    "restore": ("headgate.cli.moving", "restore", "Read such a file into an empty store."),
-    "completion": ("headgate.cli.completion", "completion", "Print what a shell needs to complete words with TAB."),
-    "migrate": ("headgate.cli.admin", "migrate", "Make or update the store's tables; take over another program's."),
+    "data": ("headgate.cli.chunks", "data", "Publish chunks of data; show their status."),
+    "job": ("headgate.cli.jobs", "job", "Run jobs on chunks: claim, report, explain, rerun, hold."),
+    "keys": ("headgate.cli.keys", "keys", "Manage the keys that decrypt the secrets of datasets."),
+    "ingest": ("headgate.cli.ingest", "ingest", "Submit batches; list, hold, resume and delete ingest jobs."),
+    "messages": ("headgate.cli.messages", "messages", "List mails and callbacks; resend undelivered ones."),
+    "up": ("headgate.cli.up", "up", "Run the service: dashboard, HTTP API and daemons."),
+    "daemon": ("headgate.cli.daemons", "daemon", "Run daemons alone: queue consumers, reaper, cleaner, messenger."),
+    "token": ("headgate.cli.tokens", "token", "Create, list and revoke API tokens for the service."),
+    "status": ("headgate.cli.admin", "status", "Show what is locked, running, failed or stuck."),
+    "history": ("headgate.cli.admin", "history", "Show past events, newest first."),
+    "doctor": ("headgate.cli.doctor", "doctor", "Check the store for damage; repair it with --repair."),
+    "settings": ("headgate.cli.admin", "settings", "Show each setting, and where its value comes from."),
+    "migrate": ("headgate.cli.admin", "migrate", "Upgrade the store's schema; take over another program's locks."),
+    "copy": ("headgate.cli.moving", "copy", "Copy a whole store into an empty one of any kind."),
+    "backup": ("headgate.cli.moving", "backup", "Write the whole store into one file."),
+    "restore": ("headgate.cli.moving", "restore", "Restore a backup into an empty store."),
+    "store": ("headgate.cli.store", "store", "Show the server behind the store; raise tokens after a failover."),
+    "completion": ("headgate.cli.completion", "completion", "Print the script for completion with TAB."),
 }
+#: The headings of the list, each with its commands.
+GROUPS = {
+    "Locks": ("lock",),
+    "Ledger (datasets and jobs)": ("define", "data", "job", "keys"),
+    "Queue (ingest)": ("ingest", "messages"),
+    "Service": ("up", "daemon", "token"),
+    "Store": ("init", "status", "history", "doctor", "settings", "migrate", "copy", "backup", "restore", "store"),
+    "Shell": ("completion",),
+}
+
+
+EPILOG = """\b
+Exit codes:
+  0   done
+  2   wrong usage
+  3   nothing to do
+  69  the store or service cannot be reached
+  75  refused: another client holds it, try later
+  76  lost: the lease has expired, or the token is stale
+  77  not allowed: wrong key, or an API token without that right
+
+Results go to stdout, messages and errors to stderr. `headgate COMMAND --help` explains a command.
+"""
 
 
 class Ended(BaseException):
@@ -72,50 +95,40 @@ class LazyGroup(click.Group):
             raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands first: they are what people look for."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without loading one."""
+        """The commands in groups, without loading one."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, sentence) for name, (_module, _name, sentence) in COMMANDS.items()])
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, COMMANDS[name][2]) for name in names if name in COMMANDS])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")
 @global_options
 def root() -> None:
-    """Ask before you touch shared data: may I read it, may I write it, what is next?
+    """Coordinate work on shared data: locks, a ledger of datasets and jobs, and an ingest queue.
 
     \b
-    A quick look at locks:
-      headgate lock run mysql://db1/core -- ./copy.sh      run it while nobody else has the database
-      headgate lock acquire file:/data/x --mode shared     read; others may read too
-      headgate lock list                                   who has what, and who waits
-      headgate lock release ID --token N                   give it back
+    lock     A client reads (shared) or writes (exclusive) a named resource.
+    ledger   Each chunk of a dataset has a status; jobs claim what is ready.
+    queue    Batches of ingest jobs pass through their states, step by step.
 
     \b
-    A quick look at the ledger:
-      headgate define pipeline.toml                        datasets and jobs
-      headgate data publish orders_raw 2026-11-01          data made elsewhere is there
-      headgate job next clean --json                       the next chunk to work on, claimed
-      headgate job explain clean 2026-11-01                why it may or may not run
-
-    \b
-    A quick look at the queue:
-      headgate ingest submit FILE --profile P --submitter S    a new batch
-      headgate ingest jobs --state failed                      what went wrong, and why
-      headgate daemon                                          what runs by itself
-
-    Answers are written to stdout, talk and errors to stderr.
-
-    \b
-    Exit codes:
-      0   done
-      2   wrong usage
-      3   nothing to do
-      69  the store or service cannot be reached
-      75  refused: somebody else has it, try later
-      76  lost: the lease is over, or the token is an old one
-      77  not allowed: a wrong key, or an API token that does not reach that far
+    Start here:
+      headgate init                             create a store in this folder
+      headgate up --example                     run an example with a dashboard
+      headgate lock run db -- ./copy.sh         run it while nobody else holds db
+      headgate define pipeline.toml             define datasets and jobs
+      headgate job run clean --loop -- ./c.sh   work on every chunk that is ready
+      headgate ingest submit FILE --profile P --submitter S
     """
 
 
@@ -149,7 +162,7 @@ def _answer(session: Session) -> int:
 
 def _invoke(session: Session) -> int:
     if "_HEADGATE_COMPLETE" in os.environ:  # See completion.py: a shell asks what could come next.
-        root.main(prog_name="headgate")
+        root.main(prog_name="headgate", obj=session)
     with root.make_context("headgate", list(session.words), obj=session) as context:
         result: Any = root.invoke(context)
     sys.stdout.flush()

@@ -29,28 +29,32 @@ FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
 
 @click.command("up")
 @click.option(
-    "--listen", default="127.0.0.1:8750", show_default=True, metavar="HOST:PORT", help="Port 0: any free one."
+    "--listen",
+    default="127.0.0.1:8750",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address; port 0 means any.",
 )
-@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain (PEM): answer https.")
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its private key (PEM).")
-@click.option("--insecure-bind", is_flag=True, help="Listen beyond this machine without TLS, all the same.")
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain (PEM) for HTTPS.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Private key (PEM) of the certificate.")
+@click.option("--insecure-bind", is_flag=True, help="Listen on addresses of other networks without TLS.")
 @daemon_options
-@click.option("--example", is_flag=True, help="Load an example into ./headgate-example, and work on it; see below.")
-@click.option("--once", is_flag=True, help="End when the daemons have nothing left to do, or the example is done.")
+@click.option("--example", is_flag=True, help="Create an example in ./headgate-example and run it; see above.")
+@click.option("--once", is_flag=True, help="Exit when the daemons have nothing left to do, or the example is done.")
 @common
 @click.pass_obj
 def up(session: Session, /, *, listen: str, example: bool, once: bool, interval: float, **how: Any) -> int:
-    """Run the service and its daemons until SIGTERM or SIGINT.
+    """Run the service: dashboard, HTTP API and daemons, on one port, until SIGTERM or SIGINT.
 
-    The first start on this machine's own address makes an admin's API token, and prints an address that signs a
-    browser in with it, once and within 5 minutes; headgate token sign-in prints another one. The token itself is told
-    to nobody: headgate token new makes those for programs and people. Beyond this machine it listens with TLS
-    (--tls-cert, --tls-key) and once there are tokens, or by --insecure-bind.
+    The first start creates an API token for an administrator, and prints an address that signs a browser in with it.
+    The address works once, within 5 minutes; `headgate token sign-in` prints another one, and `headgate token new`
+    creates tokens for programs and people. By default the service listens on this machine only. Listening on other
+    addresses needs TLS (--tls-cert and --tls-key) and at least one API token, or --insecure-bind.
 
-    --example makes a folder headgate-example here, with a SQLite store and a small collection that is fetched from a
-    web server on loopback, stored, recorded, and worked on by a pipeline; one payload and one chunk are wrong on
-    purpose, one collection is held, one lock is taken. Other settings do not count. It tells what became of it, and
-    runs on; with --once it ends then, with exit code 1 if not all is well. A second start goes on with what is there.
+    --example creates the folder headgate-example with a SQLite store, ingests a small collection from a local web
+    server, and runs a pipeline on it. One payload and one chunk fail on purpose, one collection is on hold, and one
+    lock is held. Other settings are ignored. It prints a summary and keeps running; with --once it exits, with code 1
+    if something unexpected failed. A second start continues with the same folder.
 
     \b
     Examples:

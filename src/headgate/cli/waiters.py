@@ -20,9 +20,9 @@ HEADINGS = ("TICKET", "CLIENT", "WAITS FOR", "RESOURCE", "SINCE", "PROCESS")
 ANYBODY = ""
 
 
-@click.command("waiters")
+@click.command("waiters", short_help="List clients that wait, and who blocks them.")
 @click.option("--resource", help="Only waiters for exactly this resource.")
-@click.option("--client", help="Only this client's waits.")
+@click.option("--client", help="Only waiters of this client.")
 @click.option(
     "--blocked-by",
     is_flag=False,

@@ -23,8 +23,8 @@ CLEAR = "\x1b[2J\x1b[H"
 
 def watchable(function: F) -> F:
     """The options of a question that may be asked again and again."""
-    every = click.option("--every", type=DURATION, default=2, help="With --watch: so often.  [default: 2s]")
-    watch = click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+    every = click.option("--every", type=DURATION, default=2, help="Interval of --watch (default: 2s).")
+    watch = click.option("--watch", is_flag=True, help="Show it again and again, until you press Ctrl-C.")
     return watch(every(function))
 
 
