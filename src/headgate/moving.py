@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headgate.core.errors import BadValue, HalfMoved
 from headgate.core.redaction import mask
 from headgate.settings import Settings
-from headgate.store_opening import SQL_KINDS, kind_of, store_options
+from headgate.store_opening import SQL_KINDS, kind_of, named_service, own_url, store_options
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ def restoring(settings: Settings, file: Path) -> Iterator[Moving]:
 
 def _own_url(settings: Settings) -> str:
     """The store itself: a service does not move it."""
-    if settings["server"] and not settings.is_flag("url"):
+    if service := named_service(settings):
         raise BadValue(
             "server",
-            settings["server"],
+            mask(service),
             ("is a service; run this on a machine that reaches its store, with --url of the store"),
         )
-    return settings["url"]
+    return own_url(settings)
 
 
 def _with_room(source: Source) -> Source:

@@ -1,11 +1,11 @@
-"""Settings: file, environment, flags, in that order; and where each came from."""
+"""Settings: files, environment, flags, in that order; and where each came from."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -17,16 +17,17 @@ from headgate.core.redaction import mask
 from headgate.core.setting_values import parse_count, parse_limit, parse_number, parse_span
 from headgate.core.sizes import parse_size
 from headgate.core.variables import NamePatterns, parse_patterns
+from headgate.store_search import DATABASE, SETTINGS_FILE, Search, search
 
-#: How a setting's text is read: as it is, as a length of time, a size, a number from 0 on, a whole number from 1 on, a
-#: limit (a whole number; 0: none), or names of variables.
-Reading = Literal["text", "seconds", "bytes", "number", "count", "limit", "variables"]
+#: How a setting's text is read: as it is, as the URL of a store, as a path, a length of time, a size, a number from 0
+#: on, a whole number from 1 on, a limit (a whole number; 0: none), or names of variables. In a file, a relative path
+#: (also that of a SQLite store) is relative to the file.
+Reading = Literal["text", "store", "path", "seconds", "bytes", "number", "count", "limit", "variables"]
 
 T = TypeVar("T")
 
-FILE_NAME = "headgate.toml"
 #: The file that only root writes.
-SYSTEM_FILE = Path("/etc/headgate") / FILE_NAME
+SYSTEM_FILE = Path("/etc/headgate") / SETTINGS_FILE
 #: Names of sources that are no files.
 FLAGS, ENVIRONMENT = "arguments", "environment"
 #: The password of a URL.
@@ -57,10 +58,14 @@ class Known:
 KNOWN = (
     Known(
         "url",
-        "sqlite:///headgate.db",
-        ("URL of the store: the ledger, the history and everything else that has no URL of its own."),
+        "",
+        (
+            "URL of the store: the ledger, the history and everything else that has no URL of its own (default: the "
+            "nearest `headgate.db`)."
+        ),
+        kind="store",
     ),
-    Known("coordination_url", "", "URL of the store for locks and queue (default: the store in `url`)."),
+    Known("coordination_url", "", "URL of the store for locks and queue (default: the store in `url`).", kind="store"),
     Known(
         "answer_within",
         "2",
@@ -87,9 +92,9 @@ KNOWN = (
         "no",
         "yes: send the API token to other machines over plain http, unencrypted. Set it where the token is set.",
     ),
-    Known("work_folder", "headgate-work", "Folder for the files of ingest jobs while they are processed."),
-    Known("profiles_folder", "headgate-profiles", "Folder of the ingest profiles, one TOML file each."),
-    Known("storage_root", "headgate-storage", "OCFL storage root of profiles that do not name one."),
+    Known("work_folder", "headgate-work", "Folder for the files of ingest jobs while they are processed.", kind="path"),
+    Known("profiles_folder", "headgate-profiles", "Folder of the ingest profiles, one TOML file each.", kind="path"),
+    Known("storage_root", "headgate-storage", "OCFL storage root of profiles that do not name one.", kind="path"),
     Known(
         "upload_limit",
         "50000000",
@@ -235,9 +240,12 @@ KNOWN = (
     Known("resource_limit", str(RESOURCE_LIMIT), "Resources that one lock request may name.", kind="count"),
     Known("guards", "", "Storage guards by URI scheme, separated by commas: file, or those of installed packages."),
     Known("job_key", "", "The job's key, which opens the secrets of its inputs and outputs.", secret=True),
-    Known("job_key_file", "", "File with the job's key; only its owner may be able to read it."),
+    Known("job_key_file", "", "File with the job's key; only its owner may be able to read it.", kind="path"),
     Known(
-        "master_key_file", "", ("File with the ring of master keys, which admins use to seal secrets and create keys.")
+        "master_key_file",
+        "",
+        ("File with the ring of master keys, which admins use to seal secrets and create keys."),
+        kind="path",
     ),
     Known(
         "job_variables",
@@ -277,10 +285,14 @@ class Setting:
 class Settings:
     """All settings of this run."""
 
-    def __init__(self, found: Mapping[str, Setting], sources: Mapping[str, Mapping[str, str]]) -> None:
-        """`sources`: all that each source says, by its name, whether another one is stronger or not."""
+    def __init__(
+        self, found: Mapping[str, Setting], sources: Mapping[str, Mapping[str, str]], searched: Search
+    ) -> None:
+        """`sources`: all that each source says, by its name, the weakest first, whether another is stronger or not."""
         self._found = dict(found)
         self._sources = sources
+        #: How the store was looked for in the working folder and above.
+        self.searched = searched
 
     def __getitem__(self, name: str) -> str:
         return self._found[name].value
@@ -309,6 +321,12 @@ class Settings:
         """The source that a setting's value came from: a file's path, FLAGS, ENVIRONMENT, or `default`."""
         origin = self._found[name].origin
         return FLAGS if self.is_flag(name) else ENVIRONMENT if origin == self._found[name].known.variable else origin
+
+    def strongest(self, names: Sequence[str]) -> str:
+        """The setting among these that the strongest source gives a value; of two by one source, the first."""
+        ranks = {source: rank for rank, source in enumerate(self._sources)}
+        given = [name for name in names if self[name]]
+        return max(given, key=lambda name: ranks.get(self.source(name), -1), default="")
 
     def said_by(self, source: str) -> Mapping[str, str]:
         """All settings that one source gives, also those that a stronger one overrides."""
@@ -349,7 +367,7 @@ class Settings:
             "limit": self.limit, "variables": self.variables,
         }  # fmt: skip
         kind = self._found[name].known.kind
-        return self[name] if kind == "text" else readers[kind](name)
+        return readers[kind](name) if kind in readers else self[name]
 
     def check(self) -> None:
         """BadValue for the first setting whose text cannot be read as what it is."""
@@ -368,32 +386,68 @@ def load(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Settings:
-    """Defaults, then system, user and working folder's file, then environment, then flags."""
+    """Defaults, then the system's and the user's file, those found in the folder or above, the environment, flags.
+
+    `folder`: where the search begins (default: the working folder).
+    """
     environment = os.environ if environment is None else environment
-    found = {known.name: Setting(known, known.default, "default") for known in KNOWN}
-    sources: dict[str, Mapping[str, str]] = {}
-    for path in reversed(config_files(environment, folder or Path.cwd())):
-        sources[str(path)] = _read_file(path)
-        for name, value in sources[str(path)].items():
-            found[name] = Setting(found[name].known, value, str(path))
+    searched = search(folder, environment.get("HOME", ""))
+    sources: dict[str, Mapping[str, str]] = {
+        str(path): _read_file(path) for path in reversed(config_files(environment, searched))
+    }
     sources[ENVIRONMENT] = {
         known.name: environment[known.variable] for known in KNOWN if environment.get(known.variable)
     }
-    for name, value in sources[ENVIRONMENT].items():
-        found[name] = Setting(found[name].known, value, found[name].known.variable)
     sources[FLAGS] = {name: given for name, given in (flags or {}).items() if given is not None}
-    for name, value in sources[FLAGS].items():
-        found[name] = Setting(found[name].known, value, "--" + name.replace("_", "-"))
-    return Settings(found, sources)
+    found = {known.name: Setting(known, _default(known, searched), "default") for known in KNOWN}
+    for source, said in sources.items():
+        for name, value in said.items():
+            known = found[name].known
+            origins = {ENVIRONMENT: known.variable, FLAGS: "--" + name.replace("_", "-")}
+            found[name] = Setting(known, value, origins.get(source, source))
+    return Settings(found, sources, searched)
 
 
-def config_files(environment: Mapping[str, str], folder: Path) -> list[Path]:
-    """The files that are looked at, the strongest first."""
+def config_files(environment: Mapping[str, str], searched: Search) -> list[Path]:
+    """The files that settings are taken from, the strongest first."""
     user = Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "/")) / ".config")
-    return [folder / FILE_NAME, user / "headgate" / FILE_NAME, SYSTEM_FILE]
+    return [*searched.files, user / "headgate" / SETTINGS_FILE, SYSTEM_FILE]
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of a SQLite store in that file."""
+    text = str(path)
+    if "%" in text or "?" in text:
+        from urllib.parse import quote
+
+        text = quote(text)
+    return f"sqlite:///{text}"
+
+
+def is_relative(url: str) -> bool:
+    """Whether a store's URL names a SQLite file by a path that is relative to some folder."""
+    kind, _, rest = url.partition("://")
+    return kind == "sqlite" and rest.startswith("/") and not rest.startswith(("//", "/:memory:"))
+
+
+def _default(known: Known, searched: Search) -> str:
+    """A setting's default. Folders of a store that was found are beside it, wherever commands run."""
+    beside = known.kind == "path" and known.default and searched.files
+    return str(searched.files[0].parent / known.default) if beside else known.default
+
+
+def _absolute(known: Known, value: str, folder: Path) -> str:
+    """A value of a file in that folder: relative paths are relative to the file."""
+    if known.kind == "path" and value:
+        return str(folder / value)
+    if known.kind == "store" and is_relative(value):
+        return f"sqlite:///{sqlite_url(folder).removeprefix('sqlite:///')}/{value.removeprefix('sqlite:///')}"
+    return value
 
 
 def _read_file(path: Path) -> dict[str, str]:
+    if path.name == DATABASE:
+        return {"url": sqlite_url(path)}
     try:
         text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -406,13 +460,13 @@ def _read_file(path: Path) -> dict[str, str]:
         content = read_toml(text)
     except ValueError as error:
         raise BadValue("settings file", path.name, f"in {path.parent} cannot be read: {error}") from error
-    names = [known.name for known in KNOWN]
+    names = {known.name: known for known in KNOWN}
     for name, value in content.items():
         if name not in names:
-            raise BadValue("setting", name, f"in {path} is unknown; {suggestion(name, names)}")
+            raise BadValue("setting", name, f"in {path} is unknown; {suggestion(name, list(names))}")
         if isinstance(value, dict | list):
             raise BadValue("setting", name, f"in {path} is not a single value")
-    return {name: str(value) for name, value in content.items()}
+    return {name: _absolute(names[name], str(value), path.parent) for name, value in content.items()}
 
 
 def default_client() -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate import private
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, NoStore
 from headgate.core.redaction import mask
 from headgate.core.words import check_word
-from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, load
+from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, is_relative, load
 from headgate.stores.base import LockStore
 from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, StoreOptions
 
@@ -34,20 +35,104 @@ SAME_SOURCE: Mapping[str, str] = defaultdict(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class NamedStore:
+    """The store or service that commands work on, and how it was found. No password is in it."""
+
+    url: str
+    #: A flag, a variable, or a file.
+    found_by: str
+    #: Where locks and queue are, if elsewhere; and how that was found.
+    coordination_url: str = ""
+    coordination_found_by: str = ""
+
+
+def named_store(settings: Settings) -> NamedStore:
+    """Return which store is used, and why that one; NoStore when there is none."""
+    name = _store_setting(settings)
+    used = NamedStore(mask(settings["server"] if name == "server" else own_url(settings)), _found_by(settings, name))
+    elsewhere = settings["coordination_url"]
+    if named_service(settings) or not elsewhere or elsewhere == settings["url"]:
+        return used
+    return replace(
+        used, coordination_url=mask(elsewhere), coordination_found_by=_found_by(settings, "coordination_url")
+    )
+
+
+def _found_by(settings: Settings, name: str) -> str:
+    kinds = {FLAGS: "flag", ENVIRONMENT: "variable"}
+    return f"{kinds.get(settings.source(name), 'file')} {settings.origin(name)}"
+
+
 def open_stores(settings: Settings) -> LockStore:
-    """The service that is named, or the store."""
+    """The service that is named, or the store.
+
+    NoStore when none is named, or when it was not created yet. One that was named for this run is created: by a flag,
+    an argument, or a variable that does not follow the working folder.
+    """
     if service := named_service(settings):
         return open_lock_store(service, token_for(settings, service), store_options(settings))
-    return open_lock_stores(settings["url"], settings["coordination_url"], store_options(settings))
+    url, elsewhere = own_url(settings), settings["coordination_url"]
+    options, options_elsewhere = store_options(settings), store_options(settings, "coordination_url")
+    try:
+        return open_lock_stores(url, elsewhere, options, options_elsewhere)
+    except NoStore as error:
+        raise NoStore(f"{error} (it is named by {named_store(settings).found_by})") from None
 
 
-def store_options(settings: Settings) -> StoreOptions:
-    """The options that stores are opened with."""
+def create_stores(settings: Settings) -> bool:
+    """Create the store that settings name, with all that it needs. False: it is there already."""
+    url, elsewhere = own_url(settings), settings["coordination_url"]
+    create = store_options(settings, create=True)
+    only_open = replace(create, create=False)
+    try:
+        open_lock_stores(url, elsewhere, only_open, only_open).close()
+    except NoStore:
+        open_lock_stores(url, elsewhere, create, create).close()
+        return True
+    return False
+
+
+def own_url(settings: Settings) -> str:
+    """The URL of the store itself; NoStore when none is named or found."""
+    if settings["url"] or settings.source("url") == FLAGS:
+        return settings["url"]
+    searched = settings.searched
+    where = (
+        f"in {searched.start or 'this folder'}"
+        if searched.start == searched.end
+        else f"from {searched.start} up to {searched.end}"
+    )
+    file = searched.settings_file
+    why = f"{file} names none either" if file else f"there is no headgate.toml or headgate.db {where}"
+    passed = "".join(f"\n{each}" for each in searched.passed_over)
+    raise NoStore(
+        f"there is no store: neither --url nor HEADGATE_URL names one, and {why}. "
+        f"Create a store in this folder with: headgate init{passed}"
+    )
+
+
+def _store_setting(settings: Settings) -> str:
+    """The setting that names what is used: `server` for a service, or `url` (also where there is none)."""
+    if settings["url"] and settings.is_flag("url"):
+        return "url"
+    return settings.strongest(SERVER_SETTINGS) or "url"
+
+
+def _is_explicit(settings: Settings, name: str) -> bool:
+    """Whether a store was named for this run. A relative path in a variable follows the working folder: it was not."""
+    source = settings.source(name)
+    return source == FLAGS or (source == ENVIRONMENT and not is_relative(settings[name]))
+
+
+def store_options(settings: Settings, name: str = "url", *, create: bool = False) -> StoreOptions:
+    """The options that the store of that setting is opened with. `create`: it is created if it is not there."""
     replication = check_word("replication", settings["replication"], (ASYNCHRONOUS, SYNCHRONOUS))
     return StoreOptions(
         answer_within=settings.seconds("answer_within"),
         listen_url=settings["listen_url"],
         replication=replication,
+        create=create or _is_explicit(settings, name),
         store_group=private.find_group(settings["store_group"]),
         max_crashes=settings.limit("max_crashes"),
     )
@@ -55,9 +140,10 @@ def store_options(settings: Settings) -> StoreOptions:
 
 def named_service(settings: Settings) -> str:
     """The service that is named, unless a store is named nearer by; empty: none."""
-    if settings["server"] and not settings.is_flag("url"):
-        return settings["server"]
-    return settings["url"] if kind_of(settings["url"]) in SERVICE_KINDS else ""
+    if not settings["url"] and not settings["server"] and not settings.is_flag("url"):
+        return ""
+    url = settings[_store_setting(settings)]
+    return url if _store_setting(settings) == "server" or kind_of(url) in SERVICE_KINDS else ""
 
 
 def token_for(settings: Settings, service: str) -> str:
@@ -109,18 +195,18 @@ def is_open(service: str) -> bool:
 
 
 def _server_origin(settings: Settings) -> str:
-    return settings.origin("server" if settings["server"] and not settings.is_flag("url") else "url")
+    return settings.origin(_store_setting(settings))
 
 
-def open_lock_stores(url: str, coordination_url: str, options: StoreOptions = DEFAULT_OPTIONS) -> LockStore:
-    """One store, or two that act as one when locks are coordinated elsewhere."""
+def open_lock_stores(url: str, coordination_url: str, options: StoreOptions, elsewhere: StoreOptions) -> LockStore:
+    """One store, or two that act as one when locks are coordinated elsewhere; each with its options."""
     if not coordination_url or coordination_url == url:
         return open_lock_store(url, options=options)
     from headgate.service.routing import RoutedLocks
 
     beside_ledger = open_lock_store(url, options=options)
     try:
-        return RoutedLocks(beside_ledger, open_lock_store(coordination_url, options=options))
+        return RoutedLocks(beside_ledger, open_lock_store(coordination_url, options=elsewhere))
     except BaseException:
         beside_ledger.close()
         raise

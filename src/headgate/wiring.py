@@ -473,7 +473,12 @@ class Gate:
 
 
 def connect(url: str | None = None, *, token: str | None = None, **settings: str | None) -> Gate:
-    """A gate on a store, or on a service: the URL given, or the one that settings name. `token`: the service's."""
+    """A gate on a store, or on a service. `token`: the service's.
+
+    `url`: the store; an empty database becomes one. Without it the store is found as commands find it (HEADGATE_URL,
+    `headgate.toml` or `headgate.db` in this folder or above it, the user's settings), and NoStore is raised when there
+    is none.
+    """
     known = load()
     for name in settings:
         if name not in {setting.known.name for setting in known.all()}:

@@ -101,7 +101,7 @@ PLAIN = [
 
 def run(extra: str, folder: Path, commands: list[list[str]]) -> list[tuple[int, str]]:
     environment = {
-        "PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "HEADGATE_URL": "sqlite:///here.db",
+        "PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "HEADGATE_URL": f"sqlite:///{folder}/here.db",
         "HEADGATE_MASTER_KEY_FILE": "ring", "HEADGATE_PROFILES_FOLDER": "profiles", "HEADGATE_JOB_KEY": "hgk_x",
     }  # fmt: skip
     words = [sys.executable, "-c", RUN, json.dumps(MODULES[extra]), json.dumps(commands)]

@@ -34,7 +34,7 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture
 def visit(request: pytest.FixtureRequest, page: Path, empty_store: Path, tmp_path: Path) -> Iterator[Visit]:
-    """A visit to the page, with the servers that it names, and a SQLite store in which nothing has happened."""
+    """A visit to the page, with the servers that it names, and (unless it creates one) an empty SQLite store."""
     text = page.read_text(encoding="utf-8")
     here = {f":{port}": f":{free_port()}" for port in PORTS}
     with ExitStack() as ends:
@@ -45,7 +45,8 @@ def visit(request: pytest.FixtureRequest, page: Path, empty_store: Path, tmp_pat
                 ends.callback(servers.drop, kind, here[address])
         visiting = Visit(tmp_path, here)
         ends.callback(visiting.end)
-        shutil.copy(empty_store, visiting.folder / "headgate.db")
+        if not re.search(r"^(\$ )?headgate init$", text, re.MULTILINE):  # A page that creates its own begins without.
+            shutil.copy(empty_store, visiting.folder / "headgate.db")
         yield visiting
 
 

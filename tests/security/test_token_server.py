@@ -38,10 +38,15 @@ def test_a_file_in_the_working_folder_does_not_redirect_a_token(tmp_path: Path) 
         settings(tmp_path, f'server = "{EVIL}"', f'api_token = "{TOKEN}"'),
         settings(tmp_path, f'server = "{EVIL}"', HEADGATE_API_TOKEN=TOKEN),
         settings(tmp_path, f'url = "{EVIL}"', HEADGATE_API_TOKEN=TOKEN),
-        settings(tmp_path, f'server = "{GOOD}:444"', HEADGATE_API_TOKEN=TOKEN, HEADGATE_URL=GOOD),
-        settings(tmp_path, f'server = "{GOOD.replace("https", "http")}"', HEADGATE_API_TOKEN=TOKEN, HEADGATE_URL=GOOD),
-        settings(tmp_path, f'server = "{GOOD}.evil.net"', HEADGATE_API_TOKEN=TOKEN, HEADGATE_URL=GOOD),
-        settings(tmp_path, f'server = "https://{GOOD[8:]}@evil.net"', HEADGATE_API_TOKEN=TOKEN, HEADGATE_URL=GOOD),
+        *(
+            settings(tmp_path, flags={"url": other}, HEADGATE_API_TOKEN=TOKEN, HEADGATE_URL=GOOD)
+            for other in (
+                f"{GOOD}:444",
+                GOOD.replace("https", "http"),
+                f"{GOOD}.evil.net",
+                f"https://{GOOD[8:]}@evil.net",
+            )
+        ),
         settings(tmp_path, "", f'server = "{EVIL}"', HEADGATE_API_TOKEN=TOKEN),
         settings(tmp_path, flags={"url": EVIL}, HEADGATE_API_TOKEN=TOKEN),
         settings(tmp_path, flags={"url": EVIL}, HEADGATE_API_TOKEN=TOKEN, HEADGATE_SERVER=GOOD),
@@ -56,6 +61,13 @@ def test_a_second_store_in_the_file_does_not_get_it_either(tmp_path: Path, monke
     monkeypatch.setenv("HEADGATE_API_TOKEN", TOKEN)
     with pytest.raises(BadValue, match="not sent there"):
         open_lock_store(EVIL)
+
+
+def test_a_server_of_a_weaker_source_does_not_win_over_a_stronger_url(tmp_path: Path) -> None:
+    found = settings(tmp_path, f'server = "{EVIL}"', HEADGATE_API_TOKEN=TOKEN, HEADGATE_URL=GOOD)
+    assert (named_service(found), sent(found)) == (GOOD, TOKEN)
+    assert named_service(settings(tmp_path, f'server = "{EVIL}"', HEADGATE_URL="sqlite:////x.db")) == ""
+    assert named_service(settings(tmp_path, f'server = "{GOOD}"\nurl = "sqlite:////x.db"')) == GOOD
 
 
 def test_the_error_says_where_both_come_from_and_how_to_say_it_on_purpose(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import headgate
 from headgate import BadValue
 from headgate.core.redaction import mask
 from headgate.settings import KNOWN, Known, Setting, config_files, default_client, load
+from headgate.store_search import search
 
 
 @pytest.fixture
@@ -38,12 +39,15 @@ def test_without_anything_the_defaults_count(home: Path) -> None:
 
 def test_each_source_is_stronger_than_the_one_before(home: Path) -> None:
     user = write(home, "user", 'url = "sqlite:///user.db"\nclient = "user"\nlock_delay = 5\nguards = "file"')
-    assert found(home)["url"] == ("sqlite:///user.db", str(user))
+    assert found(home)["url"] == (f"sqlite:///{user.parent}/user.db", str(user))
     work = write(home, "work", 'url = "sqlite:///work.db"\nclient = "work"\nlock_delay = 6')
-    assert found(home)["url"] == ("sqlite:///work.db", str(work))
+    assert found(home)["url"] == (f"sqlite:///{home}/work/work.db", str(work))
     given = found(home, {"url": "sqlite:///flag.db"}, HEADGATE_URL="sqlite:///env.db", HEADGATE_CLIENT="env")
+    beside = {
+        known.name: str(home / "work" / known.default) for known in KNOWN if known.kind == "path" and known.default
+    }
     assert given == {
-        **{known.name: (known.default, "default") for known in KNOWN},
+        **{known.name: (beside.get(known.name, known.default), "default") for known in KNOWN},
         "url": ("sqlite:///flag.db", "--url"),
         "client": ("env", "HEADGATE_CLIENT"),
         "lock_delay": ("6", str(work)),
@@ -52,16 +56,18 @@ def test_each_source_is_stronger_than_the_one_before(home: Path) -> None:
 
 
 def test_an_empty_variable_and_a_flag_that_is_not_given_say_nothing(home: Path) -> None:
-    assert found(home, {"url": None}, HEADGATE_URL="")["url"] == ("sqlite:///headgate.db", "default")
+    assert found(home, {"url": None}, HEADGATE_URL="")["url"] == ("", "default")
 
 
 def test_the_file_of_the_working_folder_is_the_strongest(home: Path) -> None:
-    files = config_files(environment(home), home / "work")
+    work = write(home, "work", "")
+    files = config_files(environment(home), search(home / "work", str(home / "home")))
+    assert files[0] == work
     assert files[0] == home / "work" / "headgate.toml"
     assert files[1] == home / "home" / ".config" / "headgate" / "headgate.toml"
     assert files[2] == Path("/etc/headgate/headgate.toml")
-    elsewhere = config_files({"XDG_CONFIG_HOME": "/else"}, home)
-    assert elsewhere[1] == Path("/else/headgate/headgate.toml")
+    elsewhere = config_files({"XDG_CONFIG_HOME": "/else"}, search(home / "home", str(home / "home")))
+    assert elsewhere[0] == Path("/else/headgate/headgate.toml")
 
 
 def test_a_misspelt_setting_is_refused_with_a_hint(home: Path) -> None:

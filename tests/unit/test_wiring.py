@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate import BadValue, ForeignStore, StoreMisconfigured, StoreUnavailable
+from headgate import BadValue, ForeignStore, NoStore, StoreMisconfigured, StoreUnavailable
 from headgate.cli.daemons import daemon
 from headgate.daemon_wiring import MAKERS
 from headgate.daemons.names import CONSUMERS, ROUNDS
@@ -113,10 +113,26 @@ def test_a_typo_in_the_settings_file_opens_nothing(tmp_path: Path) -> None:
 
 
 def test_settings_name_the_store_when_nobody_else_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HEADGATE_URL", "sqlite:///named.db")
+    monkeypatch.setenv("HEADGATE_URL", f"sqlite:///{tmp_path}/named.db")
     with headgate.connect() as gate:
         gate.locks.acquire("a", "r", "write")
     assert (tmp_path / "named.db").exists()
+
+
+def test_without_a_url_the_store_is_found_and_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(NoStore, match="headgate init"):
+        headgate.connect()
+    monkeypatch.setenv("HEADGATE_URL", "sqlite:///headgate.db")  # It would follow the working folder.
+    with pytest.raises(NoStore, match=r"headgate init \(it is named by variable HEADGATE_URL\)"):
+        headgate.connect()
+    monkeypatch.delenv("HEADGATE_URL")
+    assert list(tmp_path.iterdir()) == []
+    headgate.connect("sqlite:///headgate.db").close()
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    with headgate.connect() as gate:
+        assert gate.settings["url"] == f"sqlite:///{tmp_path}/headgate.db"
+        assert gate.work_folder == tmp_path / "headgate-work"
 
 
 def test_a_database_in_memory_is_gone_with_its_gate() -> None:

@@ -11,7 +11,7 @@ from headgate.cli.alarms import alarm_lines
 from headgate.cli.dataids import EXACT, ONE
 from headgate.cli.items import ItemId
 from headgate.cli.output import ago, aligned, table, working
-from headgate.cli.session import DURATION, Session, common
+from headgate.cli.session import DURATION, Session, common, store_line
 from headgate.cli.values import JOB, Word
 from headgate.core.durations import in_words
 from headgate.core.owners import LOCAL
@@ -69,8 +69,14 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
         queue = {} if session.as_json else gate.queue_summary()
         ending = [] if session.as_json else gate.expiring_tokens()
         alarms = [] if session.as_json else gate.alarms()
+    if rich:
+        from headgate.store_opening import named_store
+
+        found["store"] = plain(named_store(session.settings))
     stuck = "\n".join(["", "", *alarm_lines(session, alarms)]) if alarms else ""
-    session.answer(found, lambda: _status_text(found, waiting, queue, ending) + stuck)
+    session.answer(
+        found, lambda: "\n".join([store_line(session), _status_text(found, waiting, queue, ending)]) + stuck
+    )  # fmt: skip
 
 
 @click.command("history")
@@ -126,8 +132,9 @@ def history(session: Session, /, limit: int, **which: Any) -> None:
 def settings(session: Session) -> None:
     """Show each setting, its value, and where the value comes from. Passwords are masked.
 
-    A setting is taken from a flag, else its environment variable, else headgate.toml in this folder, in
-    ~/.config/headgate or in /etc/headgate, else it has its default.
+    A setting is taken from a flag, else its environment variable, else headgate.toml in this folder or the nearest
+    one above it, in ~/.config/headgate or in /etc/headgate, else it has its default. Relative paths in a file are
+    relative to the file.
 
     \b
     Example:
@@ -161,11 +168,11 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
       headgate migrate --url mysql://me@db1/production --beside
     """
     from headgate import migrating
-    from headgate.store_opening import store_options
+    from headgate.store_opening import own_url, store_options
 
     with working(session, "bringing the tables to this version"):
         options = store_options(session.settings)
-        done = migrating.migrate(session.settings["url"], beside=beside, dry_run=dry_run, options=options)
+        done = migrating.migrate(own_url(session.settings), beside=beside, dry_run=dry_run, options=options)
     session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
 
 

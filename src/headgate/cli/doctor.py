@@ -9,8 +9,9 @@ import click
 
 from headgate.cli.alarms import alarm_lines
 from headgate.cli.output import working
-from headgate.cli.session import Session, common
+from headgate.cli.session import Session, common, store_line
 from headgate.core.wire import plain
+from headgate.store_opening import named_store
 
 if TYPE_CHECKING:
     from headgate.core.faults import Fault
@@ -59,7 +60,8 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
         repaired, left = _repair(gate, session.client()) if repair else ([], gate.faults())
         notices, alarms = gate.notices(), gate.alarms()
     document = {
-        "looked_at": looked, "faults": plain(left), "repaired": plain(repaired), "notices": notices,
+        "store": plain(named_store(session.settings)), "looked_at": looked, "faults": plain(left),
+        "repaired": plain(repaired), "notices": notices,
         "alarms": [{**plain(alarm), "command": alarm.command} for alarm in alarms],
     }  # fmt: skip
     lines = _text(session, looked, left, repaired, notices, alarm_lines(session, alarms))
@@ -84,7 +86,7 @@ def _text(
     session: Session, looked: dict[str, Any], left: Sequence[Fault], repaired: Sequence[Fault], notices: Sequence[str],
     stuck: Sequence[str],
 ) -> str:  # fmt: skip
-    lines = ["checked: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
+    lines = [store_line(session), "checked: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
     lines += [f"note     {each}" for each in notices]
     lines += [f"repaired {each.item}: {each.what}" for each in repaired]
     for each in left:

@@ -47,7 +47,7 @@ def copy(session: Session, from_url: str, to_url: str, force: bool) -> None:  # 
     from headgate import moving
     from headgate.store_opening import store_options
 
-    options = store_options(session.settings)
+    options = store_options(session.settings, create=True)
     with (
         moving.copying(from_url, to_url, force=force, options=options) as work,
         progress(session, work.total, FEW) as tell,

@@ -143,6 +143,16 @@ class Session:
         logger.setLevel(logging.INFO if self.verbose == 1 else logging.DEBUG)
 
 
+def store_line(session: Session) -> str:
+    """Which store a command worked on, and how that was found."""
+    from headgate.store_opening import named_store
+
+    used = named_store(session.settings)
+    also = f", locks and queue in {used.coordination_url} ({used.coordination_found_by})"
+    line = f"store: {used.url} ({used.found_by}){also if used.coordination_url else ''}"
+    return "\n".join([line, *(f"note: {each}" for each in session.settings.searched.passed_over)])
+
+
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value and parameter.name:
         setattr(context.ensure_object(Session), parameter.name, value)

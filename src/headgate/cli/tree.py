@@ -19,6 +19,7 @@ from headgate.core.errors import HeadgateError
 #: Name, module, attribute, and the sentence that the list shows.
 COMMANDS = {
     "lock": ("headgate.cli.locks", "lock", "Acquire, release, list and break locks; run commands under them."),
+    "init": ("headgate.cli.init", "init", "Create a store, and print where it is."),
     "define": ("headgate.cli.definitions", "define", "Define datasets and jobs from a pipeline file."),
     "data": ("headgate.cli.chunks", "data", "Publish chunks of data; show their status."),
     "job": ("headgate.cli.jobs", "job", "Run jobs on chunks: claim, report, explain, rerun, hold."),

@@ -13,6 +13,7 @@ import click
 from headgate.cli.alarms import alarm_rounds
 from headgate.cli.daemon_plan import Plan, plan
 from headgate.cli.daemons import Orders, daemon_options, has_profiles, heard_by, run_daemons
+from headgate.cli.init import prepare_store
 from headgate.cli.session import Session, common
 from headgate.cli.tokens import once_within, sign_in_address
 from headgate.core.errors import BadValue, Refused
@@ -65,6 +66,7 @@ def up(session: Session, /, *, listen: str, example: bool, once: bool, interval:
     """
     if not example:
         session.verbose = session.verbose if session.quiet else max(session.verbose, 1)
+        prepare_store(session)
         return _run(session, listen, interval, how, once=once)
     from headgate.cli.example.showing import shown_by
 

@@ -32,6 +32,7 @@ HeadgateError
     ├── BadProfiles             ingest profiles have errors, all listed with their files
     ├── WrongKey                a key does not match the job or the secret
     ├── NotAllowed              the API token is missing, unknown or expired, or lacks the scope
+    ├── NoStore                 no store is named or found, or the one that is named was not created yet
     ├── ForeignStore            a database of another program, or a lock id of another store
     ├── StoreMisconfigured      a database, permission, password or file of the store is missing or wrong
     ├── SchemaMismatch          the store was created by an older or newer Headgate
@@ -376,6 +377,10 @@ class NotAllowed(Invalid):
         #: The scope that is required; empty if there is no valid token.
         self.scope = scope
         super().__init__(why)
+
+
+class NoStore(Invalid):
+    """No store is named or found, or the one that is named was never created: `headgate init` creates one."""
 
 
 class ForeignStore(Invalid):

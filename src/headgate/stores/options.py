@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.core.errors import NoStore
 from headgate.core.queue import DEFAULT_MAX_CRASHES
 
 #: Replication modes of the database in `url` (setting `replication`).
@@ -22,8 +23,15 @@ class StoreOptions:
     replication: str = ASYNCHRONOUS
     #: The group that a store made of files is shared with, when it is made; None: it is private.
     store_group: int | None = None
+    #: Whether a store that is not there is created; otherwise opening it raises NoStore.
+    create: bool = True
     #: Deaths of workers in one state after which a batch or ingest job is held; 0: no limit. A profile may differ.
     max_crashes: int = DEFAULT_MAX_CRASHES
 
 
 DEFAULT_OPTIONS = StoreOptions()
+
+
+def no_store(name: str) -> NoStore:
+    """Return the error of a place in which no store was created yet."""
+    return NoStore(f"{name} holds no store yet. Create it with: headgate init")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
-from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions, no_store
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database, ServerChanged, Transaction
 from headgate.stores.sql.lock_statements import READ_TAG
@@ -65,8 +65,13 @@ def read_facts(database: Database) -> dict[str, str]:
 
 
 def make_or_check(database: Database) -> None:
-    """Make the schema when there is none; complete it when its making was interrupted; else compare versions."""
+    """Make the schema when there is none; complete it when its making was interrupted; else compare versions.
+
+    NoStore when the database is empty, and the options do not say to create a store in it.
+    """
     tables = table_names(database)
+    if not tables and not database.dialect.options.create:
+        raise no_store(database.name)
     if "hg_schema" in tables and not half_made(database):
         check_version(database)
     elif not tables or ("hg_schema" in tables and not holds_ensembl(database, tables)):

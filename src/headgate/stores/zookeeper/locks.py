@@ -56,11 +56,11 @@ T = TypeVar("T")
 
 
 def open_zookeeper_locks(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> ZookeeperLocks:
-    """The store of that URL, made if it is not there."""
+    """The store of that URL, made if it is not there and the options say so."""
     address = parse(url)
     sessions = Sessions(address, options)
     try:
-        return ZookeeperLocks(address, sessions, open_tree(sessions, address))
+        return ZookeeperLocks(address, sessions, open_tree(sessions, address, create=options.create))
     except BaseException:
         sessions.close()
         raise

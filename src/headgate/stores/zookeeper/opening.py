@@ -12,6 +12,7 @@ from typing import Any
 
 from headgate.core.documents import read_document
 from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
+from headgate.stores.options import no_store
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import make, read
 from headgate.stores.zookeeper.multi import Op, multi
@@ -46,8 +47,10 @@ class Root:
         return json.dumps({"tag": self.tag, "schema": SCHEMA, **said}).encode()
 
 
-def open_tree(sessions: Sessions, address: Address, *, half_moved: bool = False) -> Root:
-    """The store's root; the store is made if it is not there. `half_moved`: also one that nobody may work with."""
+def open_tree(sessions: Sessions, address: Address, *, half_moved: bool = False, create: bool = True) -> Root:
+    """The store's root. `half_moved`: also of one that nobody may work with. `create`: the store is made if it is not
+    there; NoStore otherwise.
+    """
     for notice in address.notices():
         event("zookeeper.exposed", logging.WARNING, what=notice)
     while True:
@@ -60,6 +63,8 @@ def open_tree(sessions: Sessions, address: Address, *, half_moved: bool = False)
                     "same command again: it begins anew"
                 )
             return root
+        if not create:
+            raise no_store(address.name)
         _make_chroot(sessions, address)
         ops = [
             Op("make", address.tree.root, Root(secrets.token_hex(2)).data()),

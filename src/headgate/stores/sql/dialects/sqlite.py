@@ -195,7 +195,7 @@ class Sqlite(Dialect):
             raise FileMoved(f"{path} was deleted, or moved elsewhere")
         check_place(self.name, path)
         if found is None and not self.read_only:
-            make_database(self.name, path, self.options.store_group)
+            make_database(self.name, path, self.options)
         return found
 
     def _prepare(self, connection: sqlite3.Connection) -> None:

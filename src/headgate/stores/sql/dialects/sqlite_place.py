@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from headgate import private
 from headgate.core.errors import StoreMisconfigured
+from headgate.stores.options import StoreOptions, no_store
 
 NETWORK_FILESYSTEMS = (
     "nfs",
@@ -78,11 +79,14 @@ def check_place(name: str, path: Path) -> None:
         raise StoreMisconfigured(name, f"this user may not read {path}{_whose(path)}", RIGHTS)
 
 
-def make_database(name: str, path: Path, group: int | None) -> None:
+def make_database(name: str, path: Path, options: StoreOptions) -> None:
     """Make the empty file of a new store: private, or shared with a group. SQLite gives its journals the same rights.
 
-    Their group comes from the folder, so that must hand its own on.
+    Their group comes from the folder, so that must hand its own on. NoStore when the options say not to create one.
     """
+    if not options.create:
+        raise no_store(name)
+    group = options.store_group
     if group is not None:
         around = path.parent.stat()
         if not private.is_shared(around) or around.st_gid != group:

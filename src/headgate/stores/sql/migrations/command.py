@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from headgate.core.ensembl import Plan
-from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions, no_store
 from headgate.stores.sql import opening
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database, Transaction
@@ -53,6 +53,8 @@ def migrate_database(
     dialect.read_only = dry_run
     with closing(Database(dialect, options)) as database:
         found = look(database)
+        if not found.tables and not options.create:
+            raise no_store(database.name)
         refuse(database, found, beside=beside)
         schema = schema_line(found, "would " if dry_run else "")
         lines = [schema] if schema else []
