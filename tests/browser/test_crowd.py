@@ -112,7 +112,7 @@ def test_a_held_batch_is_released_with_its_collection(crowded: Site, visit: Visi
     page.get_by_role("link", name="Release collection theses…").click()
     page.get_by_label("Reason").fill("there is room again")
     page.get_by_role("button", name="Release the collection").click()
-    expect(page.locator("#said")).to_contain_text("2 released")
+    expect(page.locator("#said")).to_contain_text("2 set to pending")
     assert crowded.gate.queue.batch(held.id).state == "pending"
 
 

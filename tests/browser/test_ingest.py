@@ -57,10 +57,10 @@ def test_a_collection_is_held_and_released_by_mouse(working: Site, visit: Visit)
     expect(page.locator("#hold-mouse")).to_contain_text("the quota is used up")
     page.locator("#hold-mouse").get_by_role("link", name="Release…").click()
     dialog = page.get_by_role("dialog", name="Release collection mouse?")
-    expect(dialog).to_contain_text("1 batch and 0 jobs that were held are pending again")
+    expect(dialog).to_contain_text("1 batch and 0 jobs become pending again")
     dialog.get_by_label("Reason").fill("there is room")
     dialog.get_by_role("button", name="Release the collection").click()
-    expect(page.get_by_role("alert")).to_contain_text("Collection mouse goes on: 1 released")
+    expect(page.get_by_role("alert")).to_contain_text("Collection mouse is released: 1 set to pending")
     expect(lane.get_by_role("link", name=batch.id)).to_have_count(0)
     assert working.gate.queue.hold_of("mouse") is None
     told = working.gate.history(item=batch.id, event="release")[0]
@@ -73,7 +73,7 @@ def test_a_collection_is_held_and_released_by_keyboard_alone(working: Site, visi
     expect(page.get_by_role("heading", level=1)).to_have_text("Ingest")
     tab_to(page, page.get_by_role("link", name="Hold a collection…"))
     press(page, "Enter")
-    expect(page.get_by_role("link", name="Let it run")).to_be_focused()
+    expect(page.get_by_role("link", name="Keep it running")).to_be_focused()
     press(page, "Shift+Tab", "Shift+Tab")
     page.keyboard.type("keys")
     press(page, "Tab")
@@ -84,7 +84,7 @@ def test_a_collection_is_held_and_released_by_keyboard_alone(working: Site, visi
     press(page, "Enter")
     expect(page.get_by_role("link", name="Keep the hold")).to_be_focused()
     press(page, "Tab", "Enter")
-    expect(page.get_by_role("alert")).to_contain_text("Collection keys goes on")
+    expect(page.get_by_role("alert")).to_contain_text("Collection keys is released")
     assert working.gate.queue.hold_of("keys") is None
 
 
@@ -99,14 +99,14 @@ def test_a_failed_job_is_found_understood_resumed_and_watched_by_mouse(working: 
     (working.folder / "mended").touch()
     page.get_by_role("link", name="Resume…").click()
     dialog = page.get_by_role("dialog", name=f"Resume {job.id}?")
-    expect(dialog).to_contain_text("It goes from failed to downloading")
+    expect(dialog).to_contain_text("State: failed → downloading")
     dialog.get_by_label("Reason").fill("a new disk")
     dialog.get_by_role("button", name="Resume").click()
-    expect(page.get_by_role("alert")).to_contain_text(f"{job.id} is downloading now")
+    expect(page.get_by_role("alert")).to_contain_text(f"{job.id} is now downloading")
     expect(page.get_by_role("heading", level=1)).to_contain_text(ENDED, timeout=SECONDS)
     assert working.gate.queue.job(job.id).retry_count == 1
-    page.get_by_role("link", name="All of it").click()
-    row = page.get_by_role("table", name="What happened").locator("tr", has_text="resume")
+    page.get_by_role("link", name="Full history").click()
+    row = page.get_by_role("table", name="History entries").locator("tr", has_text="resume")
     expect(row).to_contain_text("a new disk")
     expect(row).to_contain_text("failed → downloading")
 
@@ -125,7 +125,7 @@ def test_the_same_by_keyboard_alone(working: Site, visit: Visit) -> None:
     press(page, "Shift+Tab")
     page.keyboard.type("typed")
     press(page, "Tab", "Tab", "Enter")
-    expect(page.get_by_role("alert")).to_contain_text(f"{job.id} is downloading now")
+    expect(page.get_by_role("alert")).to_contain_text(f"{job.id} is now downloading")
     expect(page.get_by_role("heading", level=1)).to_contain_text(ENDED, timeout=SECONDS)
 
 
@@ -180,7 +180,7 @@ def test_a_job_gets_another_priority_and_is_deleted(site: Site, failed: IngestJo
     expect(page.get_by_role("alert")).to_contain_text("is not a whole number from 0")
     field.fill("0")
     page.get_by_role("button", name="Set the priority").click()
-    expect(page.get_by_role("alert")).to_contain_text("has priority 0 now")
+    expect(page.get_by_role("alert")).to_contain_text("is now 0")
     page.get_by_role("link", name="Delete…").click()
     dialog = page.get_by_role("dialog", name=f"Delete {failed.id}?")
     expect(dialog).to_contain_text("This cannot be undone.")
@@ -190,15 +190,15 @@ def test_a_job_gets_another_priority_and_is_deleted(site: Site, failed: IngestJo
     # What is gone has its history still.
     page.goto(f"/ingest/job/{failed.id}")
     expect(page).to_have_url(re.compile(f"/history.item={failed.id}"))
-    expect(page.get_by_role("table", name="What happened")).to_contain_text("sent twice")
+    expect(page.get_by_role("table", name="History entries")).to_contain_text("sent twice")
 
 
 def test_history_is_filtered_paged_and_told_as_of_a_time(site: Site, failed: IngestJob, visit: Visit) -> None:
     lock = site.gate.locks.acquire("historian", f"file:/history/{failed.id}", "shared")
     site.gate.locks.release(lock)
     page = visit(site, "/history")
-    table = page.get_by_role("table", name="What happened")
-    page.get_by_label("Who").fill("historian")
+    table = page.get_by_role("table", name="History entries")
+    page.get_by_label("Client").fill("historian")
     page.get_by_role("button", name="Filter").click()
     expect(table.locator("tbody tr")).to_have_count(2)
     page.get_by_label("Event").select_option("grant")

@@ -118,7 +118,7 @@ def test_a_viewer_sees_no_act_and_is_refused(site: Site, lock: Lock, visit: Visi
         answer = page.goto(f"/locks/{lock.id}/break")
         assert answer is not None
         assert answer.status == 403
-        expect(page.get_by_role("heading", level=1)).to_have_text("You are not allowed to do this")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Not allowed")
     assert site.gate.locks.check(lock).id == lock.id
 
 

@@ -74,14 +74,14 @@ def test_a_failed_chunk_is_found_understood_and_made_again_by_mouse(site: Site, 
     page.get_by_role("table", name="Chunks").get_by_role("link", name="7", exact=True).click()
     expect(page.locator("#message")).to_contain_text("disk full on node2")
     expect(page.locator(".conditions")).to_contain_text("it used up its attempts (1 of 1 failed)")
-    page.get_by_role("link", name="Resubmit with all that was made from it…").click()
-    dialog = page.get_by_role("dialog", name=f"Resubmit with all that was made from it {failed}-tidy/7?")
-    expect(dialog).to_contain_text("2 chunks will be made again")
+    page.get_by_role("link", name="Resubmit downstream too…").click()
+    dialog = page.get_by_role("dialog", name=f"Resubmit {failed}-tidy/7 and everything that was made from it?")
+    expect(dialog).to_contain_text("2 chunks will run again")
     expect(dialog).to_contain_text(f"1 of {failed}-report")
     expect(dialog.get_by_role("link", name="Leave it")).to_be_focused()
     dialog.get_by_label("Reason").fill("the disk is larger now")
-    dialog.get_by_role("button", name="Resubmit with all").click()
-    expect(page.get_by_role("alert")).to_contain_text("2 chunks will be made again")
+    dialog.get_by_role("button", name="Resubmit downstream too").click()
+    expect(page.get_by_role("alert")).to_contain_text("2 chunks will run again")
     watch_it_finish(site, page, failed)
 
 
@@ -97,10 +97,10 @@ def test_the_same_by_keyboard_alone(site: Site, failed: str, visit: Visit) -> No
     press(page, "ArrowLeft", "Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text(f"{failed}-clean")
     press(page, "j")
-    expect(page.get_by_role("table", name="failed or are held").get_by_role("link", name="7")).to_be_focused()
+    expect(page.get_by_role("table", name="Failed and held chunks").get_by_role("link", name="7")).to_be_focused()
     press(page, "Enter")
     expect(page.locator("#message")).to_contain_text("disk full on node2")
-    opener = page.get_by_role("link", name="Resubmit with all that was made from it…")
+    opener = page.get_by_role("link", name="Resubmit downstream too…")
     tab_to(page, opener)
     press(page, "Enter")
     expect(page.get_by_role("link", name="Leave it")).to_be_focused()
@@ -111,7 +111,7 @@ def test_the_same_by_keyboard_alone(site: Site, failed: str, visit: Visit) -> No
     press(page, "Shift+Tab")
     page.keyboard.type("the disk is larger now")
     press(page, "Enter")
-    expect(page.get_by_role("alert")).to_contain_text("2 chunks will be made again")
+    expect(page.get_by_role("alert")).to_contain_text("2 chunks will run again")
     watch_it_finish(site, page, failed)
 
 
@@ -119,7 +119,7 @@ def test_a_chunk_is_held_and_let_go_and_a_job_paused_by_who_may(site: Site, fail
     story = f"/pipeline/jobs/{failed}-report/chunks/7"
     page = visit(site, story, scopes=("read", "operate"))
     assert page.locator(".acts a").all_inner_texts() == ["Resubmit…", "Hold…"], "force and forget are for admins"
-    for opener, verb, status in (("Hold…", "Hold", "HOLD"), ("Let go…", "Let go", "READY")):
+    for opener, verb, status in (("Hold…", "Hold", "HOLD"), ("Release…", "Release", "READY")):
         page.get_by_role("link", name=opener, exact=True).click()
         page.get_by_label("Reason").fill("to look at it")
         page.get_by_role("button", name=verb, exact=True).click()
@@ -129,9 +129,9 @@ def test_a_chunk_is_held_and_let_go_and_a_job_paused_by_who_may(site: Site, fail
     page.get_by_label("Reason").fill("the disk is small")
     page.get_by_role("button", name="Pause the job").click()
     expect(page.locator("#paused")).to_contain_text("the disk is small")
-    page.get_by_role("link", name="Let it go on…").click()
-    page.get_by_role("button", name="Let it go on").click()
-    expect(page.get_by_role("alert")).to_contain_text("gets chunks again")
+    page.get_by_role("link", name="Resume the job…").click()
+    page.get_by_role("button", name="Resume the job").click()
+    expect(page.get_by_role("alert")).to_contain_text("is running again")
     viewer = visit(site, story, scopes=("read",), expected=("status of 403",))
     assert viewer.locator(".acts a").count() == 0
     answer = viewer.goto(f"{story}/hold")

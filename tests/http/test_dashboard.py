@@ -10,11 +10,13 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+import click
 import httpx2
 import pytest
 
 import headgate
 from headgate import Gate
+from headgate.cli.tree import root
 from headgate.core.inventory import Kind as MessageKind
 from headgate.core.inventory import Message
 from headgate.core.ledger import Kind, Row
@@ -312,13 +314,13 @@ def test_a_job_that_killed_its_worker_says_so_and_is_released_by_itself(server: 
     with signed_in(server, gate, "read", "operate") as client:
         page = client.get(f"/ingest/job/{job.id}").text
         assert "its worker crashed once while pending; check its payload and the log of node7" in page
-        assert "Workers that died" in page
+        assert "Worker crashes" in page
         assert client.get(f"/v1/ingest-jobs/{job.id}").json()["crashes"] == 1
         key = KEY.search(client.get("/ingest/holds/deadly/clear").text)
         assert key
         client.post("/ingest/holds/deadly/clear", data={"reason": "room", "form_key": key[1]})
         assert (gate.queue.hold_of("deadly"), gate.queue.job(job.id).state) == (None, "held")
-        assert "the count begins anew" in client.get(f"/ingest/job/{job.id}/release").text
+        assert "the count starts again" in client.get(f"/ingest/job/{job.id}/release").text
 
 
 def test_more_than_one_act_releases_is_released_by_the_next(
@@ -378,3 +380,15 @@ def test_values_as_people_read_them(gate: Gate) -> None:
     at = gate.locks.acquire("x", "s3://words", "shared").since
     assert (ago(at, at), absolute(at)[-3:]) == ("just now", "UTC")
     assert look("ERROR").shape != look("READY").shape
+
+
+def test_every_command_that_a_page_names_exists() -> None:
+    texts = [file.read_text() for file in (*STATIC.parent.glob("*.py"), *(STATIC.parent / "templates").iterdir())]
+    named = {tuple(found.split()) for text in texts for found in re.findall(r"headgate ([a-z-]+(?: [a-z-]+)?)", text)}
+    named = {words for words in named if words[0] != "import"}
+    assert ("lock", "run") in named
+    for words in named:
+        group: Any = root
+        for word in words:
+            group = group.get_command(click.Context(group), word) if isinstance(group, click.Group) else group
+            assert group is not None, f"headgate {' '.join(words)}"

@@ -92,7 +92,7 @@ async def act(
 def check_answers(question: Question, reason: str, name: str) -> None:
     """BadValue when an answer is missing or wrong."""
     if question.asks_why and not reason:
-        raise BadValue("reason", reason, "is missing; it is kept in the history")
+        raise BadValue("reason", reason, "is missing; it is recorded in the history")
     if question.type_name and name != question.type_name:
         raise BadValue("name", name, f"is not {question.type_name}")
 

@@ -84,6 +84,8 @@ class Act:
     danger: bool = False
     #: Only for what other chunks are made from.
     downstream: bool = False
+    #: The question.
+    heading: str = "{label} {chunk}?"
 
 
 @router.get("/pipeline/datasets/{dataset}/chunks/{dataid}")
@@ -245,7 +247,7 @@ def question_of(gate: Gate, who: Caller, story: Story, name: str) -> Question:
     if story.alive and story.row:
         told.insert(0, _robbed(story.row))
     return Question(
-        heading=f"{found.label} {story.dataset}/{story.dataid}?",
+        heading=found.heading.format(label=found.label, chunk=f"{story.dataset}/{story.dataid}"),
         consequences=told,
         verb=found.label,
         keep=found.keep,
@@ -259,8 +261,8 @@ def question_of(gate: Gate, who: Caller, story: Story, name: str) -> Question:
 def _robbed(row: Row) -> str:
     """What it means to who works on it."""
     silent = None if row.lease is None or row.expires_in is None else duration(row.lease - row.expires_in)
-    sign = "" if silent is None else f", its last sign of life {silent} ago"
-    return f"{row.worker} works on it{sign}: its report will be refused, token {row.token} becomes stale."
+    sign = "" if silent is None else f" (last renewed {silent} ago)"
+    return f"{row.worker} is working on it{sign}. Its report will be refused: token {row.token} becomes stale."
 
 
 def _resubmitted(gate: Gate, story: Story, *, downstream: bool) -> Sequence[str]:
@@ -269,13 +271,13 @@ def _resubmitted(gate: Gate, story: Story, *, downstream: bool) -> Sequence[str]
         story.job, story.dataid, reason="a preview", downstream=downstream, steal=story.alive, dry_run=True
     )
     made = _by_job(changes)
-    told = [f"{some(sum(made.values()), 'chunk')} will be made again: {_listed(made)}."]
+    told = [f"{some(sum(made.values()), 'chunk')} will run again: {_listed(made)}."]
     others = {(each.job, each.dataid) for each in changes if each.before == RUNNING} - {(story.job, story.dataid)}
     if others:
-        told.append(f"{some(len(others), 'other chunk')} that run now are taken from their workers.")
-    told.append("Failures and attempts are counted anew, and it goes before all others.")
+        told.append(f"{some(len(others), 'other chunk')} that are running are taken from their workers.")
+    told.append("Failures and attempts are counted from zero, and it runs before all other chunks.")
     if not downstream and story.readers:
-        told.append("What was made from it stays as it is.")
+        told.append("Chunks that were made from it stay as they are.")
     return told
 
 
@@ -293,7 +295,7 @@ def _resubmit(gate: Gate, story: Story, who: Caller, reason: str, *, downstream:
         story.job, story.dataid, reason=reason, downstream=downstream, steal=story.alive, by=who.by()
     )
     made = _by_job(changes)
-    return f"{some(sum(made.values()), 'chunk')} will be made again: {_listed(made)}."
+    return f"{some(sum(made.values()), 'chunk')} will run again: {_listed(made)}."
 
 
 def _hold(gate: Gate, story: Story, who: Caller, reason: str) -> str:
@@ -303,7 +305,7 @@ def _hold(gate: Gate, story: Story, who: Caller, reason: str) -> str:
 
 def _unhold(gate: Gate, story: Story, who: Caller, reason: str) -> str:
     changes = gate.ledger.unhold(story.job, story.dataid, reason=reason, by=who.by())
-    return f"{story.dataid} of {story.job} is {changes[0].after if changes else 'let go'} again."
+    return f"{story.dataid} of {story.job} is {changes[0].after if changes else 'released'} again."
 
 
 def _forget(gate: Gate, story: Story, who: Caller, reason: str) -> str:
@@ -316,7 +318,7 @@ def _force(gate: Gate, story: Story, who: Caller, reason: str) -> str:
         story.job, story.dataid, reason=reason, steal=story.alive, key="", worker=who.by(), lease=FORCED_LEASE
     )
     return (
-        f"The chunk is yours for {duration(FORCED_LEASE)}, token {claim.token}. When it is made: "
+        f"You have claimed the chunk for {duration(FORCED_LEASE)}, token {claim.token}. When it is done, run: "
         f"headgate job success {story.job} {story.dataid} --token {claim.token}"
     )
 
@@ -342,36 +344,41 @@ ACTS: Mapping[str, Act] = {
         lambda gate, story: _resubmitted(gate, story, downstream=False), _resubmit, robs=True,
     ),
     "resubmit-downstream": Act(
-        "resubmit", "operate", "Resubmit with all that was made from it", "Leave it",
+        "resubmit", "operate", "Resubmit downstream too", "Leave it",
         lambda gate, story: _resubmitted(gate, story, downstream=True),
         lambda gate, story, who, reason: _resubmit(gate, story, who, reason, downstream=True), robs=True,
-        downstream=True,
+        downstream=True, heading="Resubmit {chunk} and everything that was made from it?",
     ),
     "hold": Act(
         "hold", "operate", "Hold", "Leave it",
-        lambda _gate, story: ["Nobody makes or reads it until it is let go.", _reading(story)], _hold,
+        lambda _gate, story: ["No job runs or reads it until it is released.", _reading(story)], _hold,
     ),
     "unhold": Act(
-        "unhold", "operate", "Let go", "Keep it held",
-        lambda _gate, story: [f"It is {(story.row and story.row.former) or ABSENT} again, as before.", _reading(story)],
+        "unhold", "operate", "Release", "Keep it held",
+        lambda _gate, story: [
+            f"It is {(story.row and story.row.former) or ABSENT} again, as before the hold.", _reading(story),
+        ],
         _unhold,
     ),
     "publish": Act(
         "publish", "data:publish", "Publish", "Leave it",
-        lambda _gate, story: ["The data, made elsewhere, is there: it becomes READY.", _reading(story)], _publish,
+        lambda _gate, story: [
+            "The data was made elsewhere and is complete: the chunk becomes READY.", _reading(story),
+        ],
+        _publish,
     ),
     "force": Act(
         "force", "admin:force", "Force", "Leave it",
         lambda _gate, _story: [
-            "You become its worker, whatever the rules say: do the work by hand and report with the token.",
-            f"Without a report within {duration(FORCED_LEASE)} it fails.",
+            "You become its worker, whatever the rules say: do the work by hand and report the result with the token.",
+            f"If you do not report within {duration(FORCED_LEASE)}, it fails.",
         ],
         _force, robs=True, danger=True,
     ),
     "forget": Act(
         "forget", "admin:force", "Forget", "Keep it",
         lambda _gate, story: [
-            f"The rows of job {story.job} go, as if it never was: where its inputs are READY it is made again.",
+            f"The rows of job {story.job} are removed, as if it had never run. It runs again if its inputs are READY.",
             _reading(story),
         ],
         _forget, robs=True, danger=True,

@@ -114,7 +114,7 @@ def problem_page(request: Request, error: Exception) -> Response:
         return RedirectResponse(f"{SIGN_IN}{here}", 303, headers=HEADERS)
     document = json.loads(bytes(problem.body))
     not_allowed = isinstance(error, NotAllowed)
-    page = render(request, "problem.html", who_is_it(request), title=TITLES.get(problem.status_code, "Not done"),
+    page = render(request, "problem.html", who_is_it(request), title=TITLES.get(problem.status_code, "Request failed"),
                   status=problem.status_code, problem=document, not_allowed=not_allowed)  # fmt: skip
     page.headers.update(HEADERS)
     if "retry-after" in problem.headers:
@@ -124,15 +124,15 @@ def problem_page(request: Request, error: Exception) -> Response:
 
 #: What a problem is called, by its status.
 TITLES: Mapping[int, str] = {
-    403: "You are not allowed to do this",
-    404: "There is no such page or thing",
-    408: "What was sent did not come in time",
-    409: "That is not possible now",
-    413: "That is too large",
-    422: "Something in it is wrong",
-    429: "That is too often",
-    500: "The service broke on this",
-    503: "The store does not answer",
+    403: "Not allowed",
+    404: "Not found",
+    408: "The request took too long",
+    409: "Not possible now",
+    413: "Too large",
+    422: "Invalid input",
+    429: "Too many requests",
+    500: "Internal error",
+    503: "The store is not available",
 }
 
 

@@ -25,11 +25,11 @@ FILTERS = ("noun", "event", "resource", "job", "dataid", "item", "client")
 TIMES = ("since", "until")
 COLUMNS: Mapping[str, Column] = {
     "at": Column("When", lambda entry: entry.at),
-    "event": Column("What", lambda entry: entry.event),
-    "thing": Column("To what", lambda entry: entry.job or entry.resource),
-    "states": Column("From, to", lambda entry: f"{entry.before} → {entry.after}"),
-    "client": Column("Who", lambda entry: entry.client),
-    "reason": Column("Why", lambda entry: entry.reason),
+    "event": Column("Event", lambda entry: entry.event),
+    "thing": Column("Object", lambda entry: entry.job or entry.resource),
+    "states": Column("Change", lambda entry: f"{entry.before} → {entry.after}"),
+    "client": Column("Client", lambda entry: entry.client),
+    "reason": Column("Reason", lambda entry: entry.reason),
 }
 IN_FILE: Mapping[str, Column] = {
     "at": COLUMNS["at"],
@@ -58,7 +58,7 @@ def history(request: Request, gate: TheGate, who: Reader) -> Response:
     times = {name: moment for name in TIMES if (moment := getattr(which, name))}
     asked = {**chosen, **{name: rfc3339(moment) for name, moment in times.items()}}
     table = Table(
-        "history", "What happened", COLUMNS, told.entries, lambda entry: f"{entry.noun.replace(' ', '-')}-{entry.id}",
+        "history", "History entries", COLUMNS, told.entries, lambda entry: f"{entry.noun.replace(' ', '-')}-{entry.id}",
         path="/history", query=query, next=told.next, fixed=True, json=link("/v1/history/all", asked),
         csv=link("/history.csv", chosen),
     )  # fmt: skip
@@ -90,7 +90,7 @@ def moment(name: str, text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise BadValue(name, text, "is no time; write it as 2026-11-15T04:50") from None
+        raise BadValue(name, text, "is not a time; write it as 2026-11-15T04:50") from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
@@ -115,7 +115,7 @@ def as_of(which: Wanted, entries: Sequence[Entry], *, first: bool) -> str:
         return ""
     found = next((entry for entry in entries if which.item in (None, entry.job)), None)
     if found is None:
-        return f"Of {one} nothing is told before {absolute(which.until)}."
+        return f"{one} has no history before {absolute(which.until)}."
     return f"At {absolute(which.until)}, {one} was {found.after}, since {absolute(found.at)}."
 
 

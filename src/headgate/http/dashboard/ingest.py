@@ -133,7 +133,9 @@ def job(request: Request, gate: TheGate, who: Reader, jid: str) -> Response:
     except UnknownName:
         return _gone(gate, jid)
     failed = found.configuration.get("failed_files") or []
-    files = Table("files", "Files that could not be had", FAILED_FILES, failed[:ROWS], lambda file: file.get("name"))
+    files = Table(
+        "files", "Files that could not be downloaded", FAILED_FILES, failed[:ROWS], lambda file: file.get("name")
+    )
     settings = {name: value for name, value in found.configuration.items() if name not in ("failed_files", "batch_id")}
     return render(
         request, "ingest_job.html", who, title=f"Ingest job {jid}", job=found, files=files,

@@ -41,7 +41,7 @@ Kind = Literal["batch", "job"]
 AT_ONCE = 1000
 #: More jobs than this, and who deletes a batch types its id.
 MANY = 10
-WAITS = "What is pending waits until the collection is released, and so does what is submitted from now on."
+WAITS = "Pending items wait until the collection is released, and so do new submissions."
 #: What a button says for an event of the tables.
 VERBS = {"update-report": "Report again"}
 #: The state of what waits for a person or for its collection.
@@ -66,7 +66,7 @@ def acts_of(queue: Queue, item: Item) -> list[Act]:
     found = []
     for row in _rows(machine, item.state):
         facts = facts or facts_of(queue, item)
-        why_not = f"{item.worker} works on it" if item.worker else ""
+        why_not = f"{item.worker} is working on it" if item.worker else ""
         try:
             choose(machine, item.id, item.state, row.event, facts)
         except QueueRefused as error:
@@ -156,12 +156,10 @@ async def clear(request: Request, service: TheService, who: Operator, profile: s
         queue = service.gate.queue
         held = _held(queue, profile)
         queue.clear_hold(profile, by=who.by())
-        said = _on_each(held[:AT_ONCE], lambda item: queue.release(item, reason=reason, by=who.by()), "released")
+        said = _on_each(held[:AT_ONCE], lambda item: queue.release(item, reason=reason, by=who.by()), "set to pending")
         _ring(service)
-        more = (
-            f" More are held: release them from the list of what is held of {profile}." if len(held) > AT_ONCE else ""
-        )
-        return f"{_collection(profile)} goes on{f': {said}' if held else ''}.{more}"
+        more = f" More are held: release them from the list of held items of {profile}." if len(held) > AT_ONCE else ""
+        return f"{_collection(profile)} is released{f': {said}' if held else ''}.{more}"
 
     return await act(request, who, lambda: clearing(service.gate.queue, profile), do, "/ingest")
 
@@ -174,7 +172,7 @@ def holding(queue: Queue, profile: str) -> Question:
         heading="Pause the whole queue?" if profile == ALL else f"Hold {_collection(profile, begins=False)}?",
         consequences=[told, *_held_already(queue, profile)],
         verb="Pause the queue" if profile == ALL else "Hold the collection",
-        keep="Let it run",
+        keep="Keep it running",
         back="/ingest",
         fields=fields,
     )
@@ -185,7 +183,7 @@ def _stopped(queue: Queue, profile: str) -> str:
     if profile == ALL:
         counts = queue.counts()
         waiting = sum(counts.get(noun, {}).get("pending", 0) for noun in ("batch", "ingest job"))
-        return f"Nobody is given anything new to do; {waiting:,} are pending. What runs ends normally."
+        return f"Workers get nothing new from the queue: {waiting:,} items are pending. Running work finishes normally."
     batches = queue.batches("pending", profile=profile, limit=AT_ONCE + 1)
     jobs = queue.jobs("pending", profile=profile, limit=AT_ONCE + 1)
     return f"{_some(batches, 'pending batch', 'pending batches')}, {_some(jobs, 'pending job')} now. {WAITS}"
@@ -198,15 +196,19 @@ def clearing(queue: Queue, profile: str) -> Question:
         raise UnknownName("hold", profile)
     batches = [each for each in held if isinstance(each, Batch)]
     jobs = [each for each in held if isinstance(each, IngestJob)]
-    told = f"{_some(batches, 'batch', 'batches')} and {_some(jobs, 'job')} that were held are pending again."
+    told = f"{_some(batches, 'batch', 'batches')} and {_some(jobs, 'job')} become pending again."
     return Question(
-        heading="Let the whole queue go on?" if profile == ALL else f"Release {_collection(profile, begins=False)}?",
+        heading="Resume the whole queue?" if profile == ALL else f"Release {_collection(profile, begins=False)}?",
         consequences=[
-            _why_held(hold) if hold else "The collection itself is held no more.",
-            told if held else "Nothing was stopped by it yet.",
-            *([f"{AT_ONCE:,} at once; the others stay held until this is done again."] if len(held) > AT_ONCE else ()),
+            _why_held(hold) if hold else "The collection itself is no longer on hold.",
+            told if held else "It has not stopped anything yet.",
+            *(
+                [f"{AT_ONCE:,} are released at once; the others stay held until you release them too."]
+                if len(held) > AT_ONCE
+                else ()
+            ),
         ],
-        verb="Let the queue go on" if profile == ALL else "Release the collection",
+        verb="Resume the queue" if profile == ALL else "Release the collection",
         keep="Keep the hold",
         back="/ingest",
         asks_why=bool(held),
@@ -232,7 +234,7 @@ async def set_priority(request: Request, service: TheService, who: Operator, ite
         wanted = check_priority(int(given) if given.isdecimal() else given)
         found = service.gate.queue.set_priority(item, wanted, reason=reason, by=who.by())
         _ring(service)
-        return f"{found.id} has priority {found.priority} now."
+        return f"The priority of {found.id} is now {found.priority}."
 
     return await act(request, who, lambda: placing(job_of(service.gate.queue, item), given), do, path_of(item))
 
@@ -240,8 +242,10 @@ async def set_priority(request: Request, service: TheService, who: Operator, ite
 def placing(job: IngestJob, given: str = "") -> Question:
     """The question before a job gets another place."""
     return Question(
-        heading=f"Another priority for {job.id}?",
-        consequences=[f"It has {job.priority} now. 0 is taken first, {HIGHEST_NUMBER} last; among equals the oldest."],
+        heading=f"Change the priority of {job.id}?",
+        consequences=[
+            f"It is {job.priority} now. 0 runs first, {HIGHEST_NUMBER} last; equal priorities run oldest first."
+        ],
         verb="Set the priority",
         keep="Leave it",
         back=path_of(job.id),
@@ -280,8 +284,8 @@ def resuming(queue: Queue, batch: Batch) -> Question:
     return Question(
         heading=f"Resume the failed jobs of {batch.id}?",
         consequences=[
-            f"{_some(jobs, 'job')} failed; {again:,} of them can go on from the step after the last good one.",
-            "Each counts as one more try.",
+            f"{_some(jobs, 'job')} failed; {again:,} can continue after their last successful step.",
+            "Each counts as one more retry.",
         ],
         verb="Resume them",
         keep="Leave them",
@@ -309,7 +313,7 @@ async def fire(request: Request, service: TheService, who: Actor, kind: Kind, it
     def do(reason: str) -> str:
         moved = queue.act(item, event, reason=reason, by=who.by())
         _ring(service)
-        return f"{item} was deleted." if gone else f"{item} is {moved.state} now."
+        return f"{item} was deleted." if gone else f"{item} is now {moved.state}."
 
     machine = queue.tables()[0 if kind == "batch" else 1]
     gone = any(Also.DROP_ALL in row.also for row in machine.rows if row.event == event)
@@ -326,7 +330,7 @@ def firing(queue: Queue, item: Item, event: str) -> Question:
     try:
         row = choose(machine, item.id, item.state, event, facts_of(queue, item))
     except QueueRefused as error:  # It is asked all the same: things may have changed when the answer comes.
-        row, refused = rows[0], [f"Refused at this moment: {error}"]
+        row, refused = rows[0], [f"Not possible at the moment: {error}"]
     else:
         refused = []
     final = Also.DROP_ALL in row.also
@@ -344,21 +348,21 @@ def firing(queue: Queue, item: Item, event: str) -> Question:
 
 
 def _consequences(row: Transition, item: Item) -> list[str]:
-    told = [f"It goes from {row.source} to {row.target}. {row.meaning}"]
+    told = [f"State: {row.source} → {row.target}. {row.meaning}"]
     if item.message:
         told.append(f"It is {item.state} because: {item.message}")
     if item.crashes:
-        told.append(f"{some(item.crashes, 'worker')} died on it; the count begins anew.")
+        told.append(f"{some(item.crashes, 'worker')} died on it; the count starts again.")
     if isinstance(item, IngestJob):
         told += (
             [f"It has been resumed {some(item.retry_count, 'time')} before."] if Also.COUNT_RETRY in row.also else []
         )
     elif Also.DROP_ALL in row.also:
         jobs = item.jobs
-        ends = f"{jobs.processing:,} on their way, {jobs.failed:,} failed, {jobs.completed:,} completed"
-        told.append(f"Its {some(item.made, 'job')} go with it: {ends}.")
+        ends = f"{jobs.processing:,} in progress, {jobs.failed:,} failed, {jobs.completed:,} completed"
+        told.append(f"Its {some(item.made, 'job')} are deleted too: {ends}.")
     if Also.DROP_ALL in row.also:
-        told.append("Nothing is left of it but its history; what is stored already stays.")
+        told.append("Only its history is kept. Objects that are already stored stay.")
     return told
 
 
@@ -388,7 +392,7 @@ def _held(queue: Queue, profile: str) -> list[Item]:
 
 def _held_already(queue: Queue, profile: str) -> Iterable[str]:
     hold = queue.hold_of(profile) if profile else None
-    return () if hold is None else (f"{_why_held(hold)} That reason stays.",)
+    return () if hold is None else (f"{_why_held(hold)} That reason is kept.",)
 
 
 def _why_held(hold: Hold) -> str:

@@ -50,8 +50,8 @@ def job(request: Request, gate: TheGate, who: Reader, job: str) -> Response:
     summary = f"{_many(running)} running, {_many(failed)} failed, {left_text(waiting)} waiting"
     return render(
         request, "job.html", who, title=f"Job {job}", job=found, datasets=datasets, summary=summary, plan=plan,
-        at_work=Table("running", "Chunks that are worked on", AT_WORK, running[:LISTED], lambda row: row.dataid),
-        stopped=Table("stopped", "Chunks that failed or are held", STOPPED, [*failed, *held][:LISTED],
+        at_work=Table("running", "Running chunks", AT_WORK, running[:LISTED], lambda row: row.dataid),
+        stopped=Table("stopped", "Failed and held chunks", STOPPED, [*failed, *held][:LISTED],
                       lambda row: row.dataid, json=link("/v1/chunks", {"job": job, "status": ERROR})),
         more=len(failed) + len(held) > LISTED, here=job_page(job), page_of=chunk_page,
     )  # fmt: skip
@@ -74,7 +74,7 @@ async def pause(request: Request, service: TheService, who: Operator, job: str, 
             return f"Job {job} is paused: {reason}."
         gate.ledger.unpause(job, by=who.by())
         service.ring(("job",))
-        return f"Job {job} gets chunks again."
+        return f"Job {job} is running again."
 
     return await act(request, who, lambda: pausing(gate, job, how), do, job_page(job))
 
@@ -83,12 +83,12 @@ def pausing(gate: Gate, name: str, how: Pausing) -> Question:
     """The question before a job is paused or goes on."""
     found, _ = gate.ledger.job(name)
     running, waiting = rows_with(gate, found, RUNNING), left_text(gate.ledger.left(name))
-    ends = f"{some(len(running), 'chunk')} at work end{'s' if len(running) == 1 else ''} normally."
+    ends = f"{some(len(running), 'running chunk')} will finish normally."
     if how == "pause":
-        told = [f"{waiting} waiting for it will not be given out.", ends]
-        return Question(f"Pause job {name}?", told, "Pause the job", "Let it run", job_page(name))
-    told = [f"It was paused: {found.paused or 'it is not paused'}.", f"{waiting} waiting for it will be given out."]
-    return Question(f"Let job {name} go on?", told, "Let it go on", "Keep it paused", job_page(name), asks_why=False)
+        told = [f"Workers get no new chunks of this job: {waiting} waiting.", ends]
+        return Question(f"Pause job {name}?", told, "Pause the job", "Keep it running", job_page(name))
+    told = [f"Paused because: {found.paused or 'it is not paused'}.", f"Workers can claim {waiting} that are waiting."]
+    return Question(f"Resume job {name}?", told, "Resume the job", "Keep it paused", job_page(name), asks_why=False)
 
 
 def rows_with(gate: Gate, job: Job, status: str) -> list[Row]:

@@ -21,7 +21,7 @@ MESSAGES: Mapping[str, Column] = {
     "state": Column("State", lambda message: message.state),
     "tries": Column("Tries", lambda message: message.tries, numeric=True),
     "next": Column("Next try", lambda message: message.next_try),
-    "problem": Column("Why", lambda message: message.problem),
+    "problem": Column("Problem", lambda message: message.problem),
 }
 
 

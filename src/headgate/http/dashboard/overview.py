@@ -64,7 +64,7 @@ def sentence_of(found: Overview, needs: list[Need]) -> str:
     """The whole in one sentence."""
     wait = found.oldest_wait
     figures = f"{number(found.running + working(found))} running, {_up_to(found.failed_lately)} failed in 24 h, " + (
-        f"oldest wait {duration(wait)}" if wait is not None else "nobody waits"
+        f"oldest wait {duration(wait)}" if wait is not None else "no client waiting"
     )
     if not needs:
         return f"All well: {figures}"
@@ -105,7 +105,7 @@ def _failures(found: Overview) -> Iterator[Need]:
             "failed-jobs",
             "failed",
             f"{some(failed, 'ingest job')} failed",
-            "Each can be resumed or given up.",
+            "Resume each one, or delete it.",
             "/ingest/jobs?state=failed",
             "Resume or delete",
             "headgate ingest jobs --state failed",
@@ -135,12 +135,12 @@ def _stops(found: Overview) -> Iterator[Need]:
     if found.paused:
         yield Need("paused-jobs", "paused", f"{some(len(found.paused), 'job')} paused",
                    _named(f"{job.name}: {job.paused}" for job in found.paused),
-                   "/pipeline", "Go on", "")  # fmt: skip
+                   "/pipeline", "Resume", "")  # fmt: skip
     waits = found.long_waits
     if waits:
         yield Need("long-waits", "waiting", f"{some(len(waits), 'client')} waiting long",
                    _named(f"{each.client} for {each.resource}, since {ago(each.since, found.at)}" for each in waits),
-                   "/locks", "See who holds", "")  # fmt: skip
+                   "/locks", "See the locks", "")  # fmt: skip
 
     if found.expiring:
         yield Need("expiring-tokens", "held", f"{some(len(found.expiring), 'API token')} about to expire",
