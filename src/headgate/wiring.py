@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cached_property
@@ -12,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headgate import private
-from headgate.core.errors import BadValue, Unavailable
+from headgate.core.errors import BadValue
 from headgate.core.names import check_name
 from headgate.core.redaction import remember
 from headgate.service.checks import check_limit
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.core.alarms import Alarm
     from headgate.core.faults import Fault
     from headgate.core.history import Entry
-    from headgate.core.queue import Batch, Hold
+    from headgate.core.queue import Batch
     from headgate.core.scopes import ApiToken
     from headgate.core.sights import Sight
     from headgate.ingest.context import Context
@@ -317,9 +316,7 @@ class Gate:
 
     def alarms_of(self, batch: Batch) -> list[Alarm]:
         """What keeps a batch that was just submitted from going on; nothing while the store does not answer."""
-        with suppress(Unavailable):
-            return self._remote.alarms(batch.id) if self._remote else self._alarms.of_batch(batch)
-        return []
+        return self._remote.alarms_of(batch.id) if self._remote else self._alarms.of_batch(batch)
 
     @cached_property
     def _alarms(self) -> Alarms:
@@ -334,14 +331,6 @@ class Gate:
         from headgate.ingest.profiles_folder import ProfilesFolder
 
         return ProfilesFolder(Path(self.settings["profiles_folder"]))
-
-    def hold_collection(self, profile: str, *, reason: str, by: str) -> Hold:
-        """Hold a collection. UnknownName, with the nearest, when neither a profile nor a batch has that name."""
-        from headgate.service.queue_checks import check_in_use
-
-        if self._remote is None:
-            check_in_use(self.queue, profile, self.profiles_folder)
-        return self.queue.set_hold(profile, reason=reason, by=by)
 
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""

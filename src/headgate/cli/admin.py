@@ -73,10 +73,8 @@ def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes
         from headgate.store_opening import named_store
 
         found["store"] = plain(named_store(session.settings))
-    stuck = "\n".join(["", "", *alarm_lines(session, alarms)]) if alarms else ""
-    session.answer(
-        found, lambda: "\n".join([store_line(session), _status_text(found, waiting, queue, ending)]) + stuck
-    )  # fmt: skip
+    stuck = ["", *alarm_lines(session, alarms)] if alarms else []
+    session.answer(found, lambda: "\n".join([store_line(session), _status_text(found, waiting, queue, ending), *stuck]))
 
 
 @click.command("history")

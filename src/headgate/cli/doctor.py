@@ -60,12 +60,15 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
         repaired, left = _repair(gate, session.client()) if repair else ([], gate.faults())
         notices, alarms = gate.notices(), gate.alarms()
     document = {
-        "store": plain(named_store(session.settings)), "looked_at": looked, "faults": plain(left),
-        "repaired": plain(repaired), "notices": notices,
+        "store": plain(named_store(session.settings)),
+        "looked_at": looked,
+        "faults": plain(left),
+        "repaired": plain(repaired),
+        "notices": notices,
         "alarms": [{**plain(alarm), "command": alarm.command} for alarm in alarms],
-    }  # fmt: skip
-    lines = _text(session, looked, left, repaired, notices, alarm_lines(session, alarms))
-    session.answer(document, lambda: lines)
+    }
+    stuck = alarm_lines(session, alarms)
+    session.answer(document, lambda: _text(session, looked, left, repaired, notices, stuck))
     return FAULTS_REMAIN if left or alarms else 0
 
 

@@ -50,8 +50,7 @@ def reason(function: F) -> F:
 def hold(session: Session, profile: str, reason: str) -> None:
     """Put a collection on hold: its pending batches and jobs become held."""
     with session.gate() as gate:
-        hold = gate.queue.set_hold if profile == ALL else gate.hold_collection
-        found = hold(profile, reason=reason, by=session.client())
+        found = gate.queue.hold_collection(profile, reason=reason, by=session.client())
     session.answer(plain(found), lambda: f"held  {found.profile}: {found.reason}")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from headgate.client.connection import Connection
 from headgate.core.alarms import Alarm
+from headgate.core.errors import Unavailable
 from headgate.core.wire import parse
 from headgate.ingest.profile import Profile, from_snapshot
 from headgate.ingest.storage import Problem
@@ -29,10 +31,15 @@ class ServiceIngest:
         """One of them. BadProfiles with every mistake."""
         return from_snapshot(self._connection.get("profiles", name))
 
-    def alarms(self, batch: str | None = None) -> list[Alarm]:
-        """What is stuck at the service, or keeps one batch from going on."""
-        path = ("alarms",) if batch is None else ("batches", batch, "alarms")
-        return [parse(Alarm, each) for each in self._connection.get(*path)]
+    def alarms(self) -> list[Alarm]:
+        """What is stuck at the service."""
+        return [parse(Alarm, each) for each in self._connection.get("alarms")]
+
+    def alarms_of(self, batch: str) -> list[Alarm]:
+        """What keeps a batch from going on; nothing while the service does not answer."""
+        with suppress(Unavailable):
+            return [parse(Alarm, each) for each in self._connection.get("batches", batch, "alarms")]
+        return []
 
     def announce(self, item: str, notice: str) -> bool:
         """Have the service put a notice about a batch or ingest job into its outbox."""

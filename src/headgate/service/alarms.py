@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from statistics import median
 from typing import Protocol
 
 from headgate.core.alarms import Alarm, Facts, Unclaimed, Waiting, find_alarms
 from headgate.core.daemons import step_of
+from headgate.core.errors import Unavailable
 from headgate.core.queue import ALL, Batch, work_states
 from headgate.core.states import BATCH, MERRITT_INGEST_JOB
 from headgate.service.clock import steady, wall
@@ -68,20 +70,23 @@ class Alarms:
         )
 
     def of_batch(self, batch: Batch) -> list[Alarm]:
-        """What keeps a batch that was just submitted from going on."""
+        """What keeps a batch that was just submitted from going on; nothing while the store does not answer."""
+        with suppress(Unavailable):
+            return find_alarms(self._facts_of(batch))
+        return []
+
+    def _facts_of(self, batch: Batch) -> Facts:
         step = step_of(BATCH.name, batch.state)
         living = {name for daemon in self._queue.presence.living() for name in daemon.steps}
         taken = step not in living and len(self._taken(batch, batch.state)) > 0
         problem = "" if self._elsewhere(living) else self._profiles.problem(batch.profile)
-        return find_alarms(
-            Facts(
-                at=wall(),
-                waiting=[Waiting(BATCH.name, batch.state, 1, batch, some_taken=taken)],
-                living=living,
-                knows_consumers=self._knows_consumers,
-                unusable=[(batch, problem)] if problem else [],
-                has_profiles=self._profiles.exists,
-            )
+        return Facts(
+            at=wall(),
+            waiting=[Waiting(BATCH.name, batch.state, 1, batch, some_taken=taken)],
+            living=living,
+            knows_consumers=self._knows_consumers,
+            unusable=[(batch, problem)] if problem else [],
+            has_profiles=self._profiles.exists,
         )
 
     @property

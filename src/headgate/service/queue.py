@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from headgate.core.daemons import step_of
 from headgate.core.errors import QueueRefused, Refused
@@ -41,7 +41,9 @@ from headgate.service.queue_checks import (
     DEFAULT_LEASE,
     MODES,
     TYPES,
+    KnownProfiles,
     check_changes,
+    check_in_use,
     check_metadata,
     check_new_job,
     check_state,
@@ -55,17 +57,10 @@ from headgate.telemetry import event
 CREATE_PORTION = 250
 
 
-class HoldsInProfiles(Protocol):
-    """Profiles, as far as they hold collections."""
-
-    def holds(self) -> Sequence[Hold]:
-        """The collections that their profiles hold."""
-
-
 class Queue:
     """Batches and ingest jobs on their way through the states."""
 
-    def __init__(self, store: QueueStore, work_folder: str, profiles: HoldsInProfiles | None = None) -> None:
+    def __init__(self, store: QueueStore, work_folder: str, profiles: KnownProfiles | None = None) -> None:
         """`profiles`: those of the process that keeps the store; None: a service keeps it, or nobody has any."""
         self._store = store
         self._work_folder = work_folder
@@ -284,6 +279,12 @@ class Queue:
         hold = Hold(check_name("profile", profile), check_reason(reason), actor(by))
         event("queue.hold", logging.WARNING, profile=hold.profile, reason=hold.reason, who=hold.who)
         return self._store.set_hold(hold)
+
+    def hold_collection(self, profile: str, *, reason: str, by: str | None = None) -> Hold:
+        """Hold a collection. UnknownName, with the nearest, when neither a profile nor a batch has that name."""
+        if self._profiles is not None and profile != ALL:
+            check_in_use(self, profile, self._profiles)
+        return self.set_hold(profile, reason=reason, by=by)
 
     def clear_hold(self, profile: str = ALL, *, by: str | None = None) -> bool:
         """The hold is gone; what is held stays so until it is released. False: there was none.

@@ -16,6 +16,7 @@ from headgate.core.queue import (
     MAX_CRASHES,
     Batch,
     Changes,
+    Hold,
     Identifiers,
     IngestJob,
     NewJob,
@@ -178,8 +179,11 @@ def check_changes(
     )
 
 
-class Named(Protocol):
-    """The names of ingest profiles."""
+class KnownProfiles(Protocol):
+    """The ingest profiles of the process that keeps the store."""
+
+    def holds(self) -> Sequence[Hold]:
+        """The collections that their profiles hold."""
 
     def names(self) -> Sequence[str]:
         """All of them."""
@@ -188,7 +192,7 @@ class Named(Protocol):
         """What to do about a name that there is no profile of."""
 
 
-def check_in_use(queue: Queue, profile: str, profiles: Named) -> str:
+def check_in_use(queue: Queue, profile: str, profiles: KnownProfiles) -> str:
     """The name of a profile, or one that batches in the queue have. UnknownName otherwise, with the nearest."""
     if profile in profiles.names() or queue.batches(profile=profile, limit=1) or queue.jobs(profile=profile, limit=1):
         return profile

@@ -199,8 +199,7 @@ def holds(gate: TheGate, _who: Reader) -> Response:
 @router.put("/holds/{profile}", responses=documented(200, Hold, "What holds."))
 def set_hold(gate: TheGate, who: Operator, profile: str, act: Acted) -> Response:
     """A collection waits; `*`: nobody gets anything new to do. A hold that stood keeps its reason."""
-    hold = gate.queue.set_hold if profile == ALL else gate.hold_collection
-    return answer(hold(profile, reason=act.reason, by=who.by(act.by)))
+    return answer(gate.queue.hold_collection(profile, reason=act.reason, by=who.by(act.by)))
 
 
 @router.delete("/holds/{profile}", responses=documented(200, dict[str, bool], "Whether there was one."))
