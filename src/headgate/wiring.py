@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -12,30 +11,26 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headgate import private
 from headgate.core.errors import BadValue
-from headgate.core.names import check_name
 from headgate.core.redaction import remember
-from headgate.service.checks import check_limit
-from headgate.service.history_filters import check_entry_id, check_time, lock_filter
+from headgate.gate_histories import GateHistories
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load
 from headgate.store_opening import open_stores, store_options
-from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LedgerStore, LockStore
+from headgate.stores.base import LedgerStore, LockStore
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
     from headgate.core.alarms import Alarm
+    from headgate.core.counts import Counts
     from headgate.core.faults import Fault
-    from headgate.core.history import Entry
     from headgate.core.queue import Batch
     from headgate.core.scopes import ApiToken
     from headgate.core.sights import Sight
     from headgate.ingest.context import Context
     from headgate.ingest.profiles_folder import ProfilesFolder
     from headgate.ingest.storage import Problem, Progress
-    from headgate.service.activity import Activity, Ask
     from headgate.service.alarms import Alarms
     from headgate.service.epochs import Epochs
-    from headgate.service.histories import Told, Wanted
     from headgate.service.inventory import Inventory
     from headgate.service.locks import Locks
     from headgate.service.overview import Overview
@@ -47,7 +42,7 @@ if TYPE_CHECKING:
     from headgate.stores.inventory_port import InventoryStore
 
 
-class Gate:
+class Gate(GateHistories):
     """Everything that may be asked, on one store."""
 
     def __init__(self, settings: Settings) -> None:
@@ -260,21 +255,13 @@ class Gate:
         return unrecorded(self.ingest)
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
-        """What runs, what is locked, what failed, in seed 003's form; the rich one adds holders, waiters, the queue."""
-        from headgate.service.status import failures, operations
+        """What runs, what is locked, what failed; `rich` adds counts, running chunks, holders, waiters, the queue."""
+        from headgate.service.status import add_rich, short_status
 
-        status = self.locks.status(rich=rich)
-        status["opsQueue"] = operations(self.queue, rich=rich)
-        status["failures"] = failures(self.queue, self._ledger)
+        found = short_status(self.locks, self.queue, self._ledger, rich=rich)
         if not rich:
-            return status
-        ending = [{"id": each.id, "name": each.name, "expires_in": each.expires_in} for each in self.expiring_tokens()]
-        alarms = [{**asdict(alarm), "command": alarm.command} for alarm in self.alarms()]
-        return {**status, "queue": self.queue_summary(), "expiringTokens": ending, "alarms": alarms}
-
-    def queue_summary(self) -> dict[str, Any]:
-        """How many batches and ingest jobs are in each state, and what is held."""
-        return {"counts": self.queue.counts(), "holds": [asdict(hold) for hold in self.queue.holds()]}
+            return found
+        return add_rich(found, self.queue, self._ledger, self.counts(), self.expiring_tokens(), self.alarms())
 
     def faults(self) -> list[Fault]:
         """Damage in the store, each with what a repair does."""
@@ -345,103 +332,19 @@ class Gate:
             return self.inventory.repair(fault)
         return self.queue.repair(fault, by=by) or self.locks.repair(fault, by=by)
 
-    def history(  # noqa: PLR0913 - each is a filter by its name
-        self,
-        resource: str | None = None,
-        client: str | None = None,
-        event: str | None = None,
-        *,
-        job: str | None = None,
-        dataid: str | None = None,
-        item: str | None = None,
-        lock_id: str | None = None,
-        since: datetime | None = None,
-        before: int | None = None,
-        limit: int = 100,
-    ) -> Sequence[Entry]:
-        """What happened to locks, newest first; with a job or a data id, to chunks and jobs; with an item, to
-        that batch (and its jobs) or ingest job.
+    def counts(self) -> Counts:
+        """Every number that anybody shows: cheap, whatever the store holds."""
+        from headgate.service.counts import count_all
 
-        Page on with `before` the last entry's id; where two stores are joined, with `lock_history`.
-        """
-        page: dict[str, Any] = {
-            "client": None if client is None else check_name("client", client),
-            "event": event,
-            "since": check_time(since),
-            "before": check_entry_id(before),
-            "limit": check_limit(limit),
-        }
-        if item is not None:
-            from headgate.core.queue import check_item_id
-            from headgate.stores.queue_port import QueueHistoryFilter
-
-            return self.queue.history(QueueHistoryFilter(item=check_item_id(item), **page))
-        if job is not None or dataid is not None:
-            which = LedgerHistoryFilter(
-                job=None if job is None else check_name("job", job),
-                dataid=None if dataid is None else check_name("dataid", dataid),
-                **page,
-            )
-            return self.ledger.history(which)
-        return self._store.history(lock_filter(resource, lock_id, page))
-
-    def lock_history(
-        self,
-        resource: str | None = None,
-        client: str | None = None,
-        event: str | None = None,
-        *,
-        lock_id: str | None = None,
-        since: datetime | None = None,
-        after: str | None = None,
-        limit: int = 100,
-    ) -> Told:
-        """What happened to locks, newest first; page on with `next`, also where two stores are joined."""
-        from headgate.service.histories import read_locks
-
-        page: dict[str, Any] = {
-            "client": None if client is None else check_name("client", client),
-            "event": event,
-            "since": check_time(since),
-            "limit": check_limit(limit),
-        }
-        which = lock_filter(resource, lock_id, page)
-        # A resource lives in one of them.
-        asks = self._lock_histories() if resource is None else [self._store.history]
-        return read_locks(asks, which, after)
-
-    def histories(self) -> tuple[Ask, ...]:
-        """How to read the histories of locks (where two stores are joined, of each), ledger and queue, newest first."""
-        from headgate.service.activity import asking as ask
-        from headgate.stores.queue_port import QueueHistoryFilter
-
-        ledger = (lambda _which: ()) if self._ledger is None else self._ledger.history
-        locks = (ask(each, HistoryFilter) for each in self._lock_histories())
-        return (*locks, ask(ledger, LedgerHistoryFilter), ask(self.queue.history, QueueHistoryFilter))
-
-    def whole_history(self, which: Wanted, *, after: str | None = None, limit: int = 100) -> Told:
-        """What happened to locks, to chunks and in the queue together, newest first; page on with `next`."""
-        from headgate.service.histories import read
-
-        ledger = None if self._ledger is None else self._ledger.history
-        return read((self._lock_histories(), ledger, self.queue.history), which, after, limit)
-
-    def _lock_histories(self) -> list[Callable[[HistoryFilter], Sequence[Entry]]]:
-        return [each.history for each in getattr(self._store, "joined", (self._store,))]
-
-    @cached_property
-    def activity(self) -> Activity:
-        """What happened in the last day, hour by hour."""
-        from headgate.service.activity import Activity
-
-        return Activity(self.histories())
+        inventory = self.inventory if self.keeps_inventory else None
+        return count_all(self.locks, self._ledger, self.queue, inventory, self.activity)
 
     def overview(self) -> Overview:
         """What runs, what waits, and what needs a person: cheap, whatever the store holds."""
         from headgate.service.overview import overview
 
         inventory = self.inventory if self.keeps_inventory else None
-        found = overview(self.locks, self._ledger, self.queue, inventory, self.expiring_tokens())
+        found = overview(self.counts(), self.locks, self._ledger, self.queue, inventory, self.expiring_tokens())
         return replace(found, alarms=self.alarms())
 
     def close(self) -> None:

@@ -1,11 +1,14 @@
 """status, history, settings and migrate."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from headgate import connect
 from tests.cli.commands import Headgate
+from tests.contract.ledger_steps import one_job
 
 DB = "mysql://db1/core"
 
@@ -24,7 +27,27 @@ def test_status_is_the_short_form_and_the_rich_one_adds_to_it(headgate: Headgate
     assert {name: rich[name] for name in short} == short
     assert {holder["client"] for holder in rich["holders"]} == {"alice", "bob"}
     assert rich["waiting"] == []
-    assert "locked resources  1" in headgate("status").out
+    assert re.search(r"^locked resources +1$", headgate("status").out, re.MULTILINE)
+
+
+def test_status_names_what_runs_and_what_failed_with_the_next_command(headgate: Headgate) -> None:
+    with connect(headgate.url) as gate:
+        ledger = one_job(gate, max_attempts=1)
+        ledger.publish("raw", ["1", "2", *map(str, range(3, 11))])
+        ledger.claim("clean", "1", worker="node7")
+        ledger.claim("clean", "2", worker="node8", lease=0.001)
+        for number in range(3, 11):
+            ledger.fail(ledger.claim("clean", str(number)), f"exit code {number}")
+    shown = headgate("status").out
+    assert "running (2):\n" in shown
+    assert re.search(r"  clean 1  by node7, [^,;:]* ago\n      headgate job explain clean 1\n", shown)
+    assert re.search(
+        r"  clean 2  by node8, [^,;:]* ago; the lease has expired: the worker died\n      headgate job reap\n", shown
+    )
+    assert "failed (8), newest first:\n" in shown
+    assert re.search(r"  clean 10  [^,;:]* ago: exit code 10\n      headgate job explain clean 10\n", shown)
+    assert "clean 5 " not in shown
+    assert "  and 3 more\n" in shown
 
 
 def test_history_is_newest_first_and_can_be_filtered_and_paged(headgate: Headgate) -> None:

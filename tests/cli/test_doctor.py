@@ -24,7 +24,7 @@ def test_nothing_wrong_says_what_was_looked_at(headgate: Headgate) -> None:
         gate.queue.presence.sign_on(DAEMON)
     done = headgate("doctor")
     assert done.code == 0
-    assert done.out.splitlines()[1].startswith("checked: 1 batches, 2 ingest jobs")
+    assert done.out.splitlines()[1].startswith("checked: 1 batch, 2 ingest jobs")
     assert done.out.splitlines()[-1] == "nothing is wrong"
 
 

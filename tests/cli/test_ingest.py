@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -266,8 +267,8 @@ def test_status_and_history_tell_of_the_queue(headgate: Headgate, gate: Gate) ->
     (running,) = status["opsQueue"]
     assert (running["request"], running["data"]) == ("PENDING", f"{BATCH}/{JOB} (demo)")
     shown = headgate("status").out
-    assert "under way         1" in shown
-    assert "ingest jobs       1 pending" in shown
+    assert re.search(r"^ingest jobs pending +1$", shown, re.MULTILINE)
+    assert re.search(r"^ingest jobs by state +1 pending$", shown, re.MULTILINE)
     gate.queue.fire(job, "accept")
     told = headgate("history", "--item", "jid1").out
     assert "pending → estimating" in told

@@ -1,4 +1,4 @@
-"""Commands about the whole: status, history, settings, migrate."""
+"""Commands about the whole: history, settings, migrate."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.alarms import alarm_lines
 from headgate.cli.dataids import EXACT, ONE
 from headgate.cli.items import ItemId
-from headgate.cli.output import ago, aligned, table, working
-from headgate.cli.session import DURATION, Session, common, store_line
+from headgate.cli.output import ago, table, working
+from headgate.cli.session import DURATION, Session, common
 from headgate.cli.values import JOB, Word
 from headgate.core.durations import in_words
 from headgate.core.owners import LOCAL
-from headgate.core.queue import ALL
 from headgate.core.states import MACHINES
 from headgate.core.wire import plain, rfc3339
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.core.history import Entry
-    from headgate.core.scopes import ApiToken
 
 
 #: What the history of a batch or ingest job tells of.
@@ -49,32 +46,6 @@ class Since(click.ParamType[datetime]):
         except ValueError:
             return datetime.now(UTC) - timedelta(seconds=DURATION.convert(value, param, ctx))
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-@click.command("status")
-@click.option("--rich", is_flag=True, help="With --json: include every holder, every waiter, the queue and alarms.")
-@common
-@click.pass_obj
-def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Show what is locked, what is running, what failed and what is stuck.
-
-    \b
-    Examples:
-      headgate status
-      headgate status --json --rich
-    """
-    with session.gate() as gate:
-        found = gate.status(rich=rich)
-        waiting = 0 if session.as_json else len(gate.locks.waiters())
-        queue = {} if session.as_json else gate.queue_summary()
-        ending = [] if session.as_json else gate.expiring_tokens()
-        alarms = [] if session.as_json else gate.alarms()
-    if rich:
-        from headgate.store_opening import named_store
-
-        found["store"] = plain(named_store(session.settings))
-    stuck = ["", *alarm_lines(session, alarms)] if alarms else []
-    session.answer(found, lambda: "\n".join([store_line(session), _status_text(found, waiting, queue, ending), *stuck]))
 
 
 @click.command("history")
@@ -172,33 +143,6 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
         options = store_options(session.settings)
         done = migrating.migrate(own_url(session.settings), beside=beside, dry_run=dry_run, options=options)
     session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
-
-
-def _status_text(found: dict[str, Any], waiting: int, queue: dict[str, Any], ending: Sequence[ApiToken]) -> str:
-    rows = [(each["type"].lower(), each["count"], each["id"]) for each in found["locks"]]
-    numbers = [
-        ["locked resources", str(found["lockCount"])],
-        ["locks", str(sum(each["count"] for each in found["locks"]))],
-        ["waiting", str(waiting)],
-        ["under way", str(len(found["opsQueue"]))],
-        ["failures", str(len(found["failures"]))],
-        *_queue_lines(queue),
-        *([f"token {each.id}", f"of {each.name} expires in {in_words(each.expires_in or 0)}"] for each in ending),
-    ]
-    return aligned(numbers) + ("\n\n" + table(("MODE", "LOCKS", "RESOURCE"), rows) if rows else "")
-
-
-def _queue_lines(queue: dict[str, Any]) -> list[list[str]]:
-    names = {"batch": "batches", "ingest job": "ingest jobs"}
-    lines = [
-        [names[noun], ", ".join(f"{count} {state}" for state, count in counts.items())]
-        for noun, counts in queue["counts"].items()
-        if counts
-    ]
-    for hold in queue["holds"]:
-        what = "queue is paused" if hold["profile"] == ALL else f"{hold['profile']} is held"
-        lines.append([what, f"by {hold['who']}: {hold['reason']}"])
-    return lines
 
 
 def _history_text(entries: Sequence[Entry]) -> str:

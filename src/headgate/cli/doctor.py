@@ -10,10 +10,12 @@ import click
 from headgate.cli.alarms import alarm_lines
 from headgate.cli.output import working
 from headgate.cli.session import Session, common, store_line
+from headgate.core.plurals import plural, plural_of
 from headgate.core.wire import plain
 from headgate.store_opening import named_store
 
 if TYPE_CHECKING:
+    from headgate.core.counts import Counts
     from headgate.core.faults import Fault
     from headgate.wiring import Gate
 
@@ -50,18 +52,14 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
       headgate doctor
       headgate doctor --repair --json
     """
-    from headgate.service.status import looked_at
 
     with session.gate() as gate, working(session, "checking everything"):
-        looked = {
-            **looked_at(gate.queue, gate.ledger if gate.keeps_ledger else None),
-            "locked resources": gate.locks.status()["lockCount"],
-        }
+        looked = _looked_at(gate.counts())
         repaired, left = _repair(gate, session.client()) if repair else ([], gate.faults())
         notices, alarms = gate.notices(), gate.alarms()
     document = {
         "store": plain(named_store(session.settings)),
-        "looked_at": looked,
+        "looked_at": {plural_of(noun): count for noun, count in looked.items()},
         "faults": plain(left),
         "repaired": plain(repaired),
         "notices": notices,
@@ -70,6 +68,14 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
     stuck = alarm_lines(session, alarms)
     session.answer(document, lambda: _text(session, looked, left, repaired, notices, stuck))
     return FAULTS_REMAIN if left or alarms else 0
+
+
+def _looked_at(now: Counts) -> dict[str, int]:
+    """What faults are looked for in, counted."""
+    return {
+        "batch": now.batches, "ingest job": now.ingest_jobs, "hold": now.collections_held,
+        "claim": now.chunks_running + now.claims_expired, "locked resource": now.locked_resources,
+    }  # fmt: skip
 
 
 def _repair(gate: Gate, by: str) -> tuple[list[Fault], list[Fault]]:
@@ -89,7 +95,8 @@ def _text(
     session: Session, looked: dict[str, Any], left: Sequence[Fault], repaired: Sequence[Fault], notices: Sequence[str],
     stuck: Sequence[str],
 ) -> str:  # fmt: skip
-    lines = [store_line(session), "checked: " + ", ".join(f"{count} {what}" for what, count in looked.items())]
+    checked = ", ".join(plural(count, noun) for noun, count in looked.items())
+    lines = [store_line(session), f"checked: {checked}"]
     lines += [f"note     {each}" for each in notices]
     lines += [f"repaired {each.item}: {each.what}" for each in repaired]
     for each in left:
@@ -102,4 +109,4 @@ def _text(
         return "\n".join([*lines, "no damage, but something is stuck" if stuck else "nothing is wrong"])
     can = sum(1 for each in left if each.repair)
     hint = f"; {can} can be repaired: {session.command('doctor', '--repair')}" if can else ""
-    return "\n".join([*lines, f"{len(left)} {'fault' if len(left) == 1 else 'faults'}{hint}"])
+    return "\n".join([*lines, f"{plural(len(left), 'fault')}{hint}"])

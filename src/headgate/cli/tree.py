@@ -29,7 +29,7 @@ COMMANDS = {
     "up": ("headgate.cli.up", "up", "Run the service: dashboard, HTTP API and daemons."),
     "daemon": ("headgate.cli.daemons", "daemon", "Run daemons alone: queue consumers, reaper, cleaner, messenger."),
     "token": ("headgate.cli.tokens", "token", "Create, list and revoke API tokens for the service."),
-    "status": ("headgate.cli.admin", "status", "Show what is locked, running, failed or stuck."),
+    "status": ("headgate.cli.status", "status", "Show what is locked, running, failed or stuck."),
     "history": ("headgate.cli.admin", "history", "Show past events, newest first."),
     "doctor": ("headgate.cli.doctor", "doctor", "Check the store for damage; repair it with --repair."),
     "settings": ("headgate.cli.admin", "settings", "Show each setting, and where its value comes from."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from headgate.client.connection import Connection
@@ -16,6 +17,7 @@ from headgate.core.locks import Lock
 from headgate.core.wire import parse, plain
 from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, RowFilter, SpanFilter
 from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
+from headgate.stores.history import Happened
 
 
 @answered_in_time(LEDGER_CALLS)
@@ -169,6 +171,9 @@ class ServiceLedger:
     def failures(self, limit: int) -> Sequence[Row]:
         return [parse(Row, each) for each in self._connection.get("failures", limit=limit)]
 
+    def standing(self) -> Sequence[Tally]:
+        return [parse(Tally, each) for each in self._connection.get("chunks", "standing")]
+
     def tallies(self, most: int) -> Sequence[Tally]:
         return [parse(Tally, each) for each in self._connection.get("chunks", "tallies", most=most)]
 
@@ -185,6 +190,11 @@ class ServiceLedger:
         from headgate.client.locks import history
 
         return history(self._connection, "ledger", which, job=which.job, dataid=which.dataid, client=which.client)
+
+    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        from headgate.client.locks import happened
+
+        return happened(self._connection, "ledger", since, events)
 
     def close(self) -> None:
         self._connection.close()

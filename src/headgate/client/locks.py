@@ -19,6 +19,7 @@ from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
 from headgate.core.wire import parse, plain
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, within
+from headgate.stores.history import Happened
 from headgate.stores.queue_port import QueueStore
 
 if TYPE_CHECKING:
@@ -147,6 +148,9 @@ class ServiceLocks:
             self._connection, "locks", which, resource=which.resource, client=which.client, lock_id=which.lock_id
         )
 
+    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        return happened(self._connection, "locks", since, events)
+
     def unguarded(self) -> Sequence[tuple[str, str]]:
         """Locks without the storage guard that the service should keep, each with what is wrong."""
         return [(str(each["lock"]), str(each["what"])) for each in self._connection.get("guards", "missing")]
@@ -198,6 +202,12 @@ def history(connection: Connection, of: str, which: Any, **more: Any) -> list[En
     """What happened, page by page."""
     query = {"of": of, "event": which.event, "since": plain(which.since), "before": which.before, **more}
     return [parse(Entry, each) for each in connection.pages("history", limit=which.limit, cursor="before", **query)]
+
+
+def happened(connection: Connection, of: str, since: datetime, events: Sequence[str]) -> list[Happened]:
+    """How often events happened in each hour."""
+    found = connection.get("history", "counts", of=of, since=plain(since), event=list(events))
+    return [parse(Happened, each) for each in found]
 
 
 def _asked(request: Request) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from headgate.client.connection import Connection
@@ -28,6 +29,7 @@ from headgate.core.states import BATCH, INGEST_JOB, MERRITT_BATCH, MERRITT_INGES
 from headgate.core.wire import parse, plain
 from headgate.stores.base import Asker
 from headgate.stores.deadlines import QUEUE_CALLS, answered_in_time
+from headgate.stores.history import Happened
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 
 #: By the spelling of the store behind the service.
@@ -168,6 +170,11 @@ class ServiceQueue:
         from headgate.client.locks import history
 
         return history(self._connection, "queue", which, item=which.item, noun=which.noun, client=which.client)
+
+    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        from headgate.client.locks import happened
+
+        return happened(self._connection, "queue", since, events)
 
     def close(self) -> None:
         self._connection.close()

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from headgate.core.ledger import Kind
 
+#: The word for RUNNING when the lease of the claim has expired: the worker died, and nobody has claimed it since.
+EXPIRED = "lease expired"
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:
@@ -15,6 +18,7 @@ class Tally:
     dataset: str
     job: str
     kind: Kind
+    #: The status, or EXPIRED.
     status: str
     count: int
     #: True: it was not counted further, there may be more.

@@ -137,6 +137,11 @@ class Job:
         """The kind of its rows that a status is kept on: OUTPUT, or INPUT when it makes nothing."""
         return Kind.OUTPUT if self.outputs else Kind.INPUT
 
+    @property
+    def first(self) -> str:
+        """The dataset by whose rows its chunks are counted: the first that it makes, or reads if it makes none."""
+        return (self.outputs or self.inputs)[0]
+
     def to_document(self) -> dict[str, Any]:
         """The job for programs."""
         return {

@@ -6,7 +6,7 @@ import threading
 from collections import Counter as Tally
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from headgate import telemetry
+from headgate.core.counts import MEANINGS
 from headgate.core.history import Entry
 from headgate.core.queue import work_states
 from headgate.http.following import Follower
@@ -59,8 +60,9 @@ KNOWN = (
     Known("headgate_locks_held", Gauge, "Locks that are held.", ("mode",)),
     Known("headgate_locks_waited", Gauge, "Places in queues for locks."),
     Known("headgate_locks_oldest_waiter_seconds", Gauge, "How long the first of them waits; 0: there is none."),
-    Known("headgate_claims", Gauge, "Chunks that are worked on: claims that are alive."),
-    Known("headgate_chunks_failed", Gauge, "Chunks in ERROR, counted up to 1000."),
+    Known("headgate_claims", Gauge, MEANINGS["chunks_running"].meaning),
+    Known("headgate_chunks_failed", Gauge, MEANINGS["chunks_failed"].meaning),
+    Known("headgate_counts", Gauge, "Every count of `/v1/counts`, by its name.", ("count",)),
     Known("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
     Known("headgate_queue_oldest_seconds", Gauge, "How long the oldest ingest job is in a state where somebody has to "
           "act.", ("state",)),
@@ -110,11 +112,13 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """What the store holds now."""
         gate = self._gate()
+        now = gate.counts()
+        yield _gauge("headgate_counts", [((name,), count) for name, count in asdict(now).items()])
         yield from _of_locks(gate)
         yield from _of_queue(gate)
-        if getattr(gate.store, "ledger", None) is not None:
-            yield _gauge("headgate_claims", [((), sum(row.alive for row in gate.ledger.running()))])
-            yield _gauge("headgate_chunks_failed", [((), len(gate.ledger.failures(1000)))])
+        if gate.keeps_ledger:
+            yield _gauge("headgate_claims", [((), now.chunks_running)])
+            yield _gauge("headgate_chunks_failed", [((), now.chunks_failed)])
 
     def _make(self, known: Known) -> Any:
         more: dict[str, Any] = {"buckets": known.buckets} if known.kind is Histogram else {}

@@ -1,4 +1,4 @@
-"""What happened in the last day, hour by hour: counted from the histories, and kept up with them."""
+"""What happened in the last day, hour by hour: counted by the stores from their histories."""
 
 from __future__ import annotations
 
@@ -11,24 +11,32 @@ from typing import Any
 
 from headgate.core.history import Entry
 from headgate.service.clock import steady
+from headgate.stores.history import HOUR_SECONDS, Happened, hour_of
 
 #: Reads a history: entries before that one, or the newest; at most so many.
 Ask = Callable[[int | None, int], Sequence[Entry]]
-#: Entries that are read at once, and at most after a break; who was away longer reads the history.
+#: Counts a history: how often these events happened in each hour since then.
+AskCounts = Callable[[datetime, Sequence[str]], Sequence[Happened]]
+#: Entries that are read at once, and at most after a break.
 PORTION, MOST_MISSED = 200, 10_000
 HOURS = 24
-#: What is counted: the noun and the event of its table, and the word under which it is shown.
-COUNTED: dict[tuple[str, str], str] = {
-    ("lock", "grant"): "locks granted",
-    ("lock", "refuse"): "locks refused",
+#: What is counted of locks: the noun and the event of its table, and the label under which it is shown.
+LOCK_EVENTS: dict[tuple[str, str], str] = {("lock", "grant"): "locks granted", ("lock", "refuse"): "locks refused"}
+#: What is counted of chunks and ingest jobs.
+WORK_EVENTS: dict[tuple[str, str], str] = {
     ("chunk", "success"): "chunks made",
-    ("chunk", "fail"): "chunks failed",
-    ("chunk", "reap"): "chunks failed",
-    ("ingest job", "fail"): "ingest jobs failed",
+    ("chunk", "fail"): "chunk failures",
+    ("chunk", "reap"): "chunk failures",
+    ("ingest job", "fail"): "ingest job failures",
     ("ingest job", "finish"): "ingest steps finished",
 }
-#: Not asked again within this.
-FRESH_SECONDS = 1.0
+COUNTED = {**LOCK_EVENTS, **WORK_EVENTS}
+#: What is a failure, by its label.
+FAILURES = ("chunk failures", "ingest job failures")
+#: Not counted again within this, or within so many times as long as the last count took.
+FRESH_SECONDS, PATIENCE = 1.0, 20
+#: An hour is not counted again when it has been over for this long: what was under way then has been written.
+SETTLED_SECONDS = 300
 
 
 def asking(history: Callable[[Any], Sequence[Entry]], kind: Callable[..., Any]) -> Ask:
@@ -36,12 +44,12 @@ def asking(history: Callable[[Any], Sequence[Entry]], kind: Callable[..., Any]) 
     return lambda before, limit: history(kind(before=before, limit=limit))
 
 
-def entries_after(ask: Ask, last: int, since: datetime | None = None) -> list[Entry]:
+def entries_after(ask: Ask, last: int) -> list[Entry]:
     """The entries after that one, oldest first; the newest of them, when there are too many."""
     found: list[Entry] = []
     before: int | None = None
     while len(found) < MOST_MISSED:
-        portion = [entry for entry in ask(before, PORTION) if entry.id > last and (since is None or entry.at >= since)]
+        portion = [entry for entry in ask(before, PORTION) if entry.id > last]
         found += portion
         if len(portion) < PORTION:
             break
@@ -53,7 +61,7 @@ def entries_after(ask: Ask, last: int, since: datetime | None = None) -> list[En
 class Line:
     """How often something happened in each hour."""
 
-    #: In words: chunks failed.
+    #: In words: chunk failures.
     what: str
     #: Oldest hour first, HOURS of them; the last one is not over.
     counts: tuple[int, ...]
@@ -69,8 +77,13 @@ class Day:
     """The last day."""
 
     lines: tuple[Line, ...]
-    #: Counted from here on: a day ago, or later where more happened than is read.
+    #: Counted from here on: the beginning of the oldest hour.
     since: datetime
+
+    @property
+    def failures(self) -> int:
+        """How often a chunk or an ingest job failed, or a worker died on a chunk."""
+        return sum(self.total(what) for what in FAILURES)
 
     def total(self, what: str) -> int:
         """How often in the day."""
@@ -78,51 +91,61 @@ class Day:
 
 
 class Activity:
-    """Follows the histories. The first question reads back, the next ones read on."""
+    """Counts the histories. Hours that are over are remembered, the others are counted anew."""
 
-    def __init__(self, asks: Sequence[Ask]) -> None:
-        self._asks = asks
-        self._marks = [0] * len(asks)
-        self._counts: Counter[tuple[str, int]] = Counter()
-        self._since = datetime.fromtimestamp(0, UTC)
-        self._read = -FRESH_SECONDS
-        self._guard = threading.Lock()
+    def __init__(self, locks: Sequence[AskCounts], work: Sequence[AskCounts]) -> None:
+        """`locks`: the histories of locks; `work`: those of ledger and queue."""
+        self._locks, self._work = _Part(locks, LOCK_EVENTS), _Part(work, WORK_EVENTS)
 
     def day(self) -> Day:
         """The last day, up to now."""
-        now = datetime.now(UTC)
-        if self._guard.acquire(blocking=False):  # Who finds somebody reading shows what was read so far.
+        return self._told(self._locks, self._work)
+
+    def failures(self) -> int:
+        """The failures of the last day. Reads no history of locks."""
+        return self._told(self._work).failures
+
+    def _told(self, *parts: _Part) -> Day:
+        newest = hour_of(datetime.now(UTC))
+        hours = range(newest - HOURS + 1, newest + 1)
+        counts = [(part.labels, part.counted(hours.start)) for part in parts]
+        lines = [Line(what, tuple(found[what, hour] for hour in hours)) for labels, found in counts for what in labels]
+        return Day(tuple(lines), datetime.fromtimestamp(hours.start * HOUR_SECONDS, UTC))
+
+
+class _Part:
+    """Some of the histories."""
+
+    def __init__(self, asks: Sequence[AskCounts], events: dict[tuple[str, str], str]) -> None:
+        self.labels = tuple(dict.fromkeys(events.values()))
+        self._asks, self._events = asks, events
+        self._names = sorted({event for _, event in events})
+        self._counts: Counter[tuple[str, int]] = Counter()
+        #: Hours before this one are not counted again.
+        self._settled = 0
+        self._next = 0.0
+        self._guard = threading.Lock()
+
+    def counted(self, oldest: int) -> Counter[tuple[str, int]]:
+        """How often by label and hour, from the oldest hour on. Callers that come meanwhile get the count before."""
+        if self._guard.acquire(blocking=not self._settled):
             try:
-                if steady() - self._read > FRESH_SECONDS:
-                    self._read_on(now)
-                    self._read = steady()
+                if steady() >= self._next:
+                    began = steady()
+                    self._count(oldest)
+                    self._next = steady() + max(FRESH_SECONDS, PATIENCE * (steady() - began))
             finally:
                 self._guard.release()
-        newest = _hour(now)
-        hours = range(newest - HOURS + 1, newest + 1)
-        lines = tuple(
-            Line(what, tuple(self._counts[what, hour] for hour in hours)) for what in dict.fromkeys(COUNTED.values())
-        )
-        return Day(lines, max(self._since, now - timedelta(hours=HOURS)))
+        return self._counts
 
-    def _read_on(self, now: datetime) -> None:
-        since = now - timedelta(hours=HOURS)
-        for place, ask in enumerate(self._asks):
-            entries = entries_after(ask, self._marks[place], since)
-            if len(entries) >= MOST_MISSED:
-                self._since = max(self._since, entries[0].at)
-            for entry in entries:
-                self._count(entry)
-            self._marks[place] = entries[-1].id if entries else self._marks[place]
-        oldest = _hour(now) - HOURS
-        for key in [key for key in self._counts if key[1] < oldest]:
-            del self._counts[key]
-
-    def _count(self, entry: Entry) -> None:
-        what = COUNTED.get((entry.noun, entry.event))
-        if what is not None:
-            self._counts[what, _hour(entry.at)] += entry.count
-
-
-def _hour(moment: datetime) -> int:
-    return int(moment.timestamp() // 3600)
+    def _count(self, oldest: int) -> None:
+        start = max(oldest, self._settled)
+        found = Counter({key: count for key, count in self._counts.items() if oldest <= key[1] < start})
+        since = datetime.fromtimestamp(start * HOUR_SECONDS, UTC)
+        for ask in self._asks:
+            for each in ask(since, self._names):
+                what = self._events.get((each.noun, each.event))
+                if what is not None:
+                    found[what, each.hour] += each.count
+        self._counts = found
+        self._settled = hour_of(datetime.now(UTC) - timedelta(seconds=SETTLED_SECONDS))

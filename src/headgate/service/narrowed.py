@@ -145,6 +145,9 @@ class NarrowedLedger(_Narrowed):
     def failures(self, limit: int) -> Sequence[Row]:
         return [row for row in self._store.failures(max(limit, PORTION)) if self._sight.dataset(row.dataset)][:limit]
 
+    def standing(self) -> Sequence[Tally]:
+        return [each for each in self._store.standing() if self._sight.dataset(each.dataset)]
+
     def tallies(self, most: int) -> Sequence[Tally]:
         return [each for each in self._store.tallies(most) if self._sight.dataset(each.dataset)]
 

@@ -1,17 +1,50 @@
-"""The status in seed 003's form: what is under way, and what failed."""
+"""The status: what is under way, and what failed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
-from headgate.core.ledger import Row, chunk_resource
+from headgate.core.alarms import Alarm
+from headgate.core.census import EXPIRED
+from headgate.core.counts import Counts
+from headgate.core.ledger import RUNNING, Row, chunk_resource
 from headgate.core.queue import IngestJob, Item, work_states
+from headgate.core.scopes import ApiToken
 from headgate.service.ledger import Ledger
+from headgate.service.locks import Locks
 from headgate.service.queue import Queue
 
-#: No more than so many ingest jobs of a state are looked at, and so many failures are told.
-MOST_JOBS, MOST_FAILURES = 1000, 100
+#: At most this many ingest jobs of a state, failures and running chunks are listed.
+MOST_JOBS, MOST_FAILURES, MOST_RUNNING = 1000, 100, 100
+NEVER = datetime.max.replace(tzinfo=UTC)
 HELD, FAILED = "held", "failed"
+
+
+def short_status(locks: Locks, queue: Queue, ledger: Ledger | None, *, rich: bool) -> dict[str, Any]:
+    """What is locked, what is under way, what failed; `rich`: with holders, waiters and workers."""
+    found = locks.status(rich=rich)
+    return {**found, "opsQueue": operations(queue, rich=rich), "failures": failures(queue, ledger)}
+
+
+def add_rich(
+    found: dict[str, Any],
+    queue: Queue,
+    ledger: Ledger | None,
+    now: Counts,
+    expiring: Sequence[ApiToken],
+    alarms: Sequence[Alarm],
+) -> dict[str, Any]:
+    """The status with every count, running chunks, the queue, API tokens that expire soon, and what is stuck."""
+    ending = [{"id": each.id, "name": each.name, "expires_in": each.expires_in} for each in expiring]
+    summary = {"counts": queue.counts(), "holds": [asdict(hold) for hold in queue.holds()]}
+    stuck = [{**asdict(alarm), "command": alarm.command} for alarm in alarms]
+    return {
+        **found, "counts": asdict(now), "running": running(ledger), "queue": summary, "expiringTokens": ending,
+        "alarms": stuck,
+    }  # fmt: skip
 
 
 def operations(queue: Queue, *, rich: bool) -> list[dict[str, Any]]:
@@ -19,6 +52,20 @@ def operations(queue: Queue, *, rich: bool) -> list[dict[str, Any]]:
     states = (HELD, *work_states(queue.tables()[1]))
     found = [job for state in states for job in queue.jobs(state, limit=MOST_JOBS)]
     return [_operation(job) | ({"worker": job.worker, "since": job.since} if rich else {}) for job in found]
+
+
+def running(ledger: Ledger | None) -> list[dict[str, Any]]:
+    """Chunks with a claim, the longest first; `alive` is false when the lease has expired."""
+    if ledger is None:
+        return []
+    busy = {each.job for each in ledger.store.standing() if each.status in (RUNNING, EXPIRED)}
+    found = [
+        row
+        for job in ledger.jobs()
+        if job.name in busy
+        for row in ledger.status(job.first, job.name, kind=job.counted, status=RUNNING, limit=MOST_RUNNING)
+    ]
+    return [_running_chunk(row) for row in sorted(found, key=lambda row: row.since or NEVER)[:MOST_RUNNING]]
 
 
 def failures(queue: Queue, ledger: Ledger | None) -> list[dict[str, Any]]:
@@ -36,6 +83,13 @@ def _data(job: IngestJob) -> str:
     return f"{job.batch}/{job.id} ({'/'.join([job.profile, *job.identifiers.local[:1]])})"
 
 
+def _running_chunk(row: Row) -> dict[str, Any]:
+    return {
+        "id": chunk_resource(row.dataset, row.dataid), "job": row.job, "dataid": row.dataid, "worker": row.worker,
+        "since": row.since, "expires_in": row.expires_in, "alive": row.alive, "attempt": row.attempt,
+    }  # fmt: skip
+
+
 def _failed_job(job: IngestJob) -> dict[str, Any]:
     return {"id": job.id, "data": _data(job), "message": job.message, "since": job.since}
 
@@ -49,14 +103,3 @@ def deadly_items(queue: Queue) -> list[str]:
     """Batches and ingest jobs that are held because their workers died, each in one sentence."""
     held: list[Item] = [*queue.batches("held"), *queue.jobs("held")]
     return [f"{item.id} is held: {item.message}" for item in held if item.former]
-
-
-def looked_at(queue: Queue, ledger: Ledger | None) -> dict[str, int]:
-    """What faults are looked for in, counted."""
-    counts = queue.counts()
-    found = {
-        "batches": sum(counts.get("batch", {}).values()),
-        "ingest jobs": sum(counts.get("ingest job", {}).values()),
-        "holds": len(queue.holds()),
-    }
-    return found if ledger is None else {**found, "claims": len(ledger.running())}

@@ -352,6 +352,9 @@ class LedgerStore(Protocol):
     def failures(self, limit: int) -> Sequence[Row]:
         """Chunks that are in ERROR, newest first, one row each."""
 
+    def standing(self) -> Sequence[Tally]:
+        """How many chunks of each job run, failed, are held or wait to be resubmitted; each chunk once."""
+
     def tallies(self, most: int) -> Sequence[Tally]:
         """How many chunks of each dataset and job have which status; of each dataset `most` are counted, or all."""
 

@@ -163,18 +163,19 @@ def waiting(answer_within: float, _what: object, seconds: float) -> Limit:
 #: The calls of each port that are no quick ones.
 LOCK_CALLS: Mapping[str, Rule] = {
     "await_turn": waiting, "list": listing, "summary": listing, "waiters": listing, "history": listing,
-    "clients": listing, "resources": listing, "expire": bulk,
+    "happened": listing, "clients": listing, "resources": listing, "expire": bulk,
 }  # fmt: skip
 LEDGER_CALLS: Mapping[str, Rule] = {
     "define_dataset": bulk, "define_job": bulk, "datasets": listing, "jobs": listing, "publish": of_rows,
     "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": of_chunks, "failures": listing,
-    "tallies": listing, "spans": listing, "running": listing, "history": listing, "master_wraps": listing,
-    "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,
+    "standing": listing, "happened": listing, "tallies": listing, "spans": listing, "running": listing,
+    "history": listing, "master_wraps": listing, "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,
 }  # fmt: skip
 QUEUE_CALLS: Mapping[str, Rule] = {
     "create_jobs": bulk, "act": of_item, "set_hold": bulk, "holds": listing, "batches": listing, "jobs": listing,
     "job_ids": listing, "counts": listing, "reportable": listing, "cleanable": listing, "await_work": waiting,
     "expire": bulk, "faults": bulk, "repair": bulk, "history": listing, "daemons": listing,
+    "happened": listing,
 }  # fmt: skip
 INVENTORY_CALLS: Mapping[str, Rule] = {
     "known_local_ids": listing, "claim_local_ids": bulk, "record": bulk, "objects": listing, "versions": listing,

@@ -200,7 +200,7 @@ def _readers(gate: Gate, rows: Sequence[Row], made: Sequence[str], dataid: str) 
     found = []
     for job in gate.ledger.jobs():
         if any(name in made for name in job.inputs):
-            first = (job.outputs or job.inputs)[0]
+            first = job.first
             own = (r for r in rows if (r.job, r.dataset, r.kind) == (job.name, first, job.counted))
             found.append(next(own, _absent(first, dataid, job.name)))
     return found

@@ -223,7 +223,12 @@ def _rows_of(
     status = chosen.get("status")
     whose: list[tuple[str | None, Kind]] = [(None, Kind.OUTPUT)]
     if status not in (None, READY) or "job" in chosen:
-        whose = [(job.name, job.counted) for job in jobs if dataset in (job.outputs or job.inputs)]
+        # A chunk is listed once, however many datasets its job makes, unless one of them was chosen.
+        whose = [
+            (job.name, job.counted)
+            for job in jobs
+            if dataset in ((job.outputs or job.inputs) if "dataset" in chosen else [job.first])
+        ]
         whose = [(EXTERNAL, Kind.OUTPUT), *whose]
     found: list[Row] = []
     for job, kind in whose:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
 from fastapi import Request, Response
 
+from headgate.core.census import EXPIRED
 from headgate.core.ledger import ERROR, HOLD, RUNNING, Job, Row
 from headgate.http.auth import Operator, Reader, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
@@ -14,6 +16,7 @@ from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.pipeline import chunk_page, job_page
 from headgate.http.dashboard.tables import Column, Table, link
 from headgate.http.dashboard.words import number, some
+from headgate.service.counts import chunks_by_status
 from headgate.service.ledger import LEFT_MOST
 from headgate.wiring import Gate
 
@@ -47,7 +50,7 @@ def job(request: Request, gate: TheGate, who: Reader, job: str) -> Response:
     running, failed, held = (rows_with(gate, found, status) for status in (RUNNING, ERROR, HOLD))
     waiting = gate.ledger.left(job)
     plan = gate.ledger.plan(job, AHEAD)
-    summary = f"{_many(running)} running, {_many(failed)} failed, {left_text(waiting)} waiting"
+    summary = summary_of(chunks_by_status(gate.ledger.store.standing(), job), waiting)
     return render(
         request, "job.html", who, title=f"Job {job}", job=found, datasets=datasets, summary=summary, plan=plan,
         at_work=Table("running", "Running chunks", AT_WORK, running[:LISTED], lambda row: row.dataid),
@@ -93,7 +96,7 @@ def pausing(gate: Gate, name: str, how: Pausing) -> Question:
 
 def rows_with(gate: Gate, job: Job, status: str) -> list[Row]:
     """A job's chunks that have a status, one row each: one more than is shown, to know that there are more."""
-    where = (job.outputs or job.inputs)[0]
+    where = job.first
     return list(gate.ledger.status(where, job.name, kind=job.counted, status=status, limit=LISTED + 1))
 
 
@@ -102,5 +105,10 @@ def left_text(count: int) -> str:
     return f"{LEFT_MOST:,} or more chunks" if count >= LEFT_MOST else some(count, "chunk")
 
 
-def _many(rows: list[Row]) -> str:
-    return f"{LISTED}+" if len(rows) > LISTED else number(len(rows))
+def summary_of(now: Counter[str], waiting: int) -> str:
+    """A job in one line."""
+    expired = f", {number(now[EXPIRED])} with a dead worker" if now[EXPIRED] else ""
+    return (
+        f"{number(now[RUNNING])} running{expired}, {number(now[ERROR])} failed, {number(now[HOLD])} held, "
+        f"{left_text(waiting)} waiting"
+    )

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from fastapi import Request, Response
 
+from headgate.core.plurals import plural
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.tables import link
-from headgate.http.dashboard.words import ago, duration, number, some
+from headgate.http.dashboard.words import ago, duration, number
 from headgate.service.activity import COUNTED
-from headgate.service.overview import MOST_COUNTED, Overview
+from headgate.service.overview import Overview
 from headgate.service.tokens import expiry_note
 
 router = page_router()
 #: The colours of the day's plots.
 TONES: Mapping[str, str] = {
-    what: "failed" if what.endswith("failed") else "held" if what.endswith("refused") else "running"
+    what: "failed" if what.endswith("failures") else "held" if what.endswith("refused") else "running"
     for what in COUNTED.values()
 }
 #: Of the same kind, so many are named.
@@ -52,8 +54,11 @@ class Tile(NamedTuple):
 def overview(request: Request, gate: TheGate, who: Reader) -> Response:
     """The first page."""
     found, day = gate.overview(), gate.activity.day()
+    # Both are counted in the same way; here they are also of the same moment.
+    found = replace(found, now=replace(found.now, failures_last_day=day.failures))
     needs = list(needs_of(found))
-    quiet = not (found.held or found.running or any(line.total for line in day.lines) or any(found.counts.values()))
+    now = found.now
+    quiet = not (now.locks or now.chunks_running or now.batches or any(line.total for line in day.lines))
     return render(
         request, "overview.html", who, title="Overview", sentence=sentence_of(found, needs), tone=tone_of(needs),
         needs=needs, alarms=found.alarms, tiles=list(tiles_of(found)), day=day, tones=TONES, all_new=quiet,
@@ -61,11 +66,12 @@ def overview(request: Request, gate: TheGate, who: Reader) -> Response:
 
 
 def sentence_of(found: Overview, needs: list[Need]) -> str:
-    """The whole in one sentence."""
-    wait = found.oldest_wait
-    figures = f"{number(found.running + working(found))} running, {_up_to(found.failed_lately)} failed in 24 h, " + (
-        f"oldest wait {duration(wait)}" if wait is not None else "no client waiting"
-    )
+    """The whole in one sentence. Its numbers are those of the tiles below it."""
+    wait, now = found.oldest_wait, found.now
+    figures = (
+        f"{plural(now.chunks_running, 'chunk')} and {plural(now.ingest_jobs_running, 'ingest job')} running, "
+        f"{plural(now.failures_last_day, 'failure')} in the last day, "
+    ) + (f"oldest wait {duration(wait)}" if wait is not None else "no client waiting")
     if not needs:
         return f"All well: {figures}"
     return f"{', '.join(need.text for need in needs)}. {figures[0].upper()}{figures[1:]}."
@@ -78,107 +84,90 @@ def tone_of(needs: list[Need]) -> str:
     return "failed" if any(need.word == "failed" for need in needs) else "held"
 
 
-def working(found: Overview) -> int:
-    """Ingest jobs on their way."""
-    stopped = ("pending", "held", "failed", "completed", "cleaned", "deleted")
-    return sum(count for state, count in found.counts.get("ingest job", {}).items() if state not in stopped)
-
-
 def needs_of(found: Overview) -> Iterator[Need]:
     """What needs a person, the worst first."""
     if found.alarms:
-        yield Need("alarms", "failed", f"{some(len(found.alarms), 'alarm')}: something is stuck",
+        yield Need("alarms", "failed", f"{plural(len(found.alarms), 'alarm')}: something is stuck",
                    _named(alarm.what for alarm in found.alarms), "#alarms", "See what to do", "")  # fmt: skip
     yield from _failures(found)
     yield from _stops(found)
 
 
 def _failures(found: Overview) -> Iterator[Need]:
-    if found.failed:
-        yield Need("failed-chunks", "failed", f"{some_up_to(len(found.failed), 'chunk')} failed",
+    now = found.now
+    if now.chunks_failed:
+        yield Need("failed-chunks", "failed", f"{plural(now.chunks_failed, 'chunk')} failed",
                    _named(f"{row.job}/{row.dataid}: {row.message or 'no message'}" for row in found.failed),
                    link("/pipeline/grid", {"status": "ERROR"}), "See why",
                    "")  # fmt: skip
-    failed = found.in_state("ingest job", "failed")
-    if failed:
+    if now.ingest_jobs_failed:
         yield Need(
             "failed-jobs",
             "failed",
-            f"{some(failed, 'ingest job')} failed",
+            f"{plural(now.ingest_jobs_failed, 'ingest job')} failed",
             "Resume each one, or delete it.",
             "/ingest/jobs?state=failed",
             "Resume or delete",
             "headgate ingest jobs --state failed",
         )
-    if found.undelivered:
-        yield Need("undelivered", "failed", f"{some_up_to(len(found.undelivered), 'message')} not delivered",
+    if now.messages_undelivered:
+        yield Need("undelivered", "failed", f"{plural(now.messages_undelivered, 'message')} not delivered",
                    _named(f"{each.id}: {each.problem}" for each in found.undelivered),
                    link("/ingest/messages", {"show": "failed"}), "See why",
                    "headgate messages list --failed")  # fmt: skip
 
 
 def _stops(found: Overview) -> Iterator[Need]:
-    if found.stopped:
+    now = found.now
+    if now.chunks_held:
         yield Need(
             "held-chunks",
             "held",
-            f"{some_up_to(len(found.stopped), 'chunk')} held",
+            f"{plural(now.chunks_held, 'chunk')} held",
             _named(f"{row.job}/{row.dataid}" for row in found.stopped),
             link("/pipeline/grid", {"status": "HOLD"}),
             "Release or resubmit",
             "",
         )
-    if found.holds or found.in_state("batch", "held") or found.in_state("ingest job", "held"):
+    if now.collections_held or now.batches_held or now.ingest_jobs_held:
         yield Need("holds", "held", held_text(found),
                    _named(f"{hold.profile}: {hold.reason}" for hold in found.holds),
                    "/ingest", "Release", "headgate ingest holds")  # fmt: skip
     if found.paused:
-        yield Need("paused-jobs", "paused", f"{some(len(found.paused), 'job')} paused",
+        yield Need("paused-jobs", "paused", f"{plural(len(found.paused), 'job')} paused",
                    _named(f"{job.name}: {job.paused}" for job in found.paused),
                    "/pipeline", "Resume", "")  # fmt: skip
     waits = found.long_waits
     if waits:
-        yield Need("long-waits", "waiting", f"{some(len(waits), 'client')} waiting long",
+        yield Need("long-waits", "waiting", f"{plural(len(waits), 'client')} waiting long",
                    _named(f"{each.client} for {each.resource}, since {ago(each.since, found.at)}" for each in waits),
                    "/locks", "See the locks", "")  # fmt: skip
 
     if found.expiring:
-        yield Need("expiring-tokens", "held", f"{some(len(found.expiring), 'API token')} about to expire",
+        yield Need("expiring-tokens", "held", f"{plural(len(found.expiring), 'API token')} about to expire",
                    _named(expiry_note(each) for each in found.expiring),
                    "", "", "headgate token list")  # fmt: skip
 
 
 def held_text(found: Overview) -> str:
     """What is held in the queue: collections, and what was stopped by that."""
-    parts = [
-        f"{some(count, noun, plural)} held"
-        for count, noun, plural in (
-            (len(found.holds), "collection", None),
-            (found.in_state("batch", "held"), "batch", "batches"),
-            (found.in_state("ingest job", "held"), "ingest job", None),
-        )
-        if count
-    ]
-    return ", ".join(parts)
+    now = found.now
+    parts = (
+        (now.collections_held, "collection"), (now.batches_held, "batch"), (now.ingest_jobs_held, "ingest job"),
+    )  # fmt: skip
+    return ", ".join(f"{plural(count, noun)} held" for count, noun in parts if count)
 
 
 def tiles_of(found: Overview) -> Iterator[Tile]:
     """The counts."""
-    yield Tile("Resources locked", number(found.held), "/locks")
-    yield Tile("Waiting for locks", number(len(found.waiting)), "/locks")
-    yield Tile("Chunks running", number(found.running), link("/pipeline/grid", {"status": "RUNNING"}))
-    yield Tile("Chunks failed", _up_to(len(found.failed)), link("/pipeline/grid", {"status": "ERROR"}))
-    yield Tile("Batches", number(sum(found.counts.get("batch", {}).values())), "/ingest/batches")
-    yield Tile("Ingest jobs", number(sum(found.counts.get("ingest job", {}).values())), "/ingest/jobs")
-
-
-def some_up_to(count: int, noun: str) -> str:
-    """As many as were counted, or more."""
-    return f"{MOST_COUNTED:,} or more {noun}s" if count >= MOST_COUNTED else some(count, noun)
-
-
-def _up_to(count: int) -> str:
-    return f"{MOST_COUNTED:,}+" if count >= MOST_COUNTED else number(count)
+    now = found.now
+    yield Tile("Resources locked", number(now.locked_resources), "/locks")
+    yield Tile("Waiting for locks", number(now.lock_waiters), "/locks")
+    yield Tile("Chunks running", number(now.chunks_running), link("/pipeline/grid", {"status": "RUNNING"}))
+    yield Tile("Chunks failed", number(now.chunks_failed), link("/pipeline/grid", {"status": "ERROR"}))
+    yield Tile("Ingest jobs running", number(now.ingest_jobs_running), "/ingest/jobs")
+    yield Tile("Ingest jobs failed", number(now.ingest_jobs_failed), link("/ingest/jobs", {"state": "failed"}))
+    yield Tile("Failures in the last day", number(now.failures_last_day), "/history?event=fail")
 
 
 def _named(texts: Iterator[str]) -> str:

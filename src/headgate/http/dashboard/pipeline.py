@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from fastapi import Request, Response
 
-from headgate.core.census import Tally
+from headgate.core.census import EXPIRED, Tally
 from headgate.core.layout import layout
 from headgate.core.ledger import ERROR, EXTERNAL, HOLD, READY, RESUBMIT, RUNNING, Dataset, Job, Kind
 from headgate.http.auth import Reader, TheGate
@@ -22,7 +22,7 @@ from headgate.wiring import Gate
 
 router = page_router()
 #: Statuses as they are told: what needs a person first.
-ORDER = (ERROR, HOLD, RUNNING, RESUBMIT, READY)
+ORDER = (ERROR, EXPIRED, HOLD, RUNNING, RESUBMIT, READY)
 #: Statuses that a node shows; the table below has all of them.
 TOLD = 4
 #: Letters of a name that fit into a node.
@@ -126,7 +126,8 @@ def graph_of(gate: Gate) -> tuple[dict[str, Node], list[tuple[str, str]]]:
     edges = [(f"dataset {name}", f"job {job.name}") for job in jobs for name in job.inputs]
     edges += [(f"job {job.name}", f"dataset {name}") for job in jobs for name in job.outputs]
     nodes = {f"dataset {each.name}": _dataset_node(each, jobs, tallies) for each in datasets}
-    nodes |= {f"job {each.name}": _job_node(gate, each, tallies) for each in jobs}
+    standing = gate.ledger.store.standing()
+    nodes |= {f"job {each.name}": _job_node(gate, each, standing) for each in jobs}
     return nodes, edges
 
 
@@ -141,10 +142,8 @@ def _dataset_node(dataset: Dataset, jobs: Sequence[Job], tallies: Sequence[Tally
     )  # fmt: skip
 
 
-def _job_node(gate: Gate, job: Job, tallies: Sequence[Tally]) -> Node:
-    first = (job.outputs or job.inputs)[0]
-    own = [each for each in tallies if (each.job, each.dataset, each.kind) == (job.name, first, job.counted)]
-    busy = [each for each in own if each.status in (RUNNING, ERROR)]
+def _job_node(gate: Gate, job: Job, standing: Sequence[Tally]) -> Node:
+    busy = [each for each in standing if each.job == job.name and each.status in (RUNNING, EXPIRED, ERROR, HOLD)]
     counts = counted(busy, lambda status: link("/pipeline/grid", {"job": job.name, "status": status}))
     waiting = census.waiting(gate.ledger, job.name)
     if waiting.count:
@@ -163,4 +162,4 @@ def counted(tallies: Sequence[Tally], href: Callable[[str], str]) -> list[Count]
         sums[each.status] = (count + each.count, more or each.more)
     rank = {status: place for place, status in enumerate(ORDER)}
     ordered = sorted(sums, key=lambda status: (rank.get(status, 2), status))
-    return [Count(status, *sums[status], href(status)) for status in ordered]
+    return [Count(status, *sums[status], href(RUNNING if status == EXPIRED else status)) for status in ordered]

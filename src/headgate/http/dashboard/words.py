@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from headgate.core.census import EXPIRED
 from headgate.core.durations import in_words
+from headgate.core.plurals import plural
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: An id that is longer is shortened in the middle.
@@ -32,8 +34,8 @@ LOOKS: dict[str, Look] = {
         Look("running", "play"),
     ),
     **dict.fromkeys(("exclusive",), Look("running", "lock")),
-    **dict.fromkeys(("ERROR", "failed", "fail", "expire", "expired", "reap", "refuse", "refused", "given-up"),
-                    Look("failed", "cross")),
+    **dict.fromkeys(("ERROR", EXPIRED, "failed", "fail", "expire", "expired", "reap", "refuse", "refused",
+                     "given-up"), Look("failed", "cross")),
     **dict.fromkeys(("HOLD", "held", "hold", "paused", "pause"), Look("held", "pause")),
     **dict.fromkeys(("PENDING", "pending", "waiting", "queued", "RESUBMIT", "resubmit", "submit", "create", "wait"),
                     Look("queued", "clock")),
@@ -85,6 +87,5 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
-def some(count: int, noun: str, plural: str | None = None) -> str:
-    """1 lock, 2 locks."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+#: 1 lock, 2 locks.
+some = plural

@@ -145,6 +145,12 @@ def failures(gate: TheGate, _who: Reader, limit: Limit = 100) -> Response:
     return answer(gate.ledger.failures(limit))
 
 
+@router.get("/chunks/standing", responses=documented(200, list[Tally], "By job and status."))
+def standing(gate: TheGate, _who: Reader) -> Response:
+    """How many chunks of each job run, failed, are held or wait to be resubmitted; each chunk once."""
+    return answer(gate.ledger.store.standing())
+
+
 @router.get("/chunks/tallies", responses=documented(200, list[Tally], "By dataset, job and status."))
 def tallies(
     gate: TheGate, _who: Reader, most: Annotated[int, Query(ge=1, le=MOST_LOOKED_AT)] = MOST_TALLIED

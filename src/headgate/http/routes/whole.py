@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from headgate import __version__
+from headgate.core.counts import Counts
 from headgate.core.describe import machine_data
 from headgate.core.errors import BadValue, NotAllowed
 from headgate.core.faults import Fault
@@ -40,8 +41,10 @@ from headgate.http.schemas import (
 )
 from headgate.service.checks import check_limit
 from headgate.service.histories import Wanted
+from headgate.service.history_filters import check_time
 from headgate.service.holdings import held_by
 from headgate.stores.base import LedgerHistoryFilter
+from headgate.stores.history import Happened
 from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.wiring import Gate
 
@@ -108,6 +111,12 @@ def status(gate: TheGate, who: Reader, rich: bool = False) -> Response:
     return answer(found)
 
 
+@router.get("/counts", responses=documented(200, Counts, "Each by its name."))
+def all_counts(gate: TheGate, _who: Reader) -> Response:
+    """Every number that the command and the dashboard show: what runs, waits, failed and is held."""
+    return answer(gate.counts())
+
+
 @router.get("/store/faults", responses=documented(200, list[Fault], "Each with what a repair does."))
 def store_faults(gate: TheGate, _who: Reader) -> Response:
     """Find damage to locks, chunks, counters, history and clock. Changes nothing."""
@@ -165,6 +174,19 @@ def history(
         "limit": check_limit(limit + 1),
     }  # fmt: skip
     return page(_history(gate, of, common, **asked), limit, lambda each: each.id)
+
+
+@router.get("/history/counts", responses=documented(200, list[Happened], "By noun, event and hour."))
+def history_counts(
+    gate: TheGate,
+    _who: Reader,
+    event: Annotated[list[str], Query(min_length=1, max_length=100, description="Only these events.")],
+    of: Annotated[str, Query(pattern="^(locks|ledger|queue)$", description="locks, ledger or queue.")] = "locks",
+    since: Since = None,
+) -> Response:
+    """How often events happened, hour by hour (default: in the last day)."""
+    begin = check_time(moment(since)) or datetime.now(UTC) - timedelta(days=1)
+    return answer(gate.count_history(of, begin, event))
 
 
 @router.get("/history/all", responses=documented(200, Page[Entry], "Newest first."))

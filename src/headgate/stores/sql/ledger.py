@@ -21,9 +21,12 @@ from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from headgate.core.census import Span, Tally
     from headgate.core.credentials import Custody, CustodyChange, MasterWrap
     from headgate.core.history import Entry
+    from headgate.stores.history import Happened
 
 #: From so many new chunks on, a planner that thinks the tables empty goes wrong.
 MANY = 1000
@@ -211,6 +214,11 @@ class SqlLedger:
 
         return ask_failures(self._database, limit)
 
+    def standing(self) -> Sequence[Tally]:
+        from headgate.stores.sql.ledger_counts import ask_standing
+
+        return ask_standing(self._database)
+
     def tallies(self, most: int) -> Sequence[Tally]:
         from headgate.stores.sql.ledger_counts import ask_tallies
 
@@ -230,6 +238,11 @@ class SqlLedger:
         from headgate.stores.sql.ledger_questions import ask_ledger_history
 
         return ask_ledger_history(self._database, which)
+
+    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        from headgate.stores.sql.history_counts import ask_chunk_events
+
+        return ask_chunk_events(self._database, since, events)
 
     def close(self) -> None:
         self._database.close()

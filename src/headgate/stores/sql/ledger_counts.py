@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, case, func, literal_column, select
 
-from headgate.core.census import Span, Tally
-from headgate.core.ledger import DONE, READY, Dataset, Job, Kind
+from headgate.core.census import EXPIRED, Span, Tally
+from headgate.core.ledger import DONE, EXTERNAL, READY, Dataset, Job, Kind
 from headgate.core.ordering import order_key
 from headgate.stores.base import SpanFilter
 from headgate.stores.sql import ledger_statements as sql
@@ -29,21 +29,53 @@ _chunk = schema.chunk.c
 
 def ask_tallies(database: Database, most: int) -> Sequence[Tally]:
     """How many chunks of each dataset and job have which status; of each dataset, `most` rows are read."""
-    return database.read(lambda tx: _tallies(tx, most))
+    return database.read(lambda tx: _tallies(tx, most, _rows(database)))
 
 
-def _tallies(tx: Transaction, most: int) -> list[Tally]:
+def ask_standing(database: Database) -> Sequence[Tally]:
+    """How many chunks of each job have which status, but those that are READY or DONE; each chunk once.
+
+    A chunk is counted by the row of the first dataset that its job makes, or reads if it makes none.
+    """
+    rows = _rows(database)
+
+    def ask(tx: Transaction) -> list[Tally]:
+        datasets, jobs, names = all_datasets(tx), all_jobs(tx), job_names(tx)
+        counts: Counts = {}
+        for rare in (rows.where(TROUBLE), rows.where(_chunk.lease_until > 0)):
+            # Naming the jobs lets every database go by its index of what is rare.
+            _add(counts, tx.ask(_grouped(rare.where(_chunk.job_id.in_(sorted(names))))))
+        found = []
+        for (number, job, kind), statuses in sorted(counts.items()):
+            dataset = datasets[number].name
+            if names[job] == EXTERNAL or (
+                job in jobs and (dataset, Kind(kind)) == (jobs[job].first, jobs[job].counted)
+            ):
+                found += [Tally(dataset, names[job], Kind(kind), *each) for each in sorted(statuses.items())]
+        return found
+
+    return database.read(ask)
+
+
+def _rows(database: Database) -> Select[Any]:
+    """Rows of chunks, each with its status, or EXPIRED."""
+    now: ColumnElement[int] = literal_column(database.dialect.now)
+    word = case((_chunk.lease_until <= now, EXPIRED), else_=_chunk.status)
+    return select(_chunk.dataset_id, _chunk.job_id, _chunk.kind, word.label("status"))
+
+
+def _tallies(tx: Transaction, most: int, rows: Select[Any]) -> list[Tally]:
     datasets, jobs = all_datasets(tx), all_jobs(tx)
     counts: Counts = {}
     cut: set[int] = set()
     for number in datasets:
         read = 0
-        for question in _first_rows(number, datasets[number], jobs, most):
+        for question in _first_rows(rows.where(_chunk.dataset_id == number), datasets[number], jobs, most):
             read = max(read, _add(counts, tx.ask(question)))
         if read > most:
             cut.add(number)
     # What a part of the rows tells of failures and claims would be too little: those have indexes of their own.
-    few = _add_few(tx, jobs, counts, cut, most) if cut else set()
+    few = _add_few(tx, jobs, counts, cut, rows, most) if cut else set()
     names, job_by_number = {number: each.name for number, each in datasets.items()}, job_names(tx)
     return [
         Tally(names[dataset], job_by_number[job], Kind(kind), status, count,
@@ -53,9 +85,8 @@ def _tallies(tx: Transaction, most: int) -> list[Tally]:
     ]  # fmt: skip
 
 
-def _first_rows(number: int, dataset: Dataset, jobs: Mapping[int, Job], most: int) -> Iterator[Select[Any]]:
+def _first_rows(made: Select[Any], dataset: Dataset, jobs: Mapping[int, Job], most: int) -> Iterator[Select[Any]]:
     """The first rows that make the dataset; and, where a job makes nothing, those that read it."""
-    made = select(_chunk.dataset_id, _chunk.job_id, _chunk.kind, _chunk.status).where(_chunk.dataset_id == number)
     yield _grouped(made.where(_chunk.kind == Kind.OUTPUT.value).limit(most + 1))
     ends = [each for each, job in jobs.items() if not job.outputs and dataset.name in job.inputs]
     if ends:
@@ -68,16 +99,17 @@ def _first_rows(number: int, dataset: Dataset, jobs: Mapping[int, Job], most: in
         )
 
 
-def _add_few(tx: Transaction, jobs: Mapping[int, Job], counts: Counts, cut: set[int], most: int) -> set[Place]:
+def _add_few(
+    tx: Transaction, jobs: Mapping[int, Job], counts: Counts, cut: set[int], rows: Select[Any], most: int
+) -> set[Place]:
     """Of datasets that were not read whole: what failed, is held or runs. Gives where there is more."""
     beyond: set[Place] = set()
     for place in [place for place in counts if place[0] in cut]:
         for status in [status for status in counts[place] if status not in (READY, DONE)]:
             del counts[place][status]
-    what = select(_chunk.dataset_id, _chunk.job_id, _chunk.kind, _chunk.status)
     for job in (0, *jobs):
         kept = jobs[job].counted if job else Kind.OUTPUT
-        own = what.where(_chunk.job_id == job, _chunk.kind == kept.value)
+        own = rows.where(_chunk.job_id == job, _chunk.kind == kept.value)
         for rare in (own.where(TROUBLE), own.where(_chunk.lease_until > 0)):
             found: Counts = {}
             total = _add(found, tx.ask(_grouped(rare.limit(most + 1))))

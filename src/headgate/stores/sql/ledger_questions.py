@@ -58,13 +58,18 @@ def _is_rare(status: str | None) -> bool:
 
 
 def ask_failures(database: Database, limit: int) -> Sequence[Row]:
-    """Chunks that are in ERROR, newest first: by the OUTPUT row, or the INPUT row of a job that makes nothing."""
+    """Chunks that are in ERROR, newest first, each once: by the row of the first dataset that its job makes, or reads
+    if it makes none.
+    """
     chunk, link = schema.chunk.c, schema.job_dataset.c
     makers = select(link.job_id).where(link.kind == Kind.OUTPUT.value)
+    mine = (link.job_id == chunk.job_id) & (link.dataset_id == chunk.dataset_id) & (link.kind == chunk.kind)
     question = (
         _select_rows(literal_column(database.dialect.now))
+        .outerjoin_from(schema.chunk, schema.job_dataset, mine)
         .where(chunk.status == ERROR, TROUBLE)
         .where((chunk.kind == Kind.OUTPUT.value) | chunk.job_id.not_in(makers))
+        .where((link.position == 0) | (chunk.job_id == 0))
         .order_by(chunk.since.desc(), chunk.dataset_id, chunk.order_key)
         .limit(limit)
     )

@@ -29,7 +29,7 @@ from headgate.stores.sql.scene import BESIDE, Scene, heads, read_lock, read_plac
 if TYPE_CHECKING:
     from headgate.core.faults import Fault
     from headgate.core.history import Entry
-    from headgate.stores.history import HistoryKeeper
+    from headgate.stores.history import Happened, HistoryKeeper
     from headgate.stores.inventory_port import InventoryStore
     from headgate.stores.queue_port import QueueStore
     from headgate.stores.sql.epochs import SqlEpochs
@@ -251,6 +251,11 @@ class SqlLocks:
         from headgate.stores.sql.questions import ask_history
 
         return ask_history(self._database, which)
+
+    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        from headgate.stores.sql.history_counts import ask_lock_events
+
+        return ask_lock_events(self._database, since, events)
 
     def expire(self, limit: int = 1000) -> int:
         count, wakes = self._expiry.expire(limit)

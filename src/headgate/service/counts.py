@@ -1,0 +1,63 @@
+"""How many: every number that status, doctor, metrics, API and dashboard show comes from here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from headgate.core.census import EXPIRED, Tally
+from headgate.core.counts import Counts
+from headgate.core.ledger import ERROR, HOLD, RUNNING
+from headgate.core.machine import Machine
+from headgate.core.queue import work_states
+from headgate.service.activity import Activity
+from headgate.service.inventory import Inventory
+from headgate.service.ledger import Ledger
+from headgate.service.locks import Locks
+from headgate.service.queue import Queue
+
+PENDING, HELD, FAILED = "pending", "held", "failed"
+
+
+def count_all(
+    locks: Locks, ledger: Ledger | None, queue: Queue, inventory: Inventory | None, activity: Activity
+) -> Counts:
+    """Every count, now. Costs nothing that grows with what is done."""
+    held = locks.status()["locks"]
+    chunks = Counter[str]() if ledger is None else chunks_by_status(ledger.store.standing())
+    batches, jobs = (queue.counts().get(table.name, {}) for table in queue.tables())
+    return Counts(
+        locked_resources=len(held),
+        locks=sum(each["count"] for each in held),
+        lock_waiters=len(locks.waiters()),
+        chunks_running=chunks[RUNNING],
+        claims_expired=chunks[EXPIRED],
+        chunks_failed=chunks[ERROR],
+        chunks_held=chunks[HOLD],
+        jobs_paused=0 if ledger is None else sum(1 for job in ledger.jobs() if job.paused),
+        batches=sum(batches.values()),
+        batches_held=batches.get(HELD, 0),
+        batches_failed=batches.get(FAILED, 0),
+        ingest_jobs=sum(jobs.values()),
+        ingest_jobs_pending=jobs.get(PENDING, 0),
+        ingest_jobs_running=count_running(jobs, queue.tables()[1]),
+        ingest_jobs_held=jobs.get(HELD, 0),
+        ingest_jobs_failed=jobs.get(FAILED, 0),
+        collections_held=len(queue.holds()),
+        messages_undelivered=0 if inventory is None else len(inventory.messages(failed=True)),
+        failures_last_day=activity.failures(),
+    )
+
+
+def count_running(jobs: Mapping[str, int], table: Machine) -> int:
+    """Ingest jobs in a state between pending and their end."""
+    return sum(jobs.get(state, 0) for state in work_states(table) if state != PENDING)
+
+
+def chunks_by_status(tallies: Sequence[Tally], job: str | None = None) -> Counter[str]:
+    """How many chunks have which status, or EXPIRED: of one job, or of all."""
+    found: Counter[str] = Counter()
+    for each in tallies:
+        if job in (None, each.job):
+            found[each.status] += each.count
+    return found
