@@ -6,7 +6,7 @@ from headgate import Gate
 from headgate.core.counts import MEANINGS, Counts
 from headgate.stores.sql.statement import Statement
 from tests.contract.ledger_steps import database, expire
-from tests.contract.queue_steps import batch_with_jobs, job_in
+from tests.contract.queue_steps import PROFILE, batch_with_jobs, job_in
 from tests.contract.steps import Gates
 
 
@@ -52,7 +52,7 @@ def test_each_thing_is_counted_once_and_the_same_after_a_restart(gates: Gates) -
     for state in ("downloading", "failed", "held"):
         job_in(queue, state)
     batch_with_jobs(queue, 2)
-    queue.set_hold("attic", reason="full")
+    queue.set_hold(PROFILE, reason="full")
     wanted |= {
         "batches": 4, "ingest_jobs": 5, "ingest_jobs_pending": 2, "ingest_jobs_running": 1, "ingest_jobs_held": 1,
         "ingest_jobs_failed": 1, "collections_held": 1, "failures_last_day": wanted["chunks_failed"] + 1,
