@@ -144,8 +144,10 @@ def test_the_loop_takes_all_and_tries_again(pipeline: Headgate) -> None:
     assert rows(pipeline) == {"1": "READY", "2": "ERROR", "3": "READY"}
     told = [json.loads(line) for line in done.err.splitlines() if line.startswith("{")]
     figures = [(each["done"], each["failed"], each["left"]) for each in told]
+    assert {each["interrupted"] for each in told} == {0}
     assert figures == [(1, 0, 2), (1, 1, 2), (1, 2, 1), (2, 2, 0)]
-    assert run(pipeline, "--loop").code == 3
+    done = run(pipeline, "--loop")
+    assert (done.code, done.err) == (0, "nothing to do for clean; see: headgate job plan clean\n")
 
 
 def test_workers_work_side_by_side(pipeline: Headgate) -> None:
@@ -155,22 +157,13 @@ def test_workers_work_side_by_side(pipeline: Headgate) -> None:
     assert rows(pipeline) == {"1": "READY", "2": "READY", "3": "READY"}
 
 
-def test_a_signal_is_passed_on_and_the_failure_is_reported(pipeline: Headgate) -> None:
-    process = pipeline.start("job", "run", "clean", "--", "sh", "-c", "echo $$ >pid; exec sleep 60")
-    child = read_number(pipeline.folder / "pid")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
-    assert gone(child)
-    assert rows(pipeline) == {"1": "ERROR"}
-
-
 def test_the_loop_ends_by_a_signal(pipeline: Headgate) -> None:
     process = pipeline.start("job", "run", "clean", "--loop", "--", "sh", "-c", "echo $$ >pid; exec sleep 60")
     child = read_number(pipeline.folder / "pid")
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 143
     assert gone(child)
-    assert rows(pipeline) == {"1": "ERROR"}
+    assert rows(pipeline) == {"1": "RESUBMIT"}
 
 
 def test_heartbeats_keep_a_long_run_alive(pipeline: Headgate) -> None:
@@ -224,19 +217,29 @@ def test_every_signal_reaches_the_command(pipeline: Headgate, name: str) -> None
     read_number(pipeline.folder / "pid")
     process.send_signal(getattr(signal, f"SIG{name}"))
     out, _ = process.communicate(timeout=30)
-    assert (process.returncode, out) == (7, f"{name}\n".encode())
-    assert rows(pipeline) == {"1": "ERROR"}
+    number = getattr(signal, f"SIG{name}")
+    # A signal that does not ask to stop is the command's own matter.
+    code, status = (7, "ERROR") if name == "USR1" else (128 + number, "RESUBMIT")
+    assert (process.returncode, out) == (code, f"{name}\n".encode())
+    assert rows(pipeline) == {"1": status}
 
 
 #: Says that it was asked to end, goes on, and ends well when the test wants it to.
 IGNORES = "trap 'echo >asked' TERM; echo $$ >pid; until [ -e enough ]; do sleep 0.02; done"
 
 
-@pytest.mark.parametrize(("loop", "code"), [([], 0), (["--loop"], 143)])
-def test_a_command_that_ignores_sigterm_ends_when_it_wants_and_that_counts(
-    pipeline: Headgate, loop: list[str], code: int
+@pytest.mark.parametrize(
+    ("loop", "trust", "code", "status"), [([], True, 0, "READY"), (["--loop"], False, 143, "RESUBMIT")]
+)
+def test_a_command_that_ignores_sigterm_ends_when_it_wants_and_counts_where_it_is_trusted(
+    pipeline: Headgate, loop: list[str], code: int, status: str, *, trust: bool
 ) -> None:
     """It is asked, not killed, while the claim is kept; the loop takes no other chunk."""
+    if trust:
+        (pipeline.folder / "pipeline.toml").write_text(
+            PIPELINE.replace("[job.clean]", '[job.clean]\nstop_exit = "trust"')
+        )
+        assert pipeline("define", "pipeline.toml").code == 0
     process = pipeline.start("job", "run", "clean", *loop, "--lease", "1", "--", "sh", "-c", IGNORES)
     child = read_number(pipeline.folder / "pid")
     process.send_signal(signal.SIGTERM)
@@ -244,7 +247,7 @@ def test_a_command_that_ignores_sigterm_ends_when_it_wants_and_that_counts(
     assert not gone(child)
     (pipeline.folder / "enough").touch()
     assert process.wait(30) == code
-    assert rows(pipeline) == {"1": "READY"}
+    assert rows(pipeline) == {"1": status}
 
 
 def test_a_worker_of_the_loop_that_is_killed_takes_nobody_along(pipeline: Headgate) -> None:
@@ -284,10 +287,10 @@ def test_wrong_usage(pipeline: Headgate) -> None:
 def test_a_worker_that_breaks_before_it_claims_ends_the_loop(capfd: pytest.CaptureFixture[str]) -> None:
     """Otherwise the loop would start it over and over, and say nothing of why."""
 
-    def break_down(_left: object) -> int:
+    def break_down(_stops: object, _tell: object) -> int:
         raise RuntimeError("out of order")
 
-    crew = Crew(cast("Session", SimpleNamespace(quiet=True, claimed=False)), 1, break_down)
+    crew = Crew(cast("Session", SimpleNamespace(quiet=True, claimed=False, interrupted=False)), 1, break_down)
     assert crew.work() == 1
     assert capfd.readouterr().err.count("RuntimeError: out of order") == 1
 

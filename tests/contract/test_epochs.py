@@ -101,6 +101,7 @@ REFUSED: dict[str, Callable[[Gate, Before], object]] = {
     "check what stays": lambda gate, before: gate.locks.check(before.persistent),
     "success": lambda gate, before: gate.ledger.success(before.claim),
     "fail": lambda gate, before: gate.ledger.fail(before.running, "no"),
+    "interrupt": lambda gate, before: gate.ledger.interrupt(before.running, "SIGTERM"),
     "heartbeat": lambda gate, before: gate.ledger.heartbeat(before.claim),
     "fire": lambda gate, before: gate.queue.fire(before.job, "accept"),
     "renew an item": lambda gate, before: gate.queue.renew(before.job),

@@ -98,7 +98,7 @@ def test_a_claim_made_stale_can_report_nothing(gate: Gate, ending: str) -> None:
     }
     acts[ending]()
     before = everything(gate)
-    for report in (ledger.success, ledger.fail, ledger.heartbeat):
+    for report in (ledger.success, ledger.fail, ledger.interrupt, ledger.heartbeat):
         with pytest.raises(ClaimLost) as lost:
             report(stale)
         assert (lost.value.job, lost.value.dataid, lost.value.token) == ("clean", "1", stale.token)

@@ -17,10 +17,17 @@ from tests.contract.ledger_steps import WHY, claimed, clear, expire, one_job, to
 pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
 #: A word that nobody knows stands for every other.
 WORDS = {"other": "lunch"}
+#: What the chunk was before the claim, where a `when` of the table asks for it.
+BEFORE = {
+    "it was HOLD before the claim": "HOLD",
+    "it was PENDING before the claim": "PENDING",
+    "it had an unknown status before the claim": "other",
+}
 #: What a `when` of the table asks of the job.
 POLICIES: Mapping[str, dict[str, Any]] = {
     "on_failure is hold": {"on_failure": "hold"},
     "max_crashes workers crashed on it": {"max_crashes": 1},
+    "max_interruptions workers were stopped on it": {"max_interruptions": 1},
 }
 
 
@@ -51,12 +58,17 @@ def effects(before: Picture, after: Picture) -> Also:
             seen |= effect if after.count(counter) == before.count(counter) + 1 else seen
         if has_counts(before) and not has_counts(after):
             seen |= Also.CLEAR_COUNTS
+        if after.count("attempt") == before.count("attempt") - 1:
+            seen |= Also.RESTORE_ATTEMPT
     if before.reads and not after.reads:
         seen |= Also.CLEAR_INPUTS
     return seen | Also.TELL_HISTORY if len(after.told) > len(before.told) else seen
 
 
-COUNTERS = {"attempt": Also.COUNT_ATTEMPT, "failures": Also.COUNT_FAILURE, "crashes": Also.COUNT_CRASH}
+COUNTERS = {
+    "attempt": Also.COUNT_ATTEMPT, "failures": Also.COUNT_FAILURE, "crashes": Also.COUNT_CRASH,
+    "interruptions": Also.COUNT_INTERRUPTION,
+}  # fmt: skip
 
 
 def has_counts(found: Picture) -> bool:
@@ -71,7 +83,10 @@ def hidden(before: Picture) -> Also:
 
 def put_in(ledger: Ledger, state: str, former: str = "") -> None:
     """The chunk that `clean` makes, in that state."""
-    if state == "HOLD":
+    if state == "RUNNING" and former:
+        put_in(ledger, former)
+        ledger.force("clean", "1", reason=WHY)
+    elif state == "HOLD":
         put_in(ledger, former or "absent")
         ledger.hold("clean", "1", reason=WHY)
     elif state in ("PENDING", "other"):
@@ -96,6 +111,7 @@ def fire(gate: Gate, row: Transition) -> None:
         "claim": lambda: ledger.claim("clean", "1"),
         "success": lambda: ledger.success("clean", "1", token),
         "fail": lambda: ledger.fail("clean", "no", "1", token),
+        "interrupt": lambda: ledger.interrupt("clean", "interrupted by SIGTERM", "1", token),
         "reap": ledger.reap,
         "force": lambda: ledger.force("clean", "1", reason=WHY, steal=True),
         "resubmit": lambda: ledger.resubmit("clean", "1", reason=WHY, steal=True),
@@ -130,7 +146,7 @@ def take(gate: Gate, row: Transition) -> tuple[Picture, Picture]:
     job, dataset = (EXTERNAL, "raw") if row.event == "publish" else ("clean", "tidy")
     if job != EXTERNAL:
         ledger.publish("raw", "1")
-        put_in(ledger, row.source, row.target if row.event == "unhold" else "")
+        put_in(ledger, row.source, row.target if row.event == "unhold" else BEFORE.get(row.when, ""))
     elif row.source != "absent":
         ledger.set_status("raw", "1", EXTERNAL, "OUTPUT", row.source, reason=WHY)
     before = picture(gate, job, dataset)

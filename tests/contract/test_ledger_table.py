@@ -150,14 +150,14 @@ def test_every_operation_in_a_status(gate: Gate, status: str) -> None:
         clear(gate)
 
 
-@pytest.mark.parametrize("report", ["success", "fail"])
+@pytest.mark.parametrize("report", ["success", "fail", "interrupt"])
 @pytest.mark.parametrize("status", [each for each in STATUSES if each not in ("absent", "RUNNING", "expired")])
 def test_a_report_on_what_does_not_run_changes_nothing(gate: Gate, status: str, report: str) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     claim = claimed(ledger, "clean")
     ledger.set_status("tidy", "1", "clean", "OUTPUT", status, reason=WHY)
-    same = {"success": ("READY",), "fail": ("ERROR", "HOLD")}[report]
+    same = {"success": ("READY",), "fail": ("ERROR", "HOLD"), "interrupt": ()}[report]
     before = everything(gate)
     if status in same:
         getattr(ledger, report)(claim)

@@ -157,6 +157,7 @@ CLAIM_ACTS: dict[str, Callable[[Ledger, headgate.Claim], object]] = {
     "heartbeat": lambda ledger, claim: ledger.heartbeat(claim.job, claim.dataid, claim.token),
     "success": lambda ledger, claim: ledger.success(claim.job, claim.dataid, claim.token),
     "fail": lambda ledger, claim: ledger.fail(claim.job, "no", claim.dataid, claim.token),
+    "interrupt": lambda ledger, claim: ledger.interrupt(claim.job, "SIGTERM", claim.dataid, claim.token),
 }
 
 
@@ -168,8 +169,7 @@ def test_nobody_but_the_owner_reports_on_a_claim(people: People, gate: Gate) -> 
             dataid = f"{act} {who}"
             gate.ledger.publish("raw", dataid)
             with people.as_ann() as anns:
-                claim = anns.ledger.find_next("clean", lease=LONG)
-                assert claim
+                claim = anns.ledger.claim("clean", dataid, lease=LONG)
             with people.as_bob() as bobs:
                 with pytest.raises(NotOwner) as refused:
                     do(bobs.ledger, claim)

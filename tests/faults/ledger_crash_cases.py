@@ -98,7 +98,7 @@ def ledger_state(gate: Gate, dataid: str) -> State:
     ranks = {token: rank for rank, token in enumerate(sorted({row.token for row in rows}))}
     seen = [
         (row.dataset, row.job, row.kind.value, row.status, row.former, row.attempt, row.failures, row.crashes,
-         ranks[row.token], row.worker, row.lease, row.forced, row.message)
+         row.interruptions, ranks[row.token], row.worker, row.lease, row.forced, row.message)
         for row in rows
     ]  # fmt: skip
     told = [(entry.event, entry.job, entry.before, entry.after) for entry in gate.history(dataid=dataid, limit=1000)]
@@ -122,6 +122,7 @@ LEDGER_CASES = {
         Case("heartbeat", _report("heartbeat", lease=2 * LEASE), state=ledger_state),
         Case("success", _report("success", "enrich"), state=ledger_state),
         Case("fail", _report("fail", message="boom"), state=ledger_state),
+        Case("interrupt", _report("interrupt", message="SIGTERM"), state=ledger_state),
         Case("reap", _reap, state=ledger_state),
         Case("resubmit downstream", _resubmit_downstream, state=ledger_state, repeatable=False),
     )

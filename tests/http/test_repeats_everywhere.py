@@ -152,6 +152,8 @@ def _claims(walk: Walk) -> None:
     walk.post(f"{path}/success", {"token": claim["token"]}, **at)
     claim = walk.post(f"{path}/claim", {"lease": 600}, job="clean", dataid="2")
     walk.post(f"{path}/fail", {"token": claim["token"], "message": "no"}, job="clean", dataid="2")
+    claim = walk.post(f"{path}/claim", {"lease": 600}, job="clean", dataid="4")
+    walk.post(f"{path}/interrupt", {"token": claim["token"], "message": "SIGTERM"}, job="clean", dataid="4")
     walk.post(f"{path}/force", {**ACT, "lease": 600}, job="clean", dataid="3")
 
 

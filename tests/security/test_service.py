@@ -89,7 +89,7 @@ def limited_routes() -> list[tuple[Route, str]]:
 #: What is sent, by the last word of the path: enough that the names in the path decide.
 REPORTED: dict[str, object] = {"token": 1}
 BODIES: dict[str, dict[str, object]] = {
-    **dict.fromkeys(("success", "fail", "heartbeat", "renew", "check", "upgrade", "downgrade"), REPORTED),
+    **dict.fromkeys(("success", "fail", "interrupt", "heartbeat", "renew", "check", "upgrade", "downgrade"), REPORTED),
     "hand-over": {"to": "mine"},
     "next": {},
     "claim": {},

@@ -12,30 +12,50 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 from headgate.cli.failures import NOTHING_TO_DO, report
 from headgate.cli.session import Session
+from headgate.cli.stopping import STOP_SIGNALS, Stops
 from headgate.core.errors import HeadgateError, Invalid, Unavailable
 from headgate.service.ledger import LEFT_MOST
 
-FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Why a chunk's child ended, beside the exit code of its command.
-WORKED, IDLE, BROKEN = b"w", b"i", b"b"
+WORKED, IDLE, BROKEN, INTERRUPTED = b"w", b"i", b"b", b"s"
 #: What is left is counted again after so long.
 COUNT_SECONDS = 2.0
-#: As much as a child says: a letter and a number.
-MOST_SAID = 32
-#: Runs on one chunk; tells how many are left, if it is to.
-RunOne = Callable[[Callable[[int], None] | None], int]
+#: As much as a child says: a letter, and a number or a sentence.
+MOST_SAID = 4000
+
+
+class Tell:
+    """What a child has to say beside its exit code."""
+
+    def __init__(self, *, count_left: bool) -> None:
+        #: Whether the chunks that are left shall be counted.
+        self.count_left = count_left
+        self.said = b""
+
+    def left(self, count: int) -> None:
+        """So many chunks are left."""
+        self.said = b"%d" % count
+
+    def idle(self, sentence: str) -> None:
+        """There is nothing to do, and why."""
+        self.said = sentence.encode()[: MOST_SAID - 1]
+
+
+#: Runs on one chunk.
+RunOne = Callable[[Stops, Tell], int]
 
 
 class Progress:
     """How far it is: one line that is written over on a terminal, one JSON object a chunk where nobody looks."""
 
     def __init__(self) -> None:
-        self.done = self.failed = 0
+        self.done = self.failed = self.interrupted = 0
         #: Chunks that were left when they were last counted, and what was done by then.
         self._left: int | None = None
         self._done_then = 0
@@ -47,10 +67,11 @@ class Progress:
         """Whether what is left should be counted again."""
         return time.monotonic() >= self._counted + COUNT_SECONDS
 
-    def ended(self, code: int, left: int | None) -> None:
-        """A chunk is done, or failed."""
+    def ended(self, code: int, left: int | None, *, interrupted: bool = False) -> None:
+        """A chunk is done, failed or interrupted."""
         self.done += code == 0
-        self.failed += code != 0
+        self.failed += code != 0 and not interrupted
+        self.interrupted += interrupted
         if left is not None:
             self._left, self._done_then, self._counted = left, self.done, time.monotonic()
         if code:  # It may be tried again, or not.
@@ -64,9 +85,11 @@ class Progress:
             more = "+" if self._left == LEFT_MOST else ""
             waiting = "" if left is None else f"{left}{more} left, "
             # The blanks wipe out what a longer line left.
-            sys.stderr.write(f"\r{self.done} done, {self.failed} failed, {waiting}{rate:.1f}/s    ")
+            stopped = f"{self.interrupted} interrupted, " if self.interrupted else ""
+            sys.stderr.write(f"\r{self.done} done, {self.failed} failed, {stopped}{waiting}{rate:.1f}/s    ")
         else:
-            line = {"done": self.done, "failed": self.failed, "left": left, "exit_code": code}
+            line = {"done": self.done, "failed": self.failed, "interrupted": self.interrupted, "left": left}
+            line |= {"exit_code": code}
             sys.stderr.write(json.dumps({**line, "per_second": round(rate, 2)}) + "\n")
         sys.stderr.flush()
 
@@ -83,10 +106,15 @@ class Crew:
         self._before: dict[signal.Signals, Any] = {}
         self._stopped_by = 0
         self._progress = Progress()
+        #: Why there was nothing more to do.
+        self._idle = ""
 
     def work(self) -> int:
-        """Until nothing is left. 0: all went well; 1: a chunk failed; 3: there was nothing at all."""
-        self._before = {number: signal.signal(number, self._stop) for number in FORWARDED}
+        """Until nothing is left. 0: all went well, or there was nothing to do; 1: a chunk failed."""
+        before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+        self._before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+        for number in self._before:
+            signal.signal(number, self._stop)
         try:
             code = self._until_idle()
         finally:
@@ -95,8 +123,7 @@ class Crew:
             return 128 + self._stopped_by
         if code is not None:
             return code
-        if not self._progress.done and not self._progress.failed:
-            return NOTHING_TO_DO
+        self._session.say(self._idle)
         return 1 if self._progress.failed else 0
 
     def _until_idle(self) -> int | None:
@@ -111,38 +138,54 @@ class Crew:
             if word == BROKEN:
                 broken = code
             # When one finds nothing, another may still make something that can be worked on.
-            idle = word == IDLE or (idle and word != WORKED)
+            idle = word == IDLE or (idle and word not in (WORKED, INTERRUPTED))
 
     def _start(self) -> None:
         reading, writing = os.pipe()
+        # Blocked until both sides can hear them: the parent passes them on, and the child has handlers of its own.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         child = os.fork()
         if child == 0:
             os.close(reading)
-            self._be_child(writing)
+            self._be_child(writing, mask)
         os.close(writing)
         self._children[child] = reading
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def _be_child(self, writing: int) -> None:
+    def _be_child(self, writing: int, mask: set[int | signal.Signals]) -> None:
         code, word = 1, WORKED
-        left: list[int] = []
-        wanted = not self._session.quiet and self._progress.count_is_due
+        tell = Tell(count_left=not self._session.quiet and self._progress.count_is_due)
         try:
             self._hear_signals_as_before()
-            try:
-                code = self._run_one(left.append if wanted else None)
-                # A command may itself end with this code: only a child that claimed nothing is idle.
-                word = IDLE if code == NOTHING_TO_DO and not self._session.claimed else WORKED
-            except HeadgateError as error:
-                code = report(error, self._session)
-                word = BROKEN if isinstance(error, Invalid | Unavailable) else WORKED
-            except Exception:  # noqa: BLE001 - the child ends here, and its parent must not start it over and over
-                traceback.print_exc()
-                word = WORKED if self._session.claimed else BROKEN
-            os.write(writing, word + b"".join(b"%d" % number for number in left))
-            sys.stdout.flush()
-            sys.stderr.flush()
+            with Stops() as stops:  # To the very end: a signal must not keep the parent from learning what happened.
+                try:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                    code, word = self._outcome(stops, tell)
+                except SystemExit as stopped:
+                    code, word = int(stopped.code or 0), INTERRUPTED
+                stops.hold()
+                os.write(writing, word + tell.said)
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
         finally:
             os._exit(code)
+
+    def _outcome(self, stops: Stops, tell: Tell) -> tuple[int, bytes]:
+        """Work on one chunk. Gives the exit code, and why it ended."""
+        try:
+            code = self._run_one(stops, tell)
+        except HeadgateError as error:
+            stops.hold()
+            return report(error, self._session), BROKEN if isinstance(error, Invalid | Unavailable) else WORKED
+        except Exception:  # noqa: BLE001 - the child ends here, and its parent must not start it over and over
+            stops.hold()
+            traceback.print_exc()
+            return 1, WORKED if self._session.claimed else BROKEN
+        if self._session.interrupted:
+            return code, INTERRUPTED
+        # A command may itself end with this code: only a child that claimed nothing is idle.
+        return code, IDLE if code == NOTHING_TO_DO and not self._session.claimed else WORKED
 
     def _next_end(self) -> tuple[bytes, int]:
         while True:
@@ -152,10 +195,12 @@ class Crew:
         reading = self._children.pop(child)
         said = os.read(reading, MOST_SAID)
         os.close(reading)
-        word, left = said[:1] or WORKED, said[1:]
+        word, rest = said[:1] or WORKED, said[1:]
         code = os.waitstatus_to_exitcode(status)
-        if word == WORKED:
-            self._progress.ended(code, int(left) if left else None)
+        if word == IDLE:
+            self._idle = rest.decode(errors="replace")
+        if word in (WORKED, INTERRUPTED):
+            self._progress.ended(code, int(rest) if rest else None, interrupted=word == INTERRUPTED)
             if not self._session.quiet:
                 self._progress.tell(code)
         return word, code
@@ -166,6 +211,7 @@ class Crew:
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         """Start nothing more, and pass it on."""
-        self._stopped_by = number
+        self._stopped_by = self._stopped_by or number
         for child in list(self._children):
-            os.kill(child, number)
+            with suppress(ProcessLookupError):  # It was reaped a moment ago.
+                os.kill(child, number)

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.claiming import claim_chunk
+from headgate.cli.claiming import claim_chunk, nothing_to_do
 from headgate.cli.dataids import EXACT, ONE
 from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.lock_run import COMMAND, PASS_API_TOKEN, RunCommand, open_processes
 from headgate.cli.session import DURATION, Session, common
+from headgate.cli.stopping import Stops, signal_name
 from headgate.cli.values import JOB
 from headgate.core.errors import BadValue, ClaimLost, HeadgateError, Unavailable
+from headgate.core.ledger import StopExit
 from headgate.service.clock import steady
 
 if TYPE_CHECKING:
+    from headgate.cli.job_loop import Tell
     from headgate.cli.running import Following
     from headgate.core.ledger import Claim, Port
     from headgate.service.ledger import Ledger
@@ -81,8 +84,13 @@ def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: b
     With --keep-stderr the last line that CMD writes to stderr is recorded with a failure, where everybody who can see
     the chunk can read it; known secrets are masked.
 
-    The exit code is that of CMD, 3 if there is nothing to do, 76 if the claim was lost and CMD was stopped. With --loop
-    it is 0 if all chunks succeeded, 1 if one failed.
+    A stop signal (SIGTERM, SIGINT, SIGHUP, SIGQUIT) that arrives before CMD has ended interrupts the chunk, whatever
+    CMD's exit code: no attempt is used up, and the chunk is claimed again before all others. `stop_exit = "trust"` in
+    the job lets the exit code count. Until the report is stored, further signals are held.
+
+    The exit code is that of CMD, 128 + the signal's number if the chunk was interrupted, 3 if there is nothing to do,
+    76 if the claim was lost and CMD was stopped. With --loop it is 0 if all chunks succeeded or there was nothing to
+    do, 1 if one failed.
 
     \b
     Examples:
@@ -99,13 +107,15 @@ def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: b
         from headgate.cli.job_loop import Crew
 
         return Crew(
-            session, workers, lambda tell: run_one(session, job_name, None, command, tell_left=tell, **how)
+            session, workers, lambda stops, tell: run_one(session, stops, job_name, None, command, tell=tell, **how)
         ).work()
-    return run_one(session, job_name, dataid, command, **how)
+    with Stops() as stops:
+        return run_one(session, stops, job_name, dataid, command, **how)
 
 
 def run_one(  # noqa: PLR0913 - each is an option of the command
     session: Session,
+    stops: Stops,
     job: str,
     dataid: str | None,
     command: Sequence[str],
@@ -116,9 +126,9 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
     secrets_in_env: bool = False,
     keep_stderr: bool = False,
     pass_api_token: bool = False,
-    tell_left: Callable[[int], None] | None = None,
+    tell: Tell | None = None,
 ) -> int:
-    """One chunk from claim to report. Gives the exit code; `tell_left` is told how many chunks are left then."""
+    """One chunk from claim to report. Returns the exit code; `tell` is called with what a loop wants to know."""
     from headgate.cli.passing import withheld
     from headgate.cli.running import Following, Limits
     from headgate.service.checks import check_positive_lease
@@ -131,9 +141,11 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
         open_processes(session, command, folder, keep_stderr=keep_stderr) as processes,
         session.gate() as gate,
     ):
+        stops.hold()
         sent = steady()
-        claim = claim_chunk(session, gate.ledger, job, dataid, worker=worker, lease=lease)
+        claim = claim_chunk(gate.ledger, job, dataid, worker=worker, lease=lease)
         if claim is None:
+            (tell.idle if tell else session.say)(nothing_to_do(session, gate.ledger, job))
             return NOTHING_TO_DO
         session.claimed = True
         _check_variables(session, gate.ledger, claim)
@@ -145,10 +157,10 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
             **(secret_variables(claim) if secrets_in_env else {}),
             **session.store_variables(),
         }
-        code = _work(session, gate.ledger, hold, following, folder, told, processes.said)
-        if tell_left:
+        code = _work(session, gate.ledger, hold, following, stops, folder, told, processes.said)
+        if tell and tell.count_left:
             with suppress(HeadgateError):  # It was worked on and reported: a number more or less is no failure.
-                tell_left(gate.ledger.left(job))
+                tell.left(gate.ledger.left(job))
         return code
 
 
@@ -157,13 +169,18 @@ def _work(
     ledger: Ledger,
     hold: ClaimHold,
     following: Following,
+    stops: Stops,
     folder: Path,
     told: Mapping[str, str | None],
     said: Callable[[], str],
 ) -> int:
     claim = hold.claim
     hold.start()
+    stops.deliver = following.hear
     try:
+        if stops.number:  # Asked to stop while it was claimed: the command is not started.
+            hold.stop()
+            return _interrupted(session, ledger, hold, stops.number, "before the command began")
         with claim_file(claim, folder) as path:
             code = following.until_end([hold], {**told, "HEADGATE_CLAIM_FILE": str(path)})
     except OSError as error:
@@ -172,15 +189,32 @@ def _work(
     except BaseException:
         hold.stop()
         with suppress(HeadgateError):
-            ledger.fail(claim, "it was interrupted before it began")
+            ledger.interrupt(claim, "interrupted before the command began")
         raise
+    finally:
+        stops.deliver = None
     hold.stop()
     if following.left_something:
         session.say("headgate: ended what the command left running")
     if following.lost is not None:
         _end_lost(ledger, claim, following)
-    _report(ledger, claim, code, hold, "" if code == 0 else _failure(session, claim, code, said()))
+    if following.stopped_by and claim.stop_exit is not StopExit.TRUST:
+        return _interrupted(session, ledger, hold, following.stopped_by, _ended(code))
+    if code == 0:
+        _report(hold, lambda: ledger.success(claim))
+    else:
+        why = _failure(session, claim, code, said())
+        _report(hold, lambda: ledger.fail(claim, why))
     return code
+
+
+def _interrupted(session: Session, ledger: Ledger, hold: ClaimHold, number: int, how: str) -> int:
+    """The worker was asked to stop before the command ended: no attempt is used up."""
+    claim, why = hold.claim, f"interrupted by {signal_name(number)} ({how})"
+    _report(hold, lambda: ledger.interrupt(claim, why))
+    session.interrupted = True
+    session.say(f"headgate: {claim.job} {claim.dataid}: {why}; no attempt was used up")
+    return 128 + number
 
 
 def _could_not_start(session: Session, ledger: Ledger, claim: Claim, error: OSError) -> int:
@@ -196,7 +230,10 @@ def _end_lost(ledger: Ledger, claim: Claim, following: Following) -> None:
     """The command was ended because the claim was, or was about to be, lost."""
     why = getattr(following.lost, "why", str(following.lost))
     with suppress(HeadgateError):  # Perhaps it is still ours: then others need not wait for its end.
-        ledger.fail(claim, f"the claim could not be kept: {why}")
+        if following.stopped_by:
+            ledger.interrupt(claim, f"interrupted by {signal_name(following.stopped_by)}")
+        else:
+            ledger.fail(claim, f"the claim could not be kept: {why}")
     raise ClaimLost(claim.job, claim.dataid, claim.token, f"{why}; the command was ended")
 
 
@@ -206,19 +243,19 @@ def _failure(session: Session, claim: Claim, code: int, said: str) -> str:
     from headgate.core.redaction import hide, redact
     from headgate.service.claim_reports import without_secrets
 
-    ended = f"exit code {code}" if code < 128 else f"ended by signal {code - 128}"
     line = redact(hide(without_secrets(claim, last_line(said)), session.settings.secrets()))[:LONGEST_LINE]
-    return f"{ended}: {line}" if line else ended
+    return f"{_ended(code)}: {line}" if line else _ended(code)
 
 
-def _report(ledger: Ledger, claim: Claim, code: int, hold: ClaimHold, why: str) -> None:
-    """Say what became of it; a store that does not answer is told again while the claim lives."""
+def _ended(code: int) -> str:
+    return f"exit code {code}" if code < 128 else f"ended by signal {code - 128}"
+
+
+def _report(hold: ClaimHold, send: Callable[[], None]) -> None:
+    """Report the outcome. While the lease lives, a store that does not answer is asked again, and signals wait."""
     while True:
         try:
-            if code == 0:
-                ledger.success(claim)
-            else:
-                ledger.fail(claim, why)
+            send()
         except Unavailable:
             if hold.deadline is None or steady() > hold.deadline:
                 raise

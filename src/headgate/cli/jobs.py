@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headgate.cli.claiming import claim_chunk
+from headgate.cli.claiming import claim_chunk, nothing_to_do
 from headgate.cli.dataids import EXACT, ONE, Selection, act_on_each, many_dataids
 from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.job_run import run
@@ -89,16 +89,17 @@ job.add_command(run)
 def next_chunk(session: Session, job_name: str, dataid: str | None, worker: str | None, lease: float) -> int:
     """Claim the next available chunk of JOB, and print it. Exit code 3 if there is nothing to do.
 
-    The claim outlives this command: report with `job success` or `job fail` before the lease expires, or renew it with
-    `job heartbeat`.
+    The claim outlives this command: report with `job success`, `job fail` or `job interrupt` before the lease expires,
+    or renew it with `job heartbeat`.
 
     With the job's key in HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE the JSON contains the secrets of its datasets. With
     a wrong key nothing is claimed (exit code 77). Without a key the secrets are masked, and `keys open` decrypts them.
     """
     with session.gate() as gate:
-        claim = claim_chunk(session, gate.ledger, job_name, dataid, worker=worker, lease=lease)
-    if claim is None:
-        return NOTHING_TO_DO
+        claim = claim_chunk(gate.ledger, job_name, dataid, worker=worker, lease=lease)
+        if claim is None:
+            session.say(nothing_to_do(session, gate.ledger, job_name))
+            return NOTHING_TO_DO
     _answer_claim(session, claim)
     return 0
 
@@ -126,6 +127,20 @@ def fail(session: Session, job_name: str, dataid: str, token: int, message: str)
     with session.gate() as gate:
         gate.ledger.fail(job_name, message, dataid, token)
     session.answer({"job": job_name, "dataid": dataid, "reported": "fail"}, lambda: f"failed  {job_name} {dataid}")
+
+
+@job.command("interrupt")
+@chunk
+@click.option("--token", type=int, required=True, metavar="N", help="Token of the claim.")
+@click.option("--message", default="", help="Reason, for example the signal.")
+@common
+@click.pass_obj
+def interrupt(session: Session, job_name: str, dataid: str, token: int, message: str) -> None:
+    """Report that the worker of a claimed chunk was asked to stop. No attempt is used up."""
+    with session.gate() as gate:
+        gate.ledger.interrupt(job_name, message, dataid, token)
+    answered = {"job": job_name, "dataid": dataid, "reported": "interrupt"}
+    session.answer(answered, lambda: f"interrupted  {job_name} {dataid}")
 
 
 @job.command("heartbeat")

@@ -20,6 +20,7 @@ from typing import NoReturn, Self
 
 from headgate.cli.drain import Drain
 from headgate.cli.guardian import Guardian
+from headgate.cli.stopping import STOP_SIGNALS
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 #: Of Linux's prctl.
@@ -144,6 +145,9 @@ def _become(command: Sequence[str], start: int, parent: int) -> NoReturn:
     try:
         os.setsid()
         _prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        for number in STOP_SIGNALS:  # A handler of ours would swallow what is meant for the command.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
         with os.fdopen(start, "rb") as pipe:
             word = pipe.read()
         if not word or os.getppid() != parent:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol
 
+from headgate.cli.stopping import STOP_SIGNALS
 from headgate.core.errors import BadValue, Lost
 from headgate.service.clock import steady
 from headgate.service.renewal import KeptAlive
 
-FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+FORWARDED = (*STOP_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
 #: The longest time that a command is given to end by itself, unless somebody says otherwise.
 GRACE_SECONDS = 10.0
 #: The longest time before a lease's end at which a command is dead for certain.
@@ -76,11 +77,19 @@ class Following:
         self.lost: Lost | None = None
         #: Whether the command left something running that had to be ended.
         self.left_something = False
+        #: The first stop signal that arrived before the command was reaped; 0: none.
+        self.stopped_by = 0
 
     def look(self, _lost: Lost | None = None) -> None:
         """Look at the locks now. May be called from any thread."""
         with suppress(BlockingIOError):
             os.write(self._ring, b"!")
+
+    def hear(self, number: int) -> None:
+        """Pass a signal on to the command, and remember the first one that asks it to stop."""
+        if number in STOP_SIGNALS and self._code is None:
+            self.stopped_by = self.stopped_by or number
+        self._processes.send(number)
 
     def until_end(
         self, holds: Sequence[KeptAlive], environment: Mapping[str, str | None], *, signals: bool = True
@@ -161,7 +170,7 @@ class Following:
         """Pass signals on, but those that somebody chose to ignore (nohup); wake up when a process ends."""
 
         def forward(number: int, _frame: FrameType | None) -> None:
-            self._processes.send(number)
+            self.hear(number)
 
         def suspend(_number: int, _frame: FrameType | None) -> None:
             self._suspend(holds)

@@ -39,6 +39,8 @@ class Session:
     quiet: bool = False
     #: Whether a chunk was claimed: an exit code may then be the command's own.
     claimed: bool = False
+    #: Whether the worker was asked to stop before its command ended, and reported that.
+    interrupted: bool = False
 
     @cached_property
     def settings(self) -> Settings:

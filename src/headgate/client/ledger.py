@@ -111,6 +111,9 @@ class ServiceLedger:
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
         self._act(job, dataid, "fail", {"token": token, "message": message, "by": who})
 
+    def interrupt(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
+        self._act(job, dataid, "interrupt", {"token": token, "message": message, "by": who})
+
     def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
         return float(self._act(job, dataid, "heartbeat", {"token": token, "lease": lease})["lease"])
 

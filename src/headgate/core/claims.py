@@ -92,7 +92,7 @@ class View:
 class Condition:
     """One thing that must hold, whether it does, and the row behind it."""
 
-    #: Which: "paused", "input", "output", "table", "retry", "reader", "lock", "owner".
+    #: Which: "paused", "input", "output", "table", "retry", "interruptions", "reader", "lock", "owner".
     name: str
     #: What it says.
     answer: Answer
@@ -139,7 +139,8 @@ class Verdict:
     def sentence(self) -> str:
         """The answer for people, with each reason on a line of its own."""
         if self.granted:
-            return f"{self.job} may claim {self.dataid}" + (" (first: it was resubmitted)" if self.first else "")
+            why = "interrupted" if any(each.name == "interruptions" for each in self.conditions) else "resubmitted"
+            return f"{self.job} may claim {self.dataid}" + (f" (first: it was {why})" if self.first else "")
         return "\n".join([f"{self.job} may not claim {self.dataid}:", *(f"  {each.text}" for each in self.blockers)])
 
 
@@ -184,6 +185,7 @@ def may_claim(view: View) -> Verdict:
         *_ownership(view),
         *_table(view),
         *_retry(view),
+        *_interruptions(view),
         *_readers(view),
         *_locks(view),
     ]
@@ -227,18 +229,38 @@ def _ownership(view: View) -> Iterable[Condition]:
 
 
 def _table(view: View) -> Iterable[Condition]:
-    outputs = [view.own(Kind.OUTPUT, name) for name in view.job.outputs] or [None]
+    outputs: list[Row | None] = [view.own(Kind.OUTPUT, name) for name in view.job.outputs] or [None]
     inputs = {name: view.own(Kind.INPUT, name) for name in view.job.inputs} or {"": None}
     if not any((*outputs, *inputs.values())):
         yield Condition("table", cell(ABSENT, ABSENT), "it was never claimed")
         return
     for output in outputs:
         for name, given in inputs.items():
-            answer = cell(output_state(output), input_state(given))
+            answer = _answer(view.job, output, given)
             blocking = output if output_state(output) not in (ABSENT, RESUBMIT) or given is None else given
             said = [row.sentence() for row in (output, given) if row]
             text = "; ".join(said) or f"{name}/{view.dataid} was never claimed"
             yield Condition("table", answer, text, blocking or output)
+
+
+def _answer(job: Job, output: Row | None, given: Row | None) -> Answer:
+    """The cell of two rows. A job that makes nothing keeps its status on its INPUT rows, RESUBMIT too."""
+    if not job.outputs and given is not None and given.status == RESUBMIT:
+        return cell(RESUBMIT, ABSENT)
+    return cell(output_state(output), input_state(given))
+
+
+def _interruptions(view: View) -> Iterable[Condition]:
+    """How often its workers were asked to stop; what is used up is HOLD, and blocks by that."""
+    row = worst_row([row for row in view.counted() if row is not None])
+    if row is not None and row.interruptions and row.status in (RESUBMIT, RUNNING, HOLD):
+        most = view.job.max_interruptions
+        limit = f"it is held after {most}" if most else "there is no limit"
+        yield Condition("interruptions", Answer.YES, f"it was interrupted {_times(row.interruptions)}; {limit}", row)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _retry(view: View, *, delay: bool = True) -> Iterable[Condition]:
@@ -301,22 +323,55 @@ class Outcome:
     crashes: int
     #: Seconds until it may be tried again.
     delay: float
+    #: Interruptions since the counts began.
+    interruptions: int
+    #: How many times it was claimed.
+    attempt: int
 
 
 def after_failure(job: Job, row: Row) -> Outcome:
     """The worker reported a failure."""
     failures = row.failures + 1
     if job.on_failure is OnFailure.HOLD:
-        return Outcome(HOLD, ERROR, failures, row.crashes, 0.0)
-    return Outcome(ERROR, "", failures, row.crashes, retry_delay(job, failures + row.crashes))
+        return Outcome(HOLD, ERROR, failures, row.crashes, 0.0, row.interruptions, row.attempt)
+    delay = retry_delay(job, failures + row.crashes)
+    return Outcome(ERROR, "", failures, row.crashes, delay, row.interruptions, row.attempt)
 
 
 def after_crash(job: Job, row: Row) -> Outcome:
     """The worker died: a chunk that kills its workers is held rather than killing them all."""
     crashes = row.crashes + 1
     if 0 < job.max_crashes <= crashes:
-        return Outcome(HOLD, ERROR, row.failures, crashes, 0.0)
-    return Outcome(ERROR, "", row.failures, crashes, retry_delay(job, row.failures + crashes))
+        return Outcome(HOLD, ERROR, row.failures, crashes, 0.0, row.interruptions, row.attempt)
+    delay = retry_delay(job, row.failures + crashes)
+    return Outcome(ERROR, "", row.failures, crashes, delay, row.interruptions, row.attempt)
+
+
+def after_interruption(job: Job, row: Row) -> Outcome:
+    """The worker was asked to stop: the claim counts as no attempt, and a word that blocked before it comes back.
+
+    A chunk that never ends in the time that its workers have is held rather than blocking all others.
+    """
+    interruptions, attempt = row.interruptions + 1, max(row.attempt - 1, 0)
+    used_up = 0 < job.max_interruptions <= interruptions
+    status = row.former or (HOLD if used_up else RESUBMIT)
+    # The claim may have changed what was held: when it is released, it is made again.
+    former = RESUBMIT if status == HOLD else ""
+    return Outcome(status, former, row.failures, row.crashes, 0.0, interruptions, attempt)
+
+
+def interruption_message(job: Job, outcome: Outcome, message: str) -> str:
+    """Why a chunk is not made, or why it is held."""
+    if not 0 < job.max_interruptions <= outcome.interruptions:
+        return message
+    return f"{message}; held after {outcome.interruptions} interruptions (max_interruptions is {job.max_interruptions})"
+
+
+def was_interrupted(row: Row) -> bool:
+    """Whether the newest claim on a row may have ended by an interruption."""
+    if row.status == HOLD and row.former != RESUBMIT:
+        return False
+    return row.interruptions > 0 and row.status not in (RUNNING, READY, DONE, ERROR)
 
 
 def retry_delay(job: Job, tries: int) -> float:

@@ -51,6 +51,15 @@ class OnFailure(StrEnum):
     HOLD = "hold"
 
 
+class StopExit(StrEnum):
+    """What counts when a worker was asked to stop before its command ended."""
+
+    #: The command was interrupted, whatever its exit code.
+    INTERRUPT = "interrupt"
+    #: Its exit code: 0 is success, any other a failure.
+    TRUST = "trust"
+
+
 def parse_kind(value: object) -> Kind:
     """INPUT, OUTPUT, IN or OUT, in any case."""
     if isinstance(value, str) and value.upper() in KIND_WORDS:
@@ -125,10 +134,14 @@ class Job:
     max_attempts: int = 3
     #: Deaths of workers after which a chunk is held; 0: no limit.
     max_crashes: int = 3
+    #: Interruptions after which a chunk is held; 0: no limit.
+    max_interruptions: int = 10
     #: Seconds before a failed chunk is tried again; doubled with each further failure.
     retry_delay: float = 0.0
     #: rerun: a failed chunk is tried again; hold: it waits for a person.
     on_failure: OnFailure = OnFailure.RERUN
+    #: interrupt: a worker that was asked to stop reports an interruption; trust: its command's exit code counts.
+    stop_exit: StopExit = StopExit.INTERRUPT
     #: Why no chunk is given out now; empty: chunks are given out.
     paused: str = ""
 
@@ -147,7 +160,8 @@ class Job:
         return {
             "name": self.name, "inputs": list(self.inputs), "outputs": list(self.outputs),
             "environment": dict(self.environment), "max_attempts": self.max_attempts,
-            "max_crashes": self.max_crashes, "retry_delay": self.retry_delay, "on_failure": str(self.on_failure),
+            "max_crashes": self.max_crashes, "max_interruptions": self.max_interruptions,
+            "retry_delay": self.retry_delay, "on_failure": str(self.on_failure), "stop_exit": str(self.stop_exit),
             "paused": self.paused,
         }  # fmt: skip
 
@@ -162,7 +176,7 @@ class Row:
     kind: Kind
     #: RUNNING, READY, …, or any other word.
     status: str
-    #: What unhold brings back; empty: no row.
+    #: What unhold brings back; empty: no row. Of a forced claim: the word that an interruption brings back.
     former: str = ""
     #: How many times it was claimed.
     attempt: int = 0
@@ -190,6 +204,8 @@ class Row:
     message: str = ""
     #: The principal that the newest claim belongs to; empty: none, or it was claimed before owners were recorded.
     principal: str = ""
+    #: Workers that were asked to stop while they worked on it, since the counts began.
+    interruptions: int = 0
 
     @property
     def alive(self) -> bool:
@@ -201,10 +217,17 @@ class Row:
         """RUNNING, but its lease has run out."""
         return self.status == RUNNING and not self.alive
 
+    @staticmethod
+    def lease_sentence(expires_in: float) -> str:
+        """When the lease ends, or that its worker is dead."""
+        if expires_in > 0:
+            return f"lease ends in {in_words(expires_in)}"
+        return f"lease expired {in_words(-expires_in)} ago: its worker is dead"
+
     def sentence(self) -> str:
         """One line for people."""
         by = f" by {self.worker}" if self.worker and self.status == RUNNING else ""
-        left = "" if self.expires_in is None else f", lease expires in {in_words(self.expires_in)}"
+        left = "" if self.expires_in is None else f", {self.lease_sentence(self.expires_in)}"
         note = f": {self.message}" if self.message else ""
         return f"{self.kind} {self.dataset}/{self.dataid} of {self.job} is {self.status}{by}{left}{note}"
 
@@ -252,12 +275,14 @@ class Claim:
     environment: Mapping[str, str]
     #: True when support forced it.
     forced: bool = False
+    #: What counts when the worker is asked to stop before its command ends.
+    stop_exit: StopExit = StopExit.INTERRUPT
 
     def to_document(self) -> dict[str, Any]:
         """Everything that a script needs, with the secrets as this claim has them."""
         return {
             "dataid": self.dataid, "job": self.job, "attempt": self.attempt, "token": self.token,
-            "worker": self.worker, "lease": self.lease, "forced": self.forced,
+            "worker": self.worker, "lease": self.lease, "forced": self.forced, "stop_exit": str(self.stop_exit),
             "inputs": {name: _port_document(port) for name, port in self.inputs.items()},
             "outputs": {name: _port_document(port) for name, port in self.outputs.items()},
             "environment": dict(self.environment),

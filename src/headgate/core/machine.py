@@ -35,6 +35,8 @@ class Also(Flag):
     COUNT_ATTEMPT = auto()
     COUNT_FAILURE = auto()
     COUNT_CRASH = auto()
+    COUNT_INTERRUPTION = auto()
+    RESTORE_ATTEMPT = auto()
     CLEAR_COUNTS = auto()
     CLEAR_INPUTS = auto()
     DROP_OWNER = auto()

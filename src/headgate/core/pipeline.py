@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
 from headgate.core.errors import BadValue, UnknownName
-from headgate.core.ledger import EXTERNAL, MOST_INPUTS, Dataset, Job, OnFailure
+from headgate.core.ledger import EXTERNAL, MOST_INPUTS, Dataset, Job, OnFailure, StopExit
 from headgate.core.names import check_name
 
 #: No count is greater.
@@ -45,6 +45,13 @@ def parse_on_failure(value: object) -> OnFailure:
     if isinstance(value, str) and value.lower() in tuple(OnFailure):
         return OnFailure(value.lower())
     raise BadValue("on_failure", value, "is neither rerun nor hold")
+
+
+def parse_stop_exit(value: object) -> StopExit:
+    """interrupt or trust."""
+    if isinstance(value, str) and value.lower() in tuple(StopExit):
+        return StopExit(value.lower())
+    raise BadValue("stop_exit", value, "is neither interrupt nor trust")
 
 
 def check_beside(job: Job, datasets: Iterable[str], jobs: Iterable[Job]) -> None:

@@ -87,6 +87,12 @@ JOB = (
         "Workers that may die on a chunk before it is put on hold; 0: no limit.",
     ),
     Key(
+        "max_interruptions",
+        "number",
+        "10",
+        "Workers that may be asked to stop while they work on a chunk before it is put on hold; 0: no limit.",
+    ),
+    Key(
         "retry_delay",
         "number",
         "0",
@@ -97,5 +103,12 @@ JOB = (
         "text",
         '"rerun"',
         "`rerun`: a failed chunk is retried. `hold`: it is put on hold until an operator releases it.",
+    ),
+    Key(
+        "stop_exit",
+        "text",
+        '"interrupt"',
+        "What counts when a worker is asked to stop before its command has ended. `interrupt`: the chunk was "
+        "interrupted, whatever the exit code. `trust`: the exit code.",
     ),
 )

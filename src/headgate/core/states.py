@@ -37,6 +37,9 @@ LOCK = Machine(
     ),
 )  # fmt: skip
 
+#: What an interruption changes: the claim counts neither as an attempt nor as a failure.
+_INTERRUPT = A.COUNT_INTERRUPTION | A.RESTORE_ATTEMPT | A.CLEAR_INPUTS | A.TELL_HISTORY
+
 #: A chunk, as the OUTPUT rows of its job say (the INPUT rows, for a job that makes nothing). Whether a claim is
 #: possible at all is decided by the claim table, which looks at inputs, readers and locks too (core/claims.py).
 CHUNK = Machine(
@@ -54,6 +57,11 @@ CHUNK = Machine(
         T("RUNNING",  "success",    "READY",    By.WORKER,   A.TELL_HISTORY,                                 "It succeeded: others may read it."),
         T("RUNNING",  "fail",       "ERROR",    By.WORKER,   A.COUNT_FAILURE | A.TELL_HISTORY,               "It failed and may be retried.", when="on_failure is rerun"),
         T("RUNNING",  "fail",       "HOLD",     By.WORKER,   A.COUNT_FAILURE | A.TELL_HISTORY,               "It failed and waits for an operator.", when="on_failure is hold"),
+        T("RUNNING",  "interrupt",  "RESUBMIT", By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; it is redone before all other chunks.", when="fewer than max_interruptions workers were stopped on it"),
+        T("RUNNING",  "interrupt",  "HOLD",     By.WORKER,   _INTERRUPT,                                     "Its workers are always stopped before they finish; it waits for an operator.", when="max_interruptions workers were stopped on it"),
+        T("RUNNING",  "interrupt",  "HOLD",     By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; it is held as before.", when="it was HOLD before the claim"),
+        T("RUNNING",  "interrupt",  "PENDING",  By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; it is PENDING as before.", when="it was PENDING before the claim"),
+        T("RUNNING",  "interrupt",  "other",    By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; the unknown status is restored.", when="it had an unknown status before the claim"),
         T("RUNNING",  "reap",       "ERROR",    By.STORE,    A.NEW_TOKEN | A.COUNT_CRASH | A.TELL_HISTORY,   "Its worker died; it may be retried.", when="fewer than max_crashes workers crashed on it"),
         T("RUNNING",  "reap",       "HOLD",     By.STORE,    A.NEW_TOKEN | A.COUNT_CRASH | A.TELL_HISTORY,   "Its workers keep crashing; it waits for an operator.", when="max_crashes workers crashed on it"),
         T("absent",   "force",      "RUNNING",  By.OPERATOR, A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "An operator runs it regardless of the rules."),

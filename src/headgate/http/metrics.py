@@ -54,7 +54,8 @@ KNOWN = (
     Known("headgate_http_streams", Gauge, "Streams of events that are open."),
     Known("headgate_store_seconds", Histogram, "How long the store took for one transaction of this process."),
     Known("headgate_events", Counter, "What happened in the store since this started, by whomever: grants, refusals, "
-          "claims, successes, failures (`fail`), leases that ran out (`expire`, `reap`).", ("noun", "event")),
+          "claims, successes, failures (`fail`), interruptions (`interrupt`), "
+          "leases that ran out (`expire`, `reap`).", ("noun", "event")),
     Known("headgate_state_seconds", Histogram, "How long locks, chunks, batches and ingest jobs had been in the state "
           "that they left.", ("noun", "state"), LONG),
     Known("headgate_locks_held", Gauge, "Locks that are held.", ("mode",)),

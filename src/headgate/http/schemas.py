@@ -171,8 +171,13 @@ class JobAsked(Body):
     environment: dict[str, str] = {}
     max_attempts: int = Field(3, description="Failures after which a chunk is not tried again; 0: no limit.")
     max_crashes: int = Field(3, description="Deaths of workers after which a chunk is held; 0: no limit.")
+    max_interruptions: int = Field(10, description="Interruptions after which a chunk is held; 0: no limit.")
     retry_delay: float = Field(0, description="Seconds before a failed chunk is tried again.")
     on_failure: str = Field("rerun", description="rerun or hold.")
+    stop_exit: str = Field(
+        "interrupt",
+        description="interrupt: a worker that was asked to stop reports an interruption; trust: the exit code counts.",
+    )
 
 
 class Defined(BaseModel):
@@ -219,6 +224,12 @@ class Failure(Report):
     """Why a chunk could not be done."""
 
     message: str = ""
+
+
+class Interruption(Report):
+    """Why a worker stopped before its chunk was done."""
+
+    message: str = Field("", examples=["interrupted by SIGTERM"])
 
 
 class Heartbeat(Tokened):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.core.claims import Plan, Verdict
-from headgate.core.errors import BadValue, ClaimLost, HeadgateError, WrongKey
+from headgate.core.errors import BadValue, WrongKey
 from headgate.core.ledger import (
     RUNNING,
     STATUS_WORDS,
@@ -24,7 +23,7 @@ from headgate.core.ledger import (
 )
 from headgate.core.names import check_name, check_note, check_reason
 from headgate.core.ordering import parse_order
-from headgate.core.pipeline import check_count, check_job, parse_on_failure
+from headgate.core.pipeline import check_count, check_job, parse_on_failure, parse_stop_exit
 from headgate.core.variables import NO_MORE, NamePatterns, check_job_variables
 from headgate.core.words import unknown_word
 from headgate.service.checks import (
@@ -38,15 +37,16 @@ from headgate.service.checks import (
 )
 from headgate.service.claim_reports import ClaimLike, reference, without_secrets
 from headgate.service.claim_secrets import with_secrets
-from headgate.service.clock import steady
 from headgate.service.holders import check_confirmed
 from headgate.service.identity import actor, asker_for, owner
-from headgate.service.renewal import ClaimHold
 from headgate.service.secrets import Opened, Secrets, check_secrets
+from headgate.service.working import Work
 from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, RowFilter
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from headgate.core.faults import Fault
     from headgate.core.history import Entry
 
@@ -119,8 +119,10 @@ class Ledger:
         environment: Mapping[str, str] | None = None,
         max_attempts: int = 3,
         max_crashes: int = 3,
+        max_interruptions: int = 10,
         retry_delay: float = 0,
         on_failure: str = "rerun",
+        stop_exit: str = "interrupt",
         share: bool = True,
         holders: Iterable[str] = (),
     ) -> Defined:
@@ -136,8 +138,10 @@ class Ledger:
             check_texts("environment", environment),
             check_count("max_attempts", max_attempts),
             check_count("max_crashes", max_crashes),
+            check_count("max_interruptions", max_interruptions),
             check_span("retry_delay", retry_delay),
             parse_on_failure(on_failure),
+            parse_stop_exit(stop_exit),
         )
         check_job_variables(job.environment, self._variables, "here")
         check_job(job)
@@ -266,6 +270,20 @@ class Ledger:
         self._store.fail(job, dataid, token, why, actor(by))
         event("chunk.failed", logging.WARNING, job=job, dataid=dataid, token=token)
 
+    def interrupt(
+        self, claim: ClaimLike | str, message: str = "", dataid: str | None = None, token: int | None = None, *,
+        by: str | None = None,
+    ) -> None:  # fmt: skip
+        """Report that the worker was asked to stop before the chunk was done: neither an attempt nor a failure.
+
+        The chunk is claimed again before all others, or held after `max_interruptions`. Reporting it twice changes
+        nothing. Raises ClaimLost, and changes nothing, when the claim is not yours.
+        """
+        why = printable(without_secrets(claim, message or "interrupted"))
+        job, dataid, token = reference(claim, dataid, token)
+        self._store.interrupt(job, dataid, token, why, actor(by))
+        event("chunk.interrupted", job=job, dataid=dataid, token=token)
+
     def heartbeat(
         self,
         claim: ClaimLike | str,
@@ -280,30 +298,15 @@ class Ledger:
         return self._store.heartbeat(job, dataid, token, check_positive_lease(length or DEFAULT_LEASE))
 
     def work(
-        self, job: str, *, key: str | None = None, worker: str | None = None, lease: float = DEFAULT_LEASE
-    ) -> Iterator[Claim]:
+        self, job: str, *, key: str | None = None, worker: str | None = None, lease: float = DEFAULT_LEASE,
+        stop: Event | None = None,
+    ) -> Work:  # fmt: skip
         """Claim after claim until nothing is left: each is kept alive, and reported as done when the next is asked for.
 
-        A loop that is left early, by an error or by `break`, reports the chunk at hand as failed; report it as done
-        yourself before `break`. ClaimLost when the claim was lost meanwhile.
+        `stop`: no chunk is claimed once it is set, and the chunk at hand is reported as interrupted, unless its job
+        says `stop_exit = "trust"` and the body ends. Used with `with`, the errors of the body decide as well; see Work.
         """
-        while True:
-            sent = steady()
-            claim = self.find_next(job, key=key, worker=worker, lease=lease)
-            if claim is None:
-                return
-            hold = ClaimHold(self.heartbeat, claim, sent)
-            hold.start()
-            try:
-                yield claim
-            except GeneratorExit:
-                hold.stop()
-                self._give_up(claim)
-                raise
-            hold.stop()
-            if hold.lost:
-                raise hold.lost
-            self.success(claim)
+        return Work(self, lambda: self.find_next(job, key=key, worker=worker, lease=lease), stop)
 
     # ---------------------------------------------------------------- support
 
@@ -481,8 +484,3 @@ class Ledger:
             inputs={name: ports[name] for name in claim.inputs},
             outputs={name: ports[name] for name in claim.outputs},
         )
-
-    def _give_up(self, claim: Claim) -> None:
-        """The loop was left: a failure, unless it was reported otherwise already."""
-        with suppress(ClaimLost, HeadgateError):
-            self.fail(claim, "the loop over the chunks ended before this chunk was done")

@@ -311,6 +311,9 @@ class LedgerStore(Protocol):
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
         """RUNNING by that token: ERROR, or HOLD. So already: nothing. Otherwise ClaimLost."""
 
+    def interrupt(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
+        """RUNNING by that token: RESUBMIT, HOLD, or the word before. So already: nothing. Otherwise ClaimLost."""
+
     def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
         """RUNNING by that token and alive: the lease begins anew. Gives its seconds. Otherwise ClaimLost."""
 

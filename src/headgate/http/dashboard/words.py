@@ -37,7 +37,8 @@ LOOKS: dict[str, Look] = {
     **dict.fromkeys(("ERROR", EXPIRED, "failed", "fail", "expire", "expired", "reap", "refuse", "refused",
                      "given-up"), Look("failed", "cross")),
     **dict.fromkeys(("HOLD", "held", "hold", "paused", "pause"), Look("held", "pause")),
-    **dict.fromkeys(("PENDING", "pending", "waiting", "queued", "RESUBMIT", "resubmit", "submit", "create", "wait"),
+    **dict.fromkeys(("PENDING", "pending", "waiting", "queued", "RESUBMIT", "resubmit", "submit", "create", "wait",
+                     "interrupt", "interrupted"),
                     Look("queued", "clock")),
     **dict.fromkeys(("break", "broken", "force", "forced", "deleted", "delete"), Look("forced", "bolt")),
 }  # fmt: skip

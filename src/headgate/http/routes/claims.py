@@ -15,6 +15,7 @@ from headgate.http.routes.ledger import claim_document
 from headgate.http.schemas import (
     Failure,
     Heartbeat,
+    Interruption,
     Key,
     Report,
     RequestId,
@@ -81,6 +82,20 @@ async def fail(service: TheService, who: Claimer, job: str, dataid: str, report:
     _must_claim(who, job)
     failed = partial(service.gate.ledger.fail, job, report.message, dataid, report.token, by=who.by(report.by))
     await service.crew.run(failed)
+    service.ring(("job",), ("lock",))
+    return nothing()
+
+
+@router.post("/jobs/{job}/chunks/{dataid}/interrupt", NOTHING, status_code=204)
+async def interrupt(service: TheService, who: Claimer, job: str, dataid: str, report: Interruption) -> Response:
+    """Report that the worker was asked to stop before the chunk was done: no attempt and no failure is counted.
+
+    The chunk is claimable again at once, or held after `max_interruptions`. Reporting it twice changes nothing. 409
+    when the claim is not yours.
+    """
+    _must_claim(who, job)
+    stopped = partial(service.gate.ledger.interrupt, job, report.message, dataid, report.token, by=who.by(report.by))
+    await service.crew.run(stopped)
     service.ring(("job",), ("lock",))
     return nothing()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,7 +51,7 @@ BY_HAND = 2**61
 def read_row(row: SqlRow, datasets: dict[int, str], jobs: dict[int, str]) -> Row:
     """Columns of a chunk as a row; numbers become names."""
     (dataset, dataid, job, kind, status, former, attempt, failures, crashes, token, worker, lease, left, forced,
-     retry, since, started, message, principal) = row  # fmt: skip
+     retry, since, started, message, principal, interruptions) = row  # fmt: skip
     expires = to_seconds(left)
     return Row(
         dataset=datasets[int(dataset)],
@@ -74,6 +74,7 @@ def read_row(row: SqlRow, datasets: dict[int, str], jobs: dict[int, str]) -> Row
         started=None if started is None else moment(started),
         message=str(message),
         principal=str(principal),
+        interruptions=int(interruptions),
     )
 
 
@@ -133,8 +134,8 @@ class Chunk:
         prior = worst_row(self.view.owned()) or Row("", self.dataid, self.job.name, Kind.OUTPUT, ABSENT)
         token, forced = self._tx.next_token(), event == "force"
         running = replace(
-            prior, status=RUNNING, former="", attempt=prior.attempt + 1, token=token, worker=asker.worker,
-            lease=asker.lease, expires_in=asker.lease, forced=forced, retry_in=None, message="",
+            prior, status=RUNNING, former=self._blocking_word(), attempt=prior.attempt + 1, token=token,
+            worker=asker.worker, lease=asker.lease, expires_in=asker.lease, forced=forced, retry_in=None, message="",
             principal=actor().principal,
         )  # fmt: skip
         for kind, names in ((Kind.OUTPUT, self.job.outputs), (Kind.INPUT, self.job.inputs)):
@@ -145,6 +146,13 @@ class Chunk:
         became_unready(self._tx, was_ready, [self.dataid])
         return self.as_claim()
 
+    def _blocking_word(self) -> str:
+        """HOLD, PENDING or an unknown word, which comes back when the claim is interrupted; else nothing."""
+        row = worst_row([row for row in self.view.counted() if row])
+        if row is not None and row.status == RUNNING:  # Taken from another forced claim.
+            return row.former
+        return "" if row is None or row.status in (READY, DONE, ERROR, RESUBMIT) else row.status
+
     def as_claim(self) -> Claim:
         """The running rows as the worker gets them; secrets are still sealed."""
         row = self.view.owned()[0]
@@ -154,7 +162,7 @@ class Chunk:
         )  # fmt: skip
         return self.shape.claim(claimed)
 
-    def verify(self, token: int, reported: tuple[str, ...]) -> bool:
+    def verify(self, token: int, reported: Callable[[Row], bool]) -> bool:
         """Whether the token's claim runs: False when it was reported so already. ClaimLost when it is another's."""
         rows = self.view.owned()
         row = worst_row([each for each in self.view.counted() if each])
@@ -167,7 +175,7 @@ class Chunk:
             raise ClaimLost(self.job.name, self.dataid, token, f"{now}; it is {row.status}")
         if row.status == RUNNING and all(each.token == token for each in rows):
             return True
-        if row.status in reported:
+        if reported(row):
             return False
         raise ClaimLost(self.job.name, self.dataid, token, f"it does not run: it is {row.status}")
 
@@ -182,22 +190,26 @@ class Chunk:
         became_ready(self._tx, [self.shape.ids[name] for name in self.job.outputs], [self.dataid])
 
     def end(self, outcome: Outcome, event: str, who: str, message: str) -> None:
-        """The worker failed or died: ERROR, or HOLD."""
+        """The worker failed, died or was interrupted: the rows are what the outcome says."""
         running = self._running()
         # A dead worker that wakes up finds its token stale.
         token = self._tx.next_token() if event == "reap" else running[0].token
+        for row in running if event == "interrupt" else ():
+            if row.kind is not self.job.counted:
+                self.drop(row)
         for row in self.ended(outcome, message, token):
             self.put(row)
         self.tell(event, who, token, RUNNING, outcome.status, message)
         self.refresh_candidate()
 
     def ended(self, outcome: Outcome, message: str, token: int) -> list[Row]:
-        """What becomes of the running rows when the worker failed or died."""
+        """What becomes of the running rows when the worker failed, died or was interrupted."""
         return [
             replace(
                 _ended(row, outcome.status if row.kind is self.job.counted else ERROR),
                 former=outcome.former if row.kind is self.job.counted else "", failures=outcome.failures,
-                crashes=outcome.crashes, retry_in=outcome.delay or None, message=message[:MESSAGE_LENGTH], token=token,
+                crashes=outcome.crashes, interruptions=outcome.interruptions, attempt=outcome.attempt,
+                retry_in=outcome.delay or None, message=message[:MESSAGE_LENGTH], token=token,
             )
             for row in self._running()
         ]  # fmt: skip
@@ -226,8 +238,9 @@ class Chunk:
         columns: dict[str, Any] = {
             "dataset": number, "dataid": self.dataid, "job": self.shape.id, "kind": row.kind.value,
             "status": row.status, "former": row.former, "attempt": row.attempt, "failures": row.failures,
-            "crashes": row.crashes, "token": row.token, "worker": row.worker, "request_id": request_id or "",
-            "lease": to_micro(row.lease), "lease_left": _lease_left(row), "forced": row.forced,
+            "crashes": row.crashes, "interruptions": row.interruptions, "token": row.token, "worker": row.worker,
+            "request_id": request_id or "", "lease": to_micro(row.lease), "lease_left": _lease_left(row),
+            "forced": row.forced,
             "delay": to_micro(row.retry_in), "message": row.message, "starts": starts, "principal": row.principal,
         }  # fmt: skip
         if old is None or found is None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.core.claims import after_failure, claim_modes, may_claim, worst_row
+from headgate.core.claims import (
+    after_failure,
+    after_interruption,
+    claim_modes,
+    interruption_message,
+    may_claim,
+    was_interrupted,
+    worst_row,
+)
 from headgate.core.errors import ClaimLost, ClaimRefused
 from headgate.core.ledger import DONE, ERROR, HOLD, READY, Claim
 from headgate.core.locks import COMPATIBLE
@@ -89,17 +97,27 @@ def force(tx: Transaction, job: str, dataid: str, asker: Asker, reason: str, *, 
 def success(tx: Transaction, job: str, dataid: str, token: int, who: str) -> None:
     """The worker is done."""
     chunk = Chunk(tx, shape_of(tx, job, share=True), dataid)
-    if chunk.verify(token, (READY, DONE)):
+    if chunk.verify(token, lambda row: row.status in (READY, DONE)):
         chunk.succeed(who)
 
 
 def fail(tx: Transaction, job: str, dataid: str, token: int, message: str, who: str) -> None:
     """The worker could not do it."""
     chunk = Chunk(tx, shape_of(tx, job, share=True), dataid)
-    if chunk.verify(token, (ERROR, HOLD)):
+    if chunk.verify(token, lambda row: row.status in (ERROR, HOLD)):
         row = worst_row(chunk.view.owned())
         if row is not None:
             chunk.end(after_failure(chunk.job, row), "fail", who, message)
+
+
+def interrupt(tx: Transaction, job: str, dataid: str, token: int, message: str, who: str) -> None:
+    """The worker was asked to stop."""
+    chunk = Chunk(tx, shape_of(tx, job, share=True), dataid)
+    if chunk.verify(token, was_interrupted):
+        row = worst_row(chunk.view.owned())
+        if row is not None:
+            outcome = after_interruption(chunk.job, row)
+            chunk.end(outcome, "interrupt", who, interruption_message(chunk.job, outcome, message))
 
 
 def heartbeat(tx: Transaction, job: str, dataid: str, token: int, lease: float) -> float:
@@ -115,7 +133,7 @@ def heartbeat(tx: Transaction, job: str, dataid: str, token: int, lease: float) 
         principal=actor().compared,
     ):
         return lease
-    Chunk(tx, shape, dataid).verify(token, ())
+    Chunk(tx, shape, dataid).verify(token, lambda _: False)
     raise ClaimLost(job, dataid, token, "its lease has run out")
 
 

@@ -67,6 +67,7 @@ def define_job(tx: Transaction, job: Job) -> Defined:
 def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str, int]) -> None:
     columns: dict[str, object] = {
         "environment": _json(job.environment), "max_attempts": job.max_attempts, "max_crashes": job.max_crashes,
+        "max_interruptions": job.max_interruptions, "stop_exit": str(job.stop_exit),
         "retry_delay": to_micro(job.retry_delay), "on_failure": str(job.on_failure),
     }  # fmt: skip
     if old is None:

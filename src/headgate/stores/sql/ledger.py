@@ -153,6 +153,9 @@ class SqlLedger:
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
         self._database.write_through(lambda tx: claiming.fail(tx, job, dataid, token, message, who))
 
+    def interrupt(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
+        self._database.write_through(lambda tx: claiming.interrupt(tx, job, dataid, token, message, who))
+
     def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
         return self._database.write_through(lambda tx: claiming.heartbeat(tx, job, dataid, token, lease))
 

@@ -101,6 +101,7 @@ def _select_rows(now: ColumnElement[int]) -> Select[Any]:
         chunk.dataset_id, chunk.dataid, chunk.job_id, chunk.kind, chunk.status, chunk.former, chunk.attempt,
         chunk.failures, chunk.crashes, chunk.token, chunk.worker, chunk.lease, chunk.lease_until - now, chunk.forced,
         chunk.retry_after - now, chunk.since, chunk.started, chunk.message, chunk.principal,
+        chunk.interruptions,
     )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ from headgate.stores.sql.statement import Statement
 
 ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c.attempt, c.failures, c.crashes,
                  c.token, c.worker, c.lease, c.lease_until - {now}, c.forced, c.retry_after - {now}, c.since,
-                 c.started, c.message, c.principal"""
-_JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.retry_delay, j.on_failure, j.paused,
-                  j.key_check"""
+                 c.started, c.message, c.principal, c.interruptions"""
+_JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.max_interruptions, j.retry_delay,
+                  j.on_failure, j.stop_exit, j.paused, j.key_check"""
 _DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets, d.secret_jobs"
 _SHAPE = """from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id
             where k.job_id = :job order by d.id"""
@@ -76,13 +76,16 @@ HAS_READY = Statement(
 )
 ADD_JOB = Statement(
     "A new job.",
-    """insert into hg_job (name, environment, max_attempts, max_crashes, retry_delay, on_failure, paused, key_check)
-       values (:name, :environment, :max_attempts, :max_crashes, :retry_delay, :on_failure, '', '')""",
+    """insert into hg_job (name, environment, max_attempts, max_crashes, max_interruptions, retry_delay, on_failure,
+                           stop_exit, paused, key_check)
+       values (:name, :environment, :max_attempts, :max_crashes, :max_interruptions, :retry_delay, :on_failure,
+               :stop_exit, '', '')""",
 )
 CHANGE_JOB = Statement(
     "A job gets another definition; whether it is paused, and its key, stay.",
     """update hg_job set environment = :environment, max_attempts = :max_attempts, max_crashes = :max_crashes,
-              retry_delay = :retry_delay, on_failure = :on_failure where id = :id""",
+              max_interruptions = :max_interruptions, retry_delay = :retry_delay, on_failure = :on_failure,
+              stop_exit = :stop_exit where id = :id""",
 )
 PAUSE_JOB = Statement("A job is paused, or goes on.", "update hg_job set paused = :paused where id = :id")
 DROP_LINKS = Statement("What a job read and made is no longer so.", "delete from hg_job_dataset where job_id = :job")
@@ -129,8 +132,8 @@ READ_MANY_ROWS = Statement(
 )
 RESUBMIT_ROWS = Statement(
     "These chunks shall be made again: a status, and all counts from the beginning.",
-    """update hg_chunk set status = :status, former = :former, failures = 0, crashes = 0, request_id = '', lease = null,
-              lease_until = null, retry_after = null, since = {wall}, message = :message
+    """update hg_chunk set status = :status, former = :former, failures = 0, crashes = 0, interruptions = 0,
+              request_id = '', lease = null, lease_until = null, retry_after = null, since = {wall}, message = :message
        where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind""",
 )
 END_ROWS = Statement(
@@ -149,17 +152,18 @@ DROP_ROWS = Statement(
 ADD_ROW = Statement(
     "A chunk's first row of its kind for a job.",
     """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
-                             token, worker, request_id, lease, lease_until, forced, retry_after, since, started,
-                             message, principal)
+                             interruptions, token, worker, request_id, lease, lease_until, forced, retry_after,
+                             since, started, message, principal)
        values (:dataset, :dataid, :job, :kind, :order_key, :status, :former, :attempt, :failures, :crashes,
-               :token, :worker, :request_id, :lease, {now} + :lease_left, :forced, {now} + :delay, {wall},
-               case when :starts then {wall} end, :message, :principal)""",
+               :interruptions, :token, :worker, :request_id, :lease, {now} + :lease_left, :forced, {now} + :delay,
+               {wall}, case when :starts then {wall} end, :message, :principal)""",
 )
 CHANGE_ROW = Statement(
     "A chunk's row changes, if it is still as it was read.",
     """update hg_chunk set status = :status, former = :former, attempt = :attempt, failures = :failures,
-              crashes = :crashes, token = :token, worker = :worker, request_id = :request_id, lease = :lease,
-              lease_until = {now} + :lease_left, forced = :forced, retry_after = {now} + :delay, since = {wall},
+              crashes = :crashes, interruptions = :interruptions, token = :token, worker = :worker,
+              request_id = :request_id, lease = :lease, lease_until = {now} + :lease_left, forced = :forced,
+              retry_after = {now} + :delay, since = {wall},
               started = case when :starts then {wall} else started end, message = :message, principal = :principal
        where dataset_id = :dataset and dataid = :dataid and job_id = :job and kind = :kind
          and status = :was and token = :was_token""",
@@ -206,9 +210,10 @@ READ_RUNNING = Statement(
 )
 CLEAR_COUNTS = Statement(
     "New data for a job: what failed before counts no longer.",
-    """update hg_chunk set failures = 0, crashes = 0, retry_after = null
+    """update hg_chunk set failures = 0, crashes = 0, interruptions = 0, retry_after = null
        where dataset_id in (:datasets*) and dataid in (:dataids*) and job_id = :job
-         and (failures > 0 or crashes > 0 or retry_after is not null)""",
+         and (failures > 0 or crashes > 0 or interruptions > 0
+              or retry_after is not null)""",
 )
 READ_LINKED = Statement(
     "The datasets that these jobs read and make.",

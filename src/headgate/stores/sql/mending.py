@@ -141,7 +141,7 @@ def _publish_again(tx: Transaction, shape: Shape, dataid: str, who: str) -> None
     chunk = Chunk(tx, shape, dataid)
     CHUNK.find(chunk.state, "publish")
     (row,) = chunk.view.owned()
-    new = replace(row, status=READY, former="", failures=0, crashes=0, message="")
+    new = replace(row, status=READY, former="", failures=0, crashes=0, interruptions=0, message="")
     _change(chunk, "publish", who, "", [(row.kind, row.dataset, new)])
 
 

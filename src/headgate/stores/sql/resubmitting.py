@@ -148,8 +148,8 @@ def _decide(chunk: Chunk, wish: Wish, *, root: bool) -> Group:
 def _again(row: Row, wish: Wish, *, root: bool) -> Row | None:
     """What a row becomes; None: it goes. What is held stays so, unless it is named itself."""
     again = replace(
-        row, status=RESUBMIT, former="", failures=0, crashes=0, lease=None, expires_in=None, retry_in=None,
-        message=wish.reason,
+        row, status=RESUBMIT, former="", failures=0, crashes=0, interruptions=0, lease=None, expires_in=None,
+        retry_in=None, message=wish.reason,
     )  # fmt: skip
     if not root and row.status == HOLD:
         former = RESUBMIT if row.kind is Kind.OUTPUT else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate.core.errors import UnknownName
-from headgate.core.ledger import EXTERNAL, Claim, Dataset, Job, Kind, OnFailure, Port
+from headgate.core.ledger import EXTERNAL, Claim, Dataset, Job, Kind, OnFailure, Port, StopExit
 from headgate.core.ordering import Order, order_key
 from headgate.core.words import as_sentence, suggestion
 from headgate.stores.sql import ledger_statements as sql
@@ -20,7 +20,7 @@ from headgate.stores.sql.statement import Row, Statement
 #: More names than this are not listed in an error.
 MOST_LISTED = 12
 #: How many columns say what a job is.
-JOB_COLUMNS = 9
+JOB_COLUMNS = 11
 #: How many columns say what a dataset is.
 DATASET_COLUMNS = 7
 
@@ -74,7 +74,7 @@ class Shape:
 
         return Claim(
             self.job.name, row.dataid, row.attempt, row.token, row.worker, row.lease, row.expires_in,
-            ports(self.job.inputs), ports(self.job.outputs), dict(self.job.environment), row.forced,
+            ports(self.job.inputs), ports(self.job.outputs), dict(self.job.environment), row.forced, self.job.stop_exit,
         )  # fmt: skip
 
     def order_key(self, dataid: str) -> bytes:
@@ -93,10 +93,11 @@ def read_dataset(row: Row) -> tuple[int, Dataset]:
 
 def read_job(row: Row, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[int, Job, str]:
     """Columns of a job: its number, what it is, and what proves its key."""
-    number, name, environment, max_attempts, max_crashes, delay, on_failure, paused, key_check = row
+    (number, name, environment, max_attempts, max_crashes, max_interruptions, delay, on_failure, stop_exit, paused,
+     key_check) = row  # fmt: skip
     job = Job(
         str(name), tuple(inputs), tuple(outputs), json.loads(environment), int(max_attempts), int(max_crashes),
-        to_seconds(delay) or 0.0, OnFailure(on_failure), str(paused),
+        int(max_interruptions), to_seconds(delay) or 0.0, OnFailure(on_failure), StopExit(stop_exit), str(paused),
     )  # fmt: skip
     return int(number), job, str(key_check)
 

@@ -19,7 +19,7 @@ CLAIM_NEXT = Statement(
 )
 SUCCEED = Statement(
     "A claim that runs becomes READY and DONE: then there is nothing to say (see the routine).",
-    """call hg_succeed_4(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key,
+    """call hg_succeed_5(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key,
                          :principal)""",
 )
 
@@ -87,9 +87,10 @@ end"""
 COUNTED = """from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dataset_id and i.kind = 'INPUT'
     join hg_job_dataset k on k.job_id = i.job_id
     join hg_chunk c on c.dataset_id = k.dataset_id and c.dataid = a_dataid and c.job_id = k.job_id
-    where o.job_id = a_job and o.kind = 'OUTPUT' and (c.failures > 0 or c.crashes > 0 or c.retry_after is not null)"""
+    where o.job_id = a_job and o.kind = 'OUTPUT'
+      and (c.failures > 0 or c.crashes > 0 or c.interruptions > 0 or c.retry_after is not null)"""
 SUCCEED_ROUTINE = f"""
-create procedure if not exists hg_succeed_4(
+create procedure if not exists hg_succeed_5(
   in a_stamp varchar(255) character set utf8mb4, in a_job int, in a_told int,
   in a_made varchar(40) character set utf8mb4, in a_read boolean,
   in a_dataid varchar(255) character set utf8mb4, in a_token bigint,
@@ -124,7 +125,7 @@ succeed: begin
     if exists (select 1 {COUNTED}) then
       update hg_chunk t join (select c.dataset_id, c.job_id {COUNTED}) n
         on t.dataset_id = n.dataset_id and t.dataid = a_dataid and t.job_id = n.job_id
-      set t.failures = 0, t.crashes = 0, t.retry_after = null;
+      set t.failures = 0, t.crashes = 0, t.interruptions = 0, t.retry_after = null;
     end if;
     insert into hg_candidate (job_id, dataid, order_key, place, missing, not_before)
     select k.job_id, a_dataid,

@@ -31,7 +31,7 @@ CLAIM_NEXT = Statement(
 )
 SUCCEED = Statement(
     "A claim that runs becomes READY and DONE (see the function).",
-    """select hg_succeed_4(:stamp, :job, :datasets, :told, :made, :read, :dataid, :token, :who, :natural_key,
+    """select hg_succeed_5(:stamp, :job, :datasets, :told, :made, :read, :dataid, :token, :who, :natural_key,
                            :text_key, :principal)""",
 )
 #: A plain expression takes the lock when it is free, at a tenth of the cost of a statement; a statement waits for it.
@@ -103,7 +103,7 @@ begin
 end $routine$"""
 
 SUCCEED_ROUTINE = f"""
-create or replace function hg_succeed_4(
+create or replace function hg_succeed_5(
   a_stamp text, a_job int, a_datasets int[], a_told int, a_made text, a_read boolean, a_dataid text, a_token bigint,
   a_who text, a_natural bytea, a_text bytea, a_principal text)
 returns text language plpgsql as $routine$
@@ -137,10 +137,10 @@ begin
   select array_agg(distinct i.job_id) into v_consumers
   from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dataset_id and i.kind = 'INPUT'
   where o.job_id = a_job and o.kind = 'OUTPUT';
-  update hg_chunk c set failures = 0, crashes = 0, retry_after = null
+  update hg_chunk c set failures = 0, crashes = 0, interruptions = 0, retry_after = null
   from hg_job_dataset k
   where k.job_id = any(v_consumers) and c.dataset_id = k.dataset_id and c.dataid = a_dataid and c.job_id = k.job_id
-    and (c.failures > 0 or c.crashes > 0 or c.retry_after is not null);
+    and (c.failures > 0 or c.crashes > 0 or c.interruptions > 0 or c.retry_after is not null);
   insert into hg_candidate (job_id, dataid, order_key, place, missing, not_before)
   select i.job_id, a_dataid,
          (array_agg(case d.dataid_order when 'text' then a_text else a_natural end order by i.position))[1], 1,

@@ -71,9 +71,10 @@ _CONSUMERS = """(select i.job_id from hg_job_dataset o
                  where o.job_id = :job and o.kind = 'OUTPUT')"""
 CLEAR_COUNTS = Statement(
     "New data for who reads it: what failed before counts no longer.",
-    f"""update hg_chunk set failures = 0, crashes = 0, retry_after = null
+    f"""update hg_chunk set failures = 0, crashes = 0, interruptions = 0, retry_after = null
         where dataset_id in (select dataset_id from hg_job_dataset where job_id in {_CONSUMERS}) and dataid = :dataid
-          and job_id in {_CONSUMERS} and (failures > 0 or crashes > 0 or retry_after is not null)""",
+          and job_id in {_CONSUMERS}
+          and (failures > 0 or crashes > 0 or interruptions > 0 or retry_after is not null)""",
 )
 CLEAR_MISSING = Statement(
     "Who reads it misses it no longer.",
