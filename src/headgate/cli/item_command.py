@@ -14,6 +14,7 @@ from headgate.cli.drain import last_line
 from headgate.cli.guardian import Guardian
 from headgate.cli.running import Following, Limits
 from headgate.cli.spawned import Spawned
+from headgate.cli.stopping import STOP_SIGNALS
 from headgate.core.documents import read_document
 from headgate.core.queue import Batch, Folder, Item, Report
 from headgate.core.wire import plain
@@ -66,7 +67,8 @@ class ItemCommand:
             return self._done(item, spawned.said("out"))
         if code == NOT_NOW:
             return NotNow(why)
-        return Failed(why or (f"exit code {code}" if code < 128 else f"ended by signal {code - 128}"))
+        ended = f"exit code {code}" if code < 128 else f"ended by signal {code - 128}"
+        return Failed(why or ended, by_signal=code - 128 in STOP_SIGNALS)
 
     def abandon(self, item: Item) -> None:
         """Kill what works on the item, and all that it started."""

@@ -221,7 +221,7 @@ class Row:
     def lease_sentence(expires_in: float) -> str:
         """When the lease ends, or that its worker is dead."""
         if expires_in > 0:
-            return f"lease ends in {in_words(expires_in)}"
+            return f"lease expires in {in_words(expires_in)}"
         return f"lease expired {in_words(-expires_in)} ago: its worker is dead"
 
     def sentence(self) -> str:

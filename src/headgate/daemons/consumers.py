@@ -109,7 +109,7 @@ class Worker:
         self._lane = lane
         self._lease = lease
         self._stop = stop
-        self._reporter = Reporter(queue, post.handler, lane)
+        self._reporter = Reporter(queue, post.handler, lane, stop)
         self._hold: ItemHold | None = None
         self._failures = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -22,15 +23,19 @@ from headgate.telemetry import event
 RETRY_SECONDS = 0.5
 #: A size that cannot be found out stops nobody (seed 004).
 NEVER_FAILS = "estimating"
+#: A signal to all processes of a group reaches the daemon and its command within this time.
+HEARING_SECONDS = 1.0
 
 
 class Reporter:
     """Has a handler work on items, and tells the queue what became of them."""
 
-    def __init__(self, queue: Queue, handler: Handler, lane: Lane) -> None:
+    def __init__(self, queue: Queue, handler: Handler, lane: Lane, stop: threading.Event | None = None) -> None:
+        """`stop`: set when the daemon was asked to stop."""
         self._queue = queue
         self._handler = handler
         self._lane = lane
+        self._stop = stop or threading.Event()
 
     def work(self, item: Item, hold: ItemHold) -> None:
         """Work on an item that was taken, and report. Whatever happens to it is told in the log."""
@@ -40,6 +45,8 @@ class Reporter:
         except Lost as error:
             self._let_go(item, str(error))
             return
+        if self._was_interrupted(outcome):
+            outcome = NotNow(f"interrupted: its daemon was asked to stop ({outcome.message})")
         try:
             self._report_while_ours(item, outcome, hold)
         except Lost as error:
@@ -62,6 +69,13 @@ class Reporter:
         if isinstance(outcome, Done | Failed | Held | NotNow):
             return outcome
         return Failed(f"the handler gave {outcome!r}, which is no outcome")
+
+    def _was_interrupted(self, outcome: Outcome) -> bool:
+        """Whether a step failed because the daemon was asked to stop. What has been done by then counts."""
+        if not isinstance(outcome, Failed):
+            return False
+        # The signal that ended the command may have been for us too, and not be heard yet.
+        return self._stop.wait(HEARING_SECONDS) if outcome.by_signal else self._stop.is_set()
 
     def _held(self, item: Item) -> Outcome | None:
         """A pending item of a held collection waits, and nobody looks into it."""

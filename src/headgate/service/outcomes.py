@@ -28,6 +28,8 @@ class Failed:
     """The step cannot be done."""
 
     message: str
+    #: A signal that asks to stop ended it.
+    by_signal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
