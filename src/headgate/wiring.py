@@ -293,7 +293,7 @@ class Gate(GateHistories):
         lines = [line for each in stores if hasattr(each, "notices") for line in each.notices()]
         deadly = deadly_items(self.queue)
         ending = [f"{expiry_note(each)}; create another with: headgate token new" for each in self.expiring_tokens()]
-        return [*lines, *deadly, *ending]
+        return [*lines, *(self._ledger.notices() if self._ledger else ()), *deadly, *ending]
 
     def alarms(self) -> list[Alarm]:
         """What is stuck; of a service, what it finds by itself. None for a caller whose `read` is limited."""

@@ -1,5 +1,6 @@
 """Leases, tokens, retries: a dead worker is noticed, a stale claim reports nothing, a poisonous chunk is held."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -352,3 +353,24 @@ def test_the_doctor_finds_claims_of_the_dead_that_nobody_noticed(gate: Gate) -> 
     assert gate.repair(fault, by="me")
     assert gate.faults() == []
     assert [status_of(ledger, "tidy", dataid, "clean") for dataid in "12"] == ["ERROR", "RUNNING"]
+
+
+def test_plan_explain_and_the_doctor_agree_about_a_claim_whose_lease_has_expired(gate: Gate) -> None:
+    """It is what find_next would give; the row says that its worker died; a delay after a crash blocks everywhere."""
+    ledger = one_job(gate)
+    ledger.publish("raw", ["1", "2"])
+    assert ledger.find_next("clean", worker="w7") is not None
+    expire(gate, "1", 5)
+    verdict = ledger.explain("clean", "1")
+    says = "OUTPUT tidy/1 of clean is RUNNING by w7, lease expired"
+    assert (verdict.granted, [each.dataid for each in ledger.plan("clean").next]) == (True, ["1", "2"])
+    assert any(each.text.startswith(says) for each in verdict.conditions)
+    (notice,) = gate.notices()
+    assert re.match(rf"{says} \d+ s ago: its worker died; the next worker or the reaper frees it", notice)
+    one_job(gate, retry_delay=60)
+    assert [each.dataid for each in ledger.plan("clean").next] == ["2"]
+    (blocked,) = ledger.plan("clean").blocked
+    assert blocked.blockers[0].text == "it may be retried 1 min after its dead claim is reaped"
+    with pytest.raises(ClaimRefused):
+        ledger.claim("clean", "1")
+    assert next_id(ledger, "clean") == "2"

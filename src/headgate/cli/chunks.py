@@ -13,7 +13,6 @@ from headgate.cli.dataids import EXACT, DataIds, Selection, confirm, is_exact, m
 from headgate.cli.output import ago, aligned, table
 from headgate.cli.session import InOrder, Session, common
 from headgate.cli.values import DATASET, JOB, KIND, STATUS, word_option
-from headgate.core.durations import in_words
 from headgate.core.errors import BadValue
 from headgate.core.ranges import Members, expand
 from headgate.core.wire import plain
@@ -180,5 +179,5 @@ def _rows(rows: Iterable[Row]) -> str:
 def _worker(row: Row) -> str:
     if not row.worker:
         return "-"
-    ends = "" if row.expires_in is None else f", ends in {in_words(row.expires_in)}"
+    ends = "" if row.expires_in is None else f", {row.lease_sentence(row.expires_in)}"
     return f"{row.worker}{ends}"

@@ -281,6 +281,8 @@ def _retry_of(job: Job, row: Row, *, delay: bool) -> Iterable[Condition]:
         yield Condition(
             "retry", Answer.NO, f"its workers crashed {crashes} times (limit: {job.max_crashes}); {again}", row
         )
+    if delay and row.expired and (pause := after_crash(job, row).delay):
+        yield Condition("retry", Answer.NO, f"it may be retried {in_words(pause)} after its dead claim is reaped", row)
     if delay and row.retry_in is not None and row.retry_in > 0:
         yield Condition("retry", Answer.NO, f"it can be retried in {in_words(row.retry_in)}", row)
 

@@ -222,7 +222,7 @@ class Row:
         """When the lease ends, or that its worker is dead."""
         if expires_in > 0:
             return f"lease expires in {in_words(expires_in)}"
-        return f"lease expired {in_words(-expires_in)} ago: its worker is dead"
+        return f"lease expired {in_words(-expires_in)} ago: its worker died"
 
     def sentence(self) -> str:
         """One line for people."""

@@ -58,6 +58,8 @@ PUBLISH_BATCH = 5000
 LEFT_MOST = 100_000
 #: A claim ended so long ago, and nobody has noticed.
 LONG_GONE_SECONDS = 60.0
+#: Expired claims that are named one by one.
+MOST_NOTICES = 3
 #: The kind of fault that the ledger can have.
 DEAD_WORKER = "dead-worker"
 
@@ -395,6 +397,13 @@ class Ledger:
             Fault(DEAD_WORKER, f"{row.job}/{row.dataid}", f"{row.worker} claimed it and died", "set it to ERROR")
             for row in dead
         ]
+
+    def notices(self) -> list[str]:
+        """Claims whose lease has expired, but not long ago: the reaper, or the next worker, turns them into errors."""
+        dead = [row for row in self.running() if row.expired and (row.expires_in or 0) >= -LONG_GONE_SECONDS]
+        lines = [f"{row.sentence()}; the next worker or the reaper frees it" for row in dead[:MOST_NOTICES]]
+        more = len(dead) - MOST_NOTICES
+        return [*lines, f"{more} more claims whose lease has expired"] if more > 0 else lines
 
     def repair(self, fault: Fault) -> bool:
         """Mend it, as the reaper would, and with it all of its kind. False: it is still so."""

@@ -258,8 +258,11 @@ def _plan(tx: Transaction, job: str, limit: int) -> Plan:
         found = tx.all(statement, job=shape.id, limit=limit)
         return [may_claim(Chunk(tx, shape, str(row[0]), look=True).with_locks().view) for row in found]
 
-    ahead = verdicts(sql.READ_NEXT)
-    others = [verdict for each in (sql.READ_BUSY, sql.READ_TROUBLE, sql.READ_INCOMPLETE) for verdict in verdicts(each)]
-    blocked = {verdict.dataid: verdict for verdict in (*ahead, *others) if not verdict.granted}
+    ahead, busy = verdicts(sql.READ_NEXT), verdicts(sql.READ_BUSY)
+    others = [verdict for each in (sql.READ_TROUBLE, sql.READ_INCOMPLETE) for verdict in verdicts(each)]
+    # A claim whose lease has expired is no candidate yet: find_next reaps it first.
+    granted = {verdict.dataid: verdict for verdict in (*ahead, *busy) if verdict.granted}
+    blocked = {verdict.dataid: verdict for verdict in (*ahead, *busy, *others) if not verdict.granted}
     ordered = sorted(blocked.values(), key=lambda each: shape.order_key(each.dataid))
-    return Plan(tuple(each for each in ahead if each.granted), tuple(ordered[:limit]))
+    first = sorted(granted.values(), key=lambda each: (not each.first, shape.order_key(each.dataid)))
+    return Plan(tuple(first[:limit]), tuple(ordered[:limit]))
