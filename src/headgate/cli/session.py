@@ -37,6 +37,8 @@ class Session:
     verbose: int = 0
     #: No talk on stderr but errors.
     quiet: bool = False
+    #: How a command is typed, where that needs more than the program's name and flags.
+    typed: Callable[..., str] | None = None
     #: Whether a chunk was claimed: an exit code may then be the command's own.
     claimed: bool = False
     #: Whether the worker was asked to stop before its command ended, and reported that.
@@ -118,7 +120,7 @@ class Session:
         """A command that this one's user may type next, on the same store."""
         import shlex
 
-        return shlex.join(["headgate", *self._store_flags(), *words])
+        return self.typed(*words) if self.typed else shlex.join(["headgate", *self._store_flags(), *words])
 
     def store_variables(self) -> dict[str, str]:
         """The store that flags named, for commands that are run by this one."""

@@ -15,7 +15,7 @@ from headgate.cli.daemon_plan import Plan, plan
 from headgate.cli.daemons import Orders, daemon_options, has_profiles, heard_by, run_daemons
 from headgate.cli.init import prepare_store
 from headgate.cli.session import Session, common
-from headgate.cli.tokens import once_within, sign_in_address
+from headgate.cli.tokens import DEFAULT_SERVICE, once_within, sign_in_address
 from headgate.core.errors import BadValue, Refused
 
 if TYPE_CHECKING:
@@ -158,7 +158,8 @@ def _tell(session: Session, url: str, first: NewToken | None, gate: Gate) -> Non
     code = gate.sessions.new_code(first.id)
     address = sign_in_address(url, code)
     session.answer({"url": url, "sign_in": address}, lambda: f"headgate answers at {address}")
-    another, new = session.command("token", "sign-in"), session.command("token", "new", "NAME", "--role", "admin")
+    at = [] if url == DEFAULT_SERVICE else ["--at", url]
+    another, new = session.command("token", "sign-in", *at), session.command("token", "new", "NAME", "--role", "admin")
     session.say(f"that address signs a browser in as an admin {once_within(code)}; another one: {another}")
     session.say(f"an API token, for a program or a person: {new}")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,8 +23,6 @@ NAME = "headgate-example"
 FILES = Path(__file__).parent / "files"
 HOST = "127.0.0.1"
 MANIFEST = "#%checkm_0.7\n#%profile | http://uc3.cdlib.org/registry/ingest/manifest/{kind}\n{rows}\n#%eof\n"
-#: A digest that fits no file.
-WRONG = "0" * 64
 
 
 class ExampleFolder:
@@ -47,15 +46,26 @@ class ExampleFolder:
             "space_threshold": "0",
         }
 
-    def command(self, words: str) -> str:
-        """What to type where the example was started, to ask its store; a shell may not know `headgate` by its name."""
-        started = Path(sys.argv[0])
-        program = os.path.relpath(started.absolute(), self.path)
-        if shutil.which("headgate"):
-            program = "headgate"
-        elif started.name == "__main__.py":
-            program = f"{sys.executable} -m headgate"
-        return f"(cd {NAME} && {program} {words})"
+    def command(self, *words: str) -> str:
+        """What to type in any shell to ask the example's store."""
+        return f"(cd {self.quoted_path} && {self.program} {shlex.join(words)})"
+
+    @property
+    def quoted_path(self) -> str:
+        """The folder, as a shell reads it."""
+        return shlex.quote(str(self.path))
+
+    @property
+    def program(self) -> str:
+        """How to call headgate in this folder, also from a new shell: by its name alone where every shell knows it."""
+        started, found = Path(sys.argv[0]).absolute(), shutil.which("headgate")
+        environment = os.environ.get("VIRTUAL_ENV")  # A new shell has not activated it.
+        if found and not (environment and Path(found).is_relative_to(environment)):
+            return "headgate"
+        if started.name == "__main__.py":
+            return f"{shlex.quote(sys.executable)} -m headgate"
+        beside = started.is_relative_to(self.path.parent)
+        return shlex.quote(os.path.relpath(started, self.path) if beside else str(started))
 
     @contextmanager
     def ready(self) -> Iterator[ThreadingHTTPServer]:
@@ -112,8 +122,10 @@ class ExampleFolder:
             _copy_tree(FILES / "collection", making)
             _write_payloads(making, f"http://{HOST}:{port}")
             making.rename(self.origin)
-        for each in ("pipeline.toml", "count.sh", "longest.sh"):
-            private.copy(FILES / each, self.path / each)
+        for each in ("pipeline.toml", "count.sh", "longest.sh", "kinds.txt"):
+            if not (self.path / each).exists():  # Users may have changed it.
+                text = (FILES / each).read_text(encoding="utf-8")
+                private.write(self.path / each, text.replace("@PYTHON@", shlex.quote(sys.executable)))
         profiles = Path(self.settings["profiles_folder"])
         private.make_folder(profiles)
         for source in (FILES / "profiles").iterdir():
@@ -136,7 +148,7 @@ def _copy_tree(source: Path, target: Path) -> None:
 
 
 def _write_payloads(origin: Path, address: str) -> None:
-    """Manifests of what is there, a container, and a manifest with a mistake."""
+    """Manifests of what is there, a container, and a file that was damaged after its manifest was written."""
     for name in ("pilot-log", "tide-table", "chart"):
         _object_manifest(origin, address, name)
     said = {
@@ -149,19 +161,20 @@ def _write_payloads(origin: Path, address: str) -> None:
         for name, words in said.items()
     ]
     _save(origin / "harbour.checkm", "mrt-batch-manifest", rows)
-    _object_manifest(origin, address, "tide-table", {"tides.csv": WRONG}, "torn")
-    _object_manifest(origin, address, "tide-table", target="attic")
+    _copy_tree(origin / "tide-table", origin / "torn")
+    _object_manifest(origin, address, "torn")
+    tides = origin / "torn" / "tides.csv"
+    private.write(tides, tides.read_bytes()[:-2] + b"?\n")
+    _object_manifest(origin, address, "tide-table", "attic")
     with private.opened(origin / "letters.zip", "wb") as file, zipfile.ZipFile(file, "w") as archive:
         for letter in sorted((FILES / "letters").iterdir()):
             archive.write(letter, letter.name)
 
 
-def _object_manifest(
-    origin: Path, address: str, name: str, digests: Mapping[str, str] | None = None, target: str = ""
-) -> None:
+def _object_manifest(origin: Path, address: str, name: str, target: str = "") -> None:
     rows = []
     for file in sorted((origin / name).iterdir()):
-        digest = (digests or {}).get(file.name) or hashlib.sha256(file.read_bytes()).hexdigest()
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
         rows.append(f"{address}/{name}/{file.name} | sha-256 | {digest} | {file.stat().st_size} |  | {file.name}")
     _save(origin / f"{target or name}.checkm", "mrt-ingest-manifest", rows)
 

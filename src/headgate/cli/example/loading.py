@@ -1,4 +1,7 @@
-"""What the example does: hands payloads in, waits for them, runs the pipeline on what was stored."""
+"""What the example does: submits payloads, waits for them, runs the pipeline on what was stored.
+
+Whatever makes no progress is reported within seconds, with the reason, and tried again after a growing pause.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headgate import private
 from headgate.cli.definitions import define_all, read_pipeline
@@ -17,6 +20,7 @@ from headgate.core.errors import Refused, UnknownName
 from headgate.service.clock import steady
 
 if TYPE_CHECKING:
+    from headgate.core.queue import Batch, IngestJob
     from headgate.wiring import Gate
 
 WHO = "example"
@@ -25,11 +29,15 @@ PIPELINE = {"count": "count.sh", "longest": "longest.sh"}
 #: Cleaned up after its retention, or given up by a person.
 GONE = "gone"
 ENDED = ("completed", "failed", "held", GONE)
-#: It is told to be stuck when nothing has moved for so long.
-PATIENCE_SECONDS = 60.0
+#: It is said that nothing changes after so long; after the second time nobody waits for it any more.
+STILL_SECONDS, PATIENCE_SECONDS = 5.0, 60.0
+#: A job that cannot run is tried again after a pause that doubles up to this.
+LONGEST_PAUSE_SECONDS = 60.0
 LOOK_SECONDS = 0.1
 #: New chunks are looked for so often, once the example is loaded.
 PIPELINE_SECONDS = 2.0
+#: What the jobs of the pipeline write.
+LOG = "pipeline.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +61,25 @@ PAYLOADS = {
 }
 
 
+class Stall(NamedTuple):
+    """A job that could not run."""
+
+    why: str
+    times: int
+    #: By the clock that only grows.
+    until: float
+
+
 class Example:
     """The example on one gate."""
 
-    def __init__(self, gate: Gate, folder: ExampleFolder, address: str, stop: threading.Event) -> None:
+    def __init__(
+        self, gate: Gate, folder: ExampleFolder, address: str, stop: threading.Event, say: Callable[[str], None]
+    ) -> None:
         self._gate = gate
+        self._say = say
+        #: Why a job of the pipeline could not run, how often in a row, and when it is tried again.
+        self._stalls: dict[str, Stall] = {}
         self._folder = folder
         self._address = address
         self._stop = stop
@@ -80,14 +102,17 @@ class Example:
 
     def finish(self) -> None:
         """Wait until all that was handed in has ended, and the pipeline has nothing left to do."""
-        before, since = self._picture(), steady()
+        before, since, told = self._picture(), steady(), False
         while not (self._stop.is_set() or all(self.state(name) in ENDED for name in self.batches)):
             self._stop.wait(LOOK_SECONDS)
             now = self._picture()
             if now != before:
-                before, since = now, steady()
+                before, since, told = now, steady(), False
             elif steady() - since > PATIENCE_SECONDS:
                 break
+            elif steady() - since > STILL_SECONDS and not told:
+                self._say(f"no progress for {STILL_SECONDS:g} s: {self._why_still()}")
+                told = True
         self.run_pipeline()
 
     def go_on(self) -> None:
@@ -98,8 +123,43 @@ class Example:
     def run_pipeline(self) -> None:
         """Each job on every chunk that it may work on."""
         for job, script in PIPELINE.items():
-            if not self._stop.is_set() and self._gate.ledger.plan(job, 1).next:
-                self._run("job", "run", job, "--loop", "--keep-stderr", "--", "sh", script)
+            stall = self._stalls.get(job)
+            if self._stop.is_set() or (stall and steady() < stall.until) or not (before := self._next(job)):
+                continue
+            said = self._run("job", "run", job, "--loop", "--keep-stderr", "--", "sh", script)
+            if self._stop.is_set() or self._next(job) != before:
+                self._stalls.pop(job, None)
+            else:
+                self._note_stall(job, said, stall)
+
+    @property
+    def stalled(self) -> list[str]:
+        """Jobs of the pipeline that cannot run, each with the reason."""
+        return [f"job {job} makes no progress: {stall.why}" for job, stall in self._stalls.items()]
+
+    def _next(self, job: str) -> object:
+        return self._gate.ledger.plan(job, 1).next
+
+    def _note_stall(self, job: str, why: str, before: Stall | None) -> None:
+        times = before.times + 1 if before else 1
+        pause = min(PIPELINE_SECONDS * 2.0**times, LONGEST_PAUSE_SECONDS)
+        self._stalls[job] = Stall(why, times, steady() + pause)
+        if before is None or before.why != why:
+            log = self._folder.path / LOG
+            self._say(f"job {job} makes no progress: {why} (log: {log}; it is tried again after growing pauses)")
+
+    def _why_still(self) -> str:
+        """What is not finished, and what is known about the reason."""
+        found = [alarm.what for alarm in self._gate.alarms()]
+        for name, bid in self.batches.items():
+            if self.state(name) not in ENDED:
+                batch = self._gate.queue.batch(bid)
+                items: list[Batch | IngestJob] = [
+                    batch,
+                    *(job for job in self._gate.queue.jobs(batch=bid) if job.state not in ENDED),
+                ]
+                found += [f"{item.id} ({name}) is {item.state}: {item.message}" for item in items]
+        return "; ".join(dict.fromkeys(found)) or "the daemons have not reported anything"
 
     def _submit(self, name: str, payload: Payload) -> None:
         queue = self._gate.queue
@@ -123,10 +183,14 @@ class Example:
     def _picture(self) -> object:
         return [self.state(name) for name in self.batches], self._gate.queue.counts()
 
-    def _run(self, *words: str) -> None:
-        """Another headgate, in the example's folder and with its settings; told to end when we are."""
+    def _run(self, *words: str) -> str:
+        """Run another headgate in the example's folder and with its settings, until it ends or we are told to stop.
+
+        Returns the last line that it wrote.
+        """
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
-        with private.opened(self._folder.path / "pipeline.log", "ab") as log:
+        with private.opened(self._folder.path / LOG, "ab") as log:
+            begin = log.tell()
             process = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-m", "headgate", *words], cwd=self._folder.path, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, env={**environment, "PYTHON": sys.executable}, umask=0o077,
@@ -135,3 +199,6 @@ class Example:
                 if self._stop.wait(LOOK_SECONDS):
                     process.terminate()
                     process.wait()
+            written = (self._folder.path / LOG).read_bytes()[begin:].decode(errors="replace").split("\n")
+        lines = [line for line in written if line.strip()]
+        return lines[-1] if lines else f"headgate {' '.join(words)} ended with exit code {process.returncode}"

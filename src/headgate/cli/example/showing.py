@@ -32,7 +32,7 @@ def shown_by(session: Session, *, once: bool) -> Iterator[Shown]:
         raise click.UsageError("the example has a store of its own: leave out --url and --coordination-url")
     folder = ExampleFolder(Path(NAME).absolute())
     with folder.ready() as server:
-        session.settings = load(folder.settings)
+        session.settings, session.typed = load(folder.settings), folder.command
         yield Shown(session, folder, server, once=once)
 
 
@@ -76,20 +76,20 @@ class Shown:
             stop.set()
 
     def _show(self, gate: Gate, stop: threading.Event) -> None:
-        example = Example(gate, self._folder, f"http://{HOST}:{self._server.server_port}", stop)
+        example = Example(gate, self._folder, f"http://{HOST}:{self._server.server_port}", stop, self._session.say)
         example.load()
         if example.new:
             self._session.say(f"loading the example into {self._folder.path} …")
         example.finish()
         if stop.is_set():
             return
+        self._tell(summarize(gate, self._folder, example, once=self._once))
         look = self._folder.command("status")
         self._session.say(f"to look around: {look}; in place of status: data grid, ingest jobs, history")
-        self._tell(summarize(gate, self._folder, example))
         if self._once:
             stop.set()
             return
-        self._session.say("it runs on until Ctrl-C")
+        self._session.say("the example runs until you press Ctrl-C")
         example.go_on()
 
     def _tell(self, found: Summary) -> None:

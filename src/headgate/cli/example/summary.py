@@ -1,19 +1,36 @@
-"""What became of the example: for people, for programs, and whether all is well."""
+"""What became of the example: for people, for programs, what failed on purpose and how to fix it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headgate.cli.example.loading import ENDED, PAYLOADS, PIPELINE, Example
 from headgate.cli.output import table
-from headgate.core.ledger import Kind, Row
+from headgate.core.ledger import Kind
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.cli.example.folder import ExampleFolder
     from headgate.wiring import Gate
+
+#: What the example is about.
+SHOWS = (
+    "A web server on this machine offers a small collection. Ingest downloads it, checks every file, stores it as "
+    "preserved objects, and records them. A pipeline then counts the words of each object (job count) and finds the "
+    "longest one (job longest)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Something that is wrong on purpose, and the commands that fix it."""
+
+    what: str
+    how: str
+    commands: list[str]
 
 
 @dataclass
@@ -22,46 +39,97 @@ class Summary:
 
     document: dict[str, Any]
     text: str
+    repairs: list[Repair] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
-        """The last words."""
-        return "\n".join(f"NOT WELL: {each}" for each in self.problems) or "all well"
+        """The last line."""
+        if self.problems:
+            return "\n".join(f"NOT AS IT SHOULD BE: {each}" for each in self.problems)
+        return "Everything else worked." if self.repairs else "Everything worked."
 
 
-def summarize(gate: Gate, folder: ExampleFolder, example: Example) -> Summary:
-    """Look at everything that the example has made, every stored byte too."""
+def summarize(gate: Gate, folder: ExampleFolder, example: Example, *, once: bool) -> Summary:
+    """Look at everything that the example has made, every stored byte too. `once`: the example ends now."""
     batches = {name: (bid, example.state(name)) for name, bid in example.batches.items()}
     stored = gate.inventory.objects()
-    problems = [*_unmeant(example, batches), *_damage(gate, [each.ark for each in stored])]
+    problems = [*_unmeant(example, batches), *_damage(gate, [each.ark for each in stored]), *example.stalled]
     problems += [f"{fault.item}: {fault.what}" for fault in gate.faults()]
-    failures = gate.ledger.failures()
     counts = {job: _counts(gate, job) for job in PIPELINE}
     problems += [f"job {job} has made nothing" for job, found in counts.items() if example.new and not found["READY"]]
     locks, holds = gate.locks.list(), gate.queue.holds()
+    repairs = list(_repairs(gate, folder, batches))
     document = {
         "folder": str(folder.path), "batches": batches, "objects": [each.ark for each in stored],
-        "chunks": counts, "failures": plain(failures), "locks": plain([lock.resource for lock in locks]),
-        "holds": [hold.profile for hold in holds], "problems": problems,
+        "chunks": counts, "failures": plain(gate.ledger.failures()), "locks": plain([lock.resource for lock in locks]),
+        "holds": [hold.profile for hold in holds], "repairs": plain(repairs), "problems": problems,
     }  # fmt: skip
     lines = [
-        f"The example, in {folder.path}:",
-        table(("BATCH", "PAYLOAD", "STATE", "WHY"), _batch_rows(gate, example)),
-        f"{len(stored)} objects are stored, and every byte of them is as the inventory says."
-        if not problems else f"{len(stored)} objects are stored.",
+        SHOWS,
+        "",
+        table(("BATCH", "PAYLOAD", "STATE"), [(bid, name, state) for name, (bid, state) in batches.items()]),
+        f"{len(stored)} objects are stored" + ("" if problems else ", and every byte matches the inventory"),
         *(f"job {job}: {', '.join(f'{count} {word}' for word, count in sorted(found.items()))}"
           for job, found in counts.items()),
-        *(_failed(folder, row) for row in failures if row.kind == Kind.OUTPUT),
-        *(f"locked: {lock.resource} {lock.mode} by {lock.client}" for lock in locks),
-        *(f"held: {hold.profile}: {hold.reason}" for hold in holds),
+        *(f"lock: {lock.resource} {lock.mode} by {lock.client}" for lock in locks),
+        *_repair_lines(folder, repairs, once=once),
+        "",
     ]  # fmt: skip
-    return Summary(document, "\n".join(lines), problems)
+    return Summary(document, "\n".join(lines), repairs, problems)
 
 
-def _failed(folder: ExampleFolder, row: Row) -> str:
-    why = folder.command(f"job explain {row.job} {row.dataid}")
-    return f"failed: {row.job} of {row.dataid}: {row.message}; why: {why}"
+def _repairs(gate: Gate, folder: ExampleFolder, batches: dict[str, tuple[str, str]]) -> Iterator[Repair]:
+    """What is wrong on purpose, as far as nobody has fixed it yet."""
+    headgate = folder.program
+    torn, state = batches.get("torn.checkm", ("", ""))
+    for job in gate.queue.jobs("failed", batch=torn) if torn else ():
+        yield Repair(
+            f"Ingest job {job.id} failed: {job.message}",
+            "A file was damaged on the web server after its manifest was written. Replace it, and resume the job:",
+            ["cp origin/tide-table/tides.csv origin/torn/tides.csv", f"{headgate} ingest resume {job.id}"],
+        )
+    if state == "failed" and not gate.queue.jobs("failed", batch=torn):
+        yield Repair(
+            f"Batch {torn} is still reported as failed, although its ingest job has completed by now",
+            "Report what has changed:",
+            [f"{headgate} ingest update-report {torn}"],
+        )
+    for row in gate.ledger.failures():
+        if row.kind == Kind.OUTPUT and row.job == "count":
+            yield Repair(
+                f"Chunk {row.dataid} of job count failed: {row.message}",
+                "The object is a drawing. Count the words of drawings too, and rerun the chunk:",
+                [
+                    "echo '*.svg' >>kinds.txt",
+                    f"{headgate} job resubmit count {row.dataid} --reason 'count drawings too'",
+                ],
+            )
+    attic, state = batches.get("attic.checkm", ("", ""))
+    if state == "held":
+        hold = next((f": {each.reason}" for each in gate.queue.holds() if each.profile == "attic"), "")
+        yield Repair(
+            f"Batch {attic} is held{hold}",
+            "End the hold of its collection, and release the batch:",
+            [*([f"{headgate} ingest unhold attic"] if hold else []), f"{headgate} ingest release {attic}"],
+        )
+
+
+def _repair_lines(folder: ExampleFolder, repairs: list[Repair], *, once: bool) -> Iterator[str]:
+    if not repairs:
+        return
+    yield ""
+    many = len(repairs) > 1
+    what = f"{len(repairs)} things are wrong on purpose" if many else "One thing is wrong on purpose"
+    yield f"{what}. To fix {'them' if many else 'it'}, type in another shell:"
+    yield f"  cd {folder.quoted_path}"
+    for number, repair in enumerate(repairs, 1):
+        yield ""
+        yield f"{number}. {repair.what}"
+        yield f"   {repair.how}"
+        yield from (f"     {command}" for command in repair.commands)
+    yield ""
+    yield "Then start the example again, which carries it out." if once else "The example carries it out at once."
 
 
 def _unmeant(example: Example, batches: dict[str, tuple[str, str]]) -> list[str]:
@@ -84,13 +152,3 @@ def _damage(gate: Gate, arks: list[str]) -> list[str]:
 
 def _counts(gate: Gate, job: str) -> Counter[str]:
     return Counter(row.status for row in gate.ledger.status(job=job, kind=Kind.OUTPUT))
-
-
-def _batch_rows(gate: Gate, example: Example) -> list[tuple[str, str, str, str]]:
-    return [(bid, name, example.state(name), _why(gate, bid)) for name, bid in example.batches.items()]
-
-
-def _why(gate: Gate, bid: str) -> str:
-    """What its jobs say where one failed, else what the batch says."""
-    failed = gate.queue.jobs("failed", batch=bid)
-    return failed[0].message if failed else ""

@@ -4,10 +4,12 @@ set -eu
 ark=$(printf '%s' "$HEADGATE_DATAID" | sed 's/^ark_\([^_]*\)_\(.*\)\.v[0-9]*$/ark:\/\1\/\2/')
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-"$PYTHON" -m headgate ingest export "$ark" "$folder/object" --wait 30
-texts=$(find "$folder/object/producer" -name '*.txt' -o -name '*.csv')
+python=${PYTHON:-@PYTHON@}
+"$python" -m headgate ingest export "$ark" "$folder/object" --wait 30
+# The names of files with text are in kinds.txt.
+texts=$(while read -r kind; do find "$folder/object/producer" -name "$kind"; done <kinds.txt)
 [ -n "$texts" ] || {
-    echo "there is no text in $ark: nothing to count" >&2
+    echo "$ark has no file of a kind that kinds.txt lists: there is nothing to count" >&2
     exit 1
 }
 target=${HEADGATE_OUTPUT_HARBOUR_WORDS_URI#file:}
