@@ -66,7 +66,7 @@ def request_for(
 def lock_of_the_dead(
     gates: Gates, resource: str, mode: str = "exclusive", client: str = "dead", **settings: str
 ) -> Lock:
-    """A leased lock whose holder does not renew it any more: its lease has run out by the store's clock."""
+    """A leased lock whose holder does not renew it any more: its lease expired by the store's clock."""
     doomed = gates.open(**settings)
     lock = doomed.locks.acquire(client, resource, mode, lease=SHORT)
     let_die(lock, gates.open())

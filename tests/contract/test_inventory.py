@@ -76,8 +76,8 @@ def test_the_newest_version_describes_the_object_also_when_an_older_one_is_recor
     ("change", "why"),
     [
         ({"owner": "museum", "job": "jid0000000002", "version": 2}, "another owner"),
-        ({"job": "jid0000000002"}, "is recorded as the work of jid0000000001"),
-        ({"version": 2}, "is recorded as ark:/99999/fk4abc v1"),
+        ({"job": "jid0000000002"}, "is already recorded as stored by jid0000000001"),
+        ({"version": 2}, "is already recorded as ark:/99999/fk4abc v1"),
     ],
 )
 def test_what_contradicts_is_refused_and_nothing_is_written(

@@ -140,7 +140,7 @@ def test_what_a_job_made_is_not_published_beside_it(gate: Gate) -> None:
     ledger.publish("raw", "2")
     ledger.success(claimed(ledger, "clean"))
     before = everything(gate)
-    with pytest.raises(ClaimRefused, match="tidy/2 is made by job clean"):
+    with pytest.raises(ClaimRefused, match="tidy/2 is produced by job clean"):
         ledger.publish("tidy", ["1", "2", "3"])
     assert everything(gate) == before
 

@@ -222,7 +222,7 @@ def test_resubmit_downstream_changes_nothing_while_one_of_them_runs(gate: Gate) 
     ledger.success(claimed(ledger, "clean"))
     running = claimed(ledger, "report")
     before = everything(gate)
-    with pytest.raises(ClaimRefused, match="a worker is on it"):
+    with pytest.raises(ClaimRefused, match="a worker is processing it"):
         ledger.resubmit("clean", "1", reason=WHY, downstream=True)
     assert everything(gate) == before
     ledger.resubmit("clean", "1", reason=WHY)

@@ -335,7 +335,7 @@ def test_a_lost_lock_says_how_it_ended(gate: Gate) -> None:
     gate.locks.release(other)
     with pytest.raises(LockLost, match="it was released"):
         gate.locks.check(other)
-    with pytest.raises(LockLost, match="the token is not that of the grant"):
+    with pytest.raises(LockLost, match="the token does not match"):
         gate.locks.check(gate.locks.acquire("a", "r", "write").id, 1)
 
 

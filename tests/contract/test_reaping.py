@@ -74,7 +74,7 @@ def test_many_locks_end_in_bounded_steps_each_told_once(gate: Gate, steps: list[
     for lock in dead:
         entry = entries[lock.id]
         assert (entry.resource, entry.client, entry.token) == (lock.resource, "dead", lock.token)
-        assert (entry.before, entry.after, entry.reason) == ("exclusive", "expired", "the lease ran out")
+        assert (entry.before, entry.after, entry.reason) == ("exclusive", "expired", "the lease expired")
     assert gate.locks.expire() == 0
     # The resources' rows are in line with what is left.
     assert [gate.locks.acquire("next", lock.resource, "write").token for lock in dead] == [

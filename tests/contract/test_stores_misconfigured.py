@@ -149,7 +149,7 @@ def test_a_folder_in_place_of_a_file_is_not_temporary(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_not_temporary(tmp_path: Path) -> None:
     file = tmp_path / "letter.txt"
     file.write_text("Dear SQLite, " * 1000)
-    with pytest.raises(ForeignStore, match="is no database of Headgate's"):
+    with pytest.raises(ForeignStore, match="is not a database of Headgate"):
         headgate.connect(f"sqlite:///{file}")
     assert file.read_text() == "Dear SQLite, " * 1000
 

@@ -96,7 +96,7 @@ def test_other_tables_are_refused_unless_told_to_go_beside(sql_url: str) -> None
             act()
         assert content(sql_url) == before
     assert migrate(sql_url, beside=True, dry_run=True).lines[1:] == [
-        f"would make schema {NEWEST} beside what is there (orders)"
+        f"would make schema {NEWEST} next to the existing tables (orders)"
     ]
     assert content(sql_url) == before
     assert migrate(sql_url, beside=True).changed
@@ -107,7 +107,7 @@ def test_other_tables_are_refused_unless_told_to_go_beside(sql_url: str) -> None
 
 def test_tables_of_the_same_names_but_other_columns_are_not_the_originals(sql_url: str) -> None:
     execute(sql_url, *(f"create table {name} (number integer)" for name in ("client", "resource", "resource_lock")))
-    with pytest.raises(headgate.ForeignStore, match="tables of something else"):
+    with pytest.raises(headgate.ForeignStore, match="tables of another program"):
         migrate(sql_url)
 
 
@@ -138,8 +138,8 @@ def test_the_original_is_taken_over(sql_url: str) -> None:
     before = originals(sql_url)
     done = migrate(sql_url)
     assert done.changed
-    assert done.lines[2] == "took over from Ensembl's tables: clients: 3, resources: 3, locks: 3"
-    assert "does not see Headgate's locks" in done.lines[-1]
+    assert done.lines[2] == "imported from Ensembl's tables: clients: 3, resources: 3, locks: 3"
+    assert "do not see each other's locks" in done.lines[-1]
     assert originals(sql_url) == before
     assert held(sql_url) == expected(*ROWS)
     with ResourceLocker(sql_url) as locker:
@@ -192,7 +192,7 @@ def test_running_it_twice_does_nothing(sql_url: str) -> None:
     again = migrate(sql_url)
     assert not again.changed
     assert "nothing to do" in again.lines[0]
-    assert "were taken over" in again.lines[1]
+    assert "were imported" in again.lines[1]
     assert content(sql_url) == before
 
 
@@ -236,7 +236,7 @@ def test_a_dry_run_touches_no_file(tmp_path: Path) -> None:
 
 def test_an_original_without_rows_is_taken_over(sql_url: str) -> None:
     build(sql_url)
-    assert migrate(sql_url).lines[2] == "took over from Ensembl's tables: clients: 0, resources: 0, locks: 0"
+    assert migrate(sql_url).lines[2] == "imported from Ensembl's tables: clients: 0, resources: 0, locks: 0"
     assert held(sql_url) == []
 
 
@@ -276,7 +276,7 @@ def test_many_rows_are_taken_over(sql_url: str) -> None:
     rows = [Row(n, f"client {n % 7}", f"uri://{n}", "write") for n in range(1, 501)]
     build(sql_url, rows)
     assert (
-        migrate(sql_url).lines[2].startswith("took over from Ensembl's tables: clients: 7, resources: 500, locks: 500")
+        migrate(sql_url).lines[2].startswith("imported from Ensembl's tables: clients: 7, resources: 500, locks: 500")
     )
     assert len(held(sql_url)) == 500
 
@@ -325,9 +325,7 @@ def test_an_interrupted_takeover_is_completed_by_the_next(
     with pytest.raises(headgate.ForeignStore, match="headgate migrate"):
         ResourceLocker(sql_url)
     would = migrate(sql_url, dry_run=True)
-    assert any(
-        "would take over from Ensembl's tables: clients: 2, resources: 2, locks: 3" in line for line in would.lines
-    )
+    assert any("would import from Ensembl's tables: clients: 2, resources: 2, locks: 3" in line for line in would.lines)
     assert migrate(sql_url).changed
     assert held(sql_url) == expected(*ROWS)
     assert originals(sql_url) == before
@@ -370,7 +368,7 @@ def test_migrations_at_the_same_moment_take_over_once(sql_url: str, processes: Z
     for each in running:
         each.channel.send("go")
     told = [each.expect("migrated")["lines"] for each in running]
-    assert sum("took over from" in " ".join(lines) for lines in told) == 1
+    assert sum("imported from" in " ".join(lines) for lines in told) == 1
     assert held(sql_url) == expected(*ROWS)
 
 

@@ -113,7 +113,7 @@ def test_the_same_store_restored_is_used_again(opened: Opened) -> None:
     with pytest.raises(StoreUnavailable, match="replaced"):
         gate.locks.check(opened.lock)
     if opened.mode == "wal":
-        with pytest.raises(StoreUnavailable, match="Stop all that uses it"):
+        with pytest.raises(StoreUnavailable, match="Stop all processes that use it"):
             gate.locks.check(opened.lock)
         return
     assert gate.locks.check(opened.lock).token == opened.lock.token
@@ -125,7 +125,7 @@ def test_the_same_store_restored_is_used_again(opened: Opened) -> None:
 def test_a_file_that_is_moved_away_and_back_is_the_same(opened: Opened) -> None:
     away = opened.path.with_suffix(".away")
     opened.path.rename(away)
-    with pytest.raises(StoreUnavailable, match="deleted, or moved elsewhere"):
+    with pytest.raises(StoreUnavailable, match="deleted or moved"):
         opened.gates["check"].locks.check(opened.lock)
     away.rename(opened.path)
     assert opened.gates["check"].locks.check(opened.lock).token == opened.lock.token

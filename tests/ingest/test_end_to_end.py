@@ -248,7 +248,7 @@ def test_another_owners_object_is_not_touched(there: Site) -> None:
         ended(gate, gate.queue.submit("demo", "ann", url))
         (found,) = gate.inventory.objects()
         batch = ended(gate, gate.queue.submit("other", "bob", url, primary_id=found.ark))
-        assert only_job(gate, batch).message == f"{found.ark}: it belongs to another owner than museum"
+        assert only_job(gate, batch).message == f"{found.ark}: its owner is not museum"
         assert [each.version for each in gate.inventory.objects()] == [1]
 
 

@@ -137,7 +137,7 @@ def swapped_rows(lines: list[Any]) -> list[Any]:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "cut off": (lambda file: file.write_bytes(file.read_bytes()[:-200]), "no whole archive|has no end"),
+    "cut off": (lambda file: file.write_bytes(file.read_bytes()[:-200]), "not a complete archive|is incomplete"),
     "a flipped byte": (
         lambda file: file.write_bytes(file.read_bytes()[:300] + b"x" + file.read_bytes()[301:]),
         "small.gz",
@@ -146,10 +146,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "another value": (lambda file: changed(file, other_client), "changed or damaged"),
     "a missing row": (lambda file: changed(file, lambda lines: [*lines[:-2], lines[-1]]), "changed or damaged"),
     "rows in another order": (lambda file: changed(file, swapped_rows), "changed or damaged"),
-    "something added": (lambda file: changed(file, lambda lines: [*lines, ["more"]]), "something was added"),
-    "something else": (lambda file: file.write_bytes(gzip.compress(b'{"a": 1}\n')), "no archive of Headgate"),
-    "not compressed": (lambda file: file.write_text("hello"), "no whole archive"),
-    "nested too deep": (lambda file: file.write_bytes(gzip.compress(b"[" * 10**6)), "no whole archive"),
+    "something added": (lambda file: changed(file, lambda lines: [*lines, ["more"]]), "something was appended"),
+    "something else": (lambda file: file.write_bytes(gzip.compress(b'{"a": 1}\n')), "not an archive of Headgate"),
+    "not compressed": (lambda file: file.write_text("hello"), "not a complete archive"),
+    "nested too deep": (lambda file: file.write_bytes(gzip.compress(b"[" * 10**6)), "not a complete archive"),
     "a newer format": (lambda file: changed(file, with_header(format=3)), "newer Headgate"),
     "an older format": (lambda file: changed(file, with_header(format=1)), "older Headgate"),
     **{
@@ -168,9 +168,9 @@ FORGED: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
             ("jumped", {"tokens": -5, "ids": 0}), ("schema", 7), ("more", 1),
         ]
     },
-    "the key that once signed sessions": (with_header(facts={"api_token_key": "5e" * 32}), "no fact"),
-    "a fact of the place": (with_header(facts={"arriving": "x"}), "no fact"),
-    "a fact that is no number": (with_header(facts={"min_decrypt_version": "x"}), "no fact"),
+    "the key that once signed sessions": (with_header(facts={"api_token_key": "5e" * 32}), "not a valid fact"),
+    "a fact of the place": (with_header(facts={"arriving": "x"}), "not a valid fact"),
+    "a fact that is no number": (with_header(facts={"min_decrypt_version": "x"}), "not a valid fact"),
     "a missing field": (lambda lines: [{k: v for k, v in lines[0].items() if k != "now"}, *lines[1:]], "now"),
     "a short row": (lambda lines: [line[:-1] if isinstance(line, list) else line for line in lines], "row 1 of"),
     "a number in a text": (
@@ -214,7 +214,7 @@ def test_rows_that_contradict_each_other_end_the_restore_with_a_sentence(small: 
                        if isinstance(line, list) else line for line in lines],
         forged=True,
     )  # fmt: skip
-    with pytest.raises(BadPayload, match="the database refuses a row"):
+    with pytest.raises(BadPayload, match="the database rejects a row"):
         restore(small, sql_url)
     with pytest.raises(HalfMoved):
         headgate.connect(sql_url)

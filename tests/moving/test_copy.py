@@ -141,7 +141,7 @@ def test_only_an_empty_target_is_written_into(place: Callable[[str], str], tmp_p
 
 
 def test_what_is_no_store_is_not_copied_and_not_made(tmp_path: Path) -> None:
-    with pytest.raises(ForeignStore, match="holds no store"):
+    with pytest.raises(ForeignStore, match="is not a store of Headgate"):
         copy(f"sqlite:///{tmp_path / 'none'}", f"sqlite:///{tmp_path / 'new'}")
     assert not (tmp_path / "none").exists()
 
@@ -154,7 +154,7 @@ def test_a_row_that_somebody_else_writes_is_found(place: Callable[[str], str], t
     with copying(source, target) as work, pytest.raises(HalfMoved, match="another process wrote to it"):
         work.run(lambda _done: stranger.locks.register_resource("another"))
     stranger.close()
-    with pytest.raises(HalfMoved, match="give the same command again"):
+    with pytest.raises(HalfMoved, match="epeat the command"):
         headgate.connect(target)
     copy(source, target)
     with opened(target, tmp_path) as gate:
@@ -182,7 +182,7 @@ def test_half_of_another_store_is_not_written_over(
         patched.setattr(Database, "still", None)
         with pytest.raises(TypeError):
             work.run(lambda _: None)
-    with pytest.raises(BadValue, match="half of another store"):
+    with pytest.raises(BadValue, match="unfinished copy of another store"):
         copy(two, target)
     copy(one, target)
 
@@ -231,7 +231,7 @@ def test_what_changes_without_a_lease_while_a_store_is_copied_is_found_too(
     source, target = place("sqlite"), place("sqlite")
     with opened(source, tmp_path) as gate:
         gate.locks.acquire("ann", "mine", "exclusive")
-        with pytest.raises(StoreInUse, match="hg_history changed while it was copied"), copying(source, target) as work:
+        with pytest.raises(StoreInUse, match="hg_history changed during the copy"), copying(source, target) as work:
             work.run(lambda _done: gate.locks.release(gate.locks.acquire("ben", "other", "exclusive")))
     copy(source, target)
 

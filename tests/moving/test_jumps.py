@@ -90,7 +90,7 @@ def test_a_restore_is_remembered_beside_the_backup_by_its_owner_alone(saved: tup
     assert log.stat().st_mode & 0o777 == 0o600
     with log.open("a") as out:
         out.write("what is this\n")
-    with pytest.raises(BadPayload, match="line 3 is not one that a restore writes"):
+    with pytest.raises(BadPayload, match="line 3 was not written by a restore"):
         restore(file, f"sqlite:///{tmp_path / 'third'}")
     assert not (tmp_path / "third").exists()
 

@@ -121,7 +121,7 @@ def test_two_users_of_a_group_share_a_store_and_a_third_is_told_why_not(place: P
 def test_a_group_that_cannot_be_shared_with_is_refused_before_anything_is_made(place: Path) -> None:
     os.chown(place, EVE, EVE)
     refused = as_user(EVE, [EVE], lambda: use_store(place, "wal", store_group=str(LAB)))
-    assert f"Do first: chgrp {LAB} {place} && chmod 2770 {place}" in refused
+    assert f"First run: chgrp {LAB} {place} && chmod 2770 {place}" in refused
     assert "is not a group on this machine" in as_user(
         EVE, [EVE], lambda: use_store(place, "wal", store_group="no lab")
     )

@@ -75,7 +75,7 @@ def test_an_older_schema_says_how_to_migrate(sql_url: str, monkeypatch: pytest.M
 
 def test_a_database_of_something_else_is_left_as_it_is(sql_url: str) -> None:
     run(sql_url, "create table invoices (id integer primary key)")
-    with pytest.raises(ForeignStore, match=r"has tables of something else \(invoices\)"):
+    with pytest.raises(ForeignStore, match=r"has tables of another program \(invoices\)"):
         headgate.connect(sql_url)
     assert tables(sql_url) == ["invoices"]
 

@@ -147,7 +147,7 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
     letter = tmp_path / "letter.txt"
     letter.write_text("Dear colleagues, " * 100)
     before = letter.read_bytes()
-    with pytest.raises(ForeignStore, match="is no database of Headgate's"):
+    with pytest.raises(ForeignStore, match="is not a database of Headgate"):
         headgate.connect(f"sqlite:///{letter}")
     assert letter.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["letter.txt"]

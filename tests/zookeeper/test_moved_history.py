@@ -150,6 +150,6 @@ def test_a_lost_answer_whose_history_was_moved_is_said_to_be_not_known(
         pass
     assert MOVED not in [raw.get(f"{store._tree.history}/{name}")[0] for name in raw.get_children(store._tree.history)]
     proxy.heal()
-    with pytest.raises(StoreUnavailable, match="has been moved: look whether it happened"):
+    with pytest.raises(StoreUnavailable, match="has been copied away: check whether the request took effect"):
         upgrading.result(30)
     assert [entry.event for entry in store.history(HistoryFilter(resource=R))] == ["upgrade", "grant"]

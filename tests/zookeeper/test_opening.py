@@ -85,7 +85,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
 )
 def test_a_node_of_something_else_is_refused(url: str, raw: Any, data: bytes) -> None:
     raw.create(f"/{url.rpartition('/')[2]}/headgate", data, makepath=True)
-    with pytest.raises(ForeignStore, match="of something else"):
+    with pytest.raises(ForeignStore, match="of another program"):
         open_zookeeper_locks(url)
     assert raw.get_children(f"/{url.rpartition('/')[2]}/headgate") == []
 

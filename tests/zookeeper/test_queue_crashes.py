@@ -98,7 +98,7 @@ def test_neither_an_orderly_end_nor_a_lost_session_that_reports_is_a_crash(
     with pytest.raises(ItemLost):
         doomed.queue.fire(lost, "accept")
     assert gate.queue.reap() == 0
-    # Its session lives, and it did not renew in time: the lease ran out, which is told by nobody.
+    # Its session lives, and it did not renew in time: the lease expired, which is told by nobody.
     slow = doomed.queue.acquire_job("pending", lease=SHORT)
     assert slow is not None
     until(lambda: not gate.queue.job(lost.id).worker, "its lease to run out")

@@ -346,7 +346,7 @@ def test_a_job_of_merritts_library_is_ours_to_work_on(open_gate: OpenGate, raw: 
 def test_a_spelling_that_nobody_knows_is_refused() -> None:
     assert parse("zookeeper://one/a?spelling=mrt-zk").queue.spelling == "mrt-zk"
     assert parse("zookeeper://one/a").queue.spelling == "design"
-    with pytest.raises(BadValue, match="spelling=merritt, which is unknown; there are: design, mrt-zk"):
+    with pytest.raises(BadValue, match="spelling=merritt, which is unknown; known: design, mrt-zk"):
         parse("zookeeper://one/a?spelling=merritt")
 
 

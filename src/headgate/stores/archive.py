@@ -183,7 +183,7 @@ def _open(path: Path) -> Iterator[Iterator[bytes]]:
         try:
             yield iter(lambda: file.readline(LONGEST_LINE), b"")
         except DAMAGED as error:
-            raise BadPayload(str(path), f"it is no whole archive of Headgate: {error}") from error
+            raise BadPayload(str(path), f"it is not a complete archive of Headgate: {error}") from error
 
 
 def _parsed(line: bytes) -> Any:
@@ -202,22 +202,22 @@ def _check_whole(path: Path) -> None:
     if last == total.last_line():
         return
     if not last.startswith(b'{"end":'):
-        raise BadPayload(name, "it has no end: it was not written to its last line, or something was added")
-    raise BadPayload(name, "it was changed or damaged: its lines are not those that were written")
+        raise BadPayload(name, "it is incomplete, or something was appended to it")
+    raise BadPayload(name, "it was changed or damaged: its checksum does not match")
 
 
 def _check_format(header: Any, name: str) -> None:
     if not isinstance(header, dict) or header.get("headgate") != KIND:
-        raise BadPayload(name, "it is no archive of Headgate")
+        raise BadPayload(name, "it is not an archive of Headgate")
     found = header.get("format")
     if found == FORMAT:
         return
     if isinstance(found, int) and found < FORMAT:
         raise BadPayload(
-            name, f"it has format {found}, of an older Headgate; this one reads {FORMAT}. Restore it with the version "
-            "that wrote it, then: headgate migrate",
+            name, (f"it has format {found} of an older Headgate; this version reads {FORMAT}. Restore it with the "
+"version that wrote it, then run: headgate migrate"),
         )  # fmt: skip
-    raise BadPayload(name, f"it has format {found}, of a newer Headgate; this one reads {FORMAT}. Upgrade Headgate")
+    raise BadPayload(name, f"it has format {found} of a newer Headgate; this version reads {FORMAT}. Upgrade Headgate")
 
 
 def _contents(header: Any, name: str) -> Contents:
@@ -240,12 +240,12 @@ def _check_rows(lines: Iterator[Any], contents: Contents, checks: RowChecks, nam
             table = line["table"]
             # The same iterator goes on: each table comes once, in the order of the header.
             if table not in left:
-                _refuse(name, f"table {str(table)[:80]!r} is not where the first line announces it")
+                _refuse(name, f"table {str(table)[:80]!r} is not in the order that the first line lists")
         elif key != "end":
-            _refuse(name, "it has a line that Headgate did not write")
+            _refuse(name, "it contains a line that Headgate did not write")
     wrong = [each for each, count in counts.items() if count != contents.counts[each]]
     if wrong:
-        _refuse(name, f"it has not the rows of {wrong[0]} that its first line announces")
+        _refuse(name, f"the number of rows of {wrong[0]} differs from that in the first line")
 
 
 def _refuse(name: str, why: str) -> NoReturn:

@@ -25,7 +25,7 @@ def read_header(header: Mapping[str, Any], name: str) -> Contents:
         raise BadPayload(name, f"its first line was not written by this Headgate: {odd}")
     for field, fits in HEADER.items():
         if not fits(header[field]):
-            raise BadPayload(name, f"its first line was not written by Headgate: {field} is not as it should be")
+            raise BadPayload(name, f"its first line was not written by Headgate: {field} is not valid")
     if set(header["counts"]) != set(header["tables"]):
         raise BadPayload(name, "its first line was not written by Headgate: counts and tables differ")
     return Contents(**{**header, "jumped": Jump(**header["jumped"])})

@@ -44,8 +44,8 @@ class RestoreLog:
             return self._write(least)
         except OSError as error:
             self.notes.append(
-                f"{self._path} cannot be written ({error.strerror}): another restore of this backup will not know of "
-                "this one. If both are used, raise the tokens of the second with: headgate store raise-tokens"
+                f"{self._path} cannot be written ({error.strerror}), so another restore of this backup will not know "
+                "about this one. If you use both, raise the tokens of the second with: headgate store raise-tokens"
             )
             return next_jump(self.known(least), secrets.randbelow)
 
@@ -69,8 +69,9 @@ class RestoreLog:
             parts = _LINE.fullmatch(line)
             if not parts:
                 raise BadPayload(
-                    str(self._path), f"line {number} is not one that a restore writes. The file lists how far earlier "
-                    "restores of this backup jumped; repair the line, or remove the file if none of them was used",
+                    str(self._path), (f"line {number} was not written by a restore. The file lists how far earlier "
+"restores of this backup raised ids and tokens; repair the line, or remove the "
+"file if none of those restores was used"),
                 )  # fmt: skip
             found.append(Jump(min(int(parts[1]), LAST_TOKEN), min(int(parts[2]), LAST_NUMBER)))
         return Jump(max(each.tokens for each in found), max(each.ids for each in found))

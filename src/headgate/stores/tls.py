@@ -59,21 +59,21 @@ def take_options(options: dict[str, str], url: str) -> Tls:
     """What a URL's options say of encryption; they are removed from the options."""
     mode, ca, cert, key = (options.pop(name, "") for name in OPTIONS)
     if mode and mode not in MODES:
-        raise BadValue("url", url, f"has tls={mode}, which is unknown; there are: {', '.join(MODES)}")
+        raise BadValue("url", url, f"has tls={mode}, which is unknown; known: {', '.join(MODES)}")
     if bool(cert) != bool(key):
-        raise BadValue("url", url, "has one of tls_cert and tls_key; they go together")
+        raise BadValue("url", url, "has only one of tls_cert and tls_key; give both")
     for file in filter(None, (ca, cert, key)):
         if not os.access(file, os.R_OK):
-            raise BadValue("url", url, f"names {file}, which is no file that can be read")
+            raise BadValue("url", url, f"names {file}, which is not a readable file")
     if (ca or cert) and not mode:
         mode = VERIFY
     if ca and mode != VERIFY:
-        raise BadValue("url", url, f"has tls_ca, which says nothing with tls={mode}; write tls=verify")
+        raise BadValue("url", url, f"has tls_ca, which has no effect with tls={mode}; write tls=verify")
     made = Tls(mode, ca, cert, key)
     try:
         made.context()
     except OSError as error:
-        raise BadValue("url", url, f"names a file that is no certificate or key: {error}") from None
+        raise BadValue("url", url, f"names a file that is not a valid certificate or key: {error}") from None
     return made
 
 

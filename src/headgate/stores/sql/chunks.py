@@ -177,7 +177,7 @@ class Chunk:
             return True
         if reported(row):
             return False
-        raise ClaimLost(self.job.name, self.dataid, token, f"it does not run: it is {row.status}")
+        raise ClaimLost(self.job.name, self.dataid, token, f"it is not running: it is {row.status}")
 
     def succeed(self, who: str) -> None:
         """The worker is done: READY and DONE."""
@@ -247,7 +247,7 @@ class Chunk:
             key = order_key(self.dataid, self.shape.datasets[row.dataset].order)
             self._tx.run(sql.ADD_ROW, order_key=key, **columns)
         elif not self._tx.count(sql.CHANGE_ROW, was=old.status, was_token=old.token, **columns):
-            raise Duplicate("the row changed meanwhile")
+            raise Duplicate("the row was changed at the same time")
         self._found[number, self.shape.id, row.kind.value] = ()
         self._replace(old, replace(row, job=self.job.name, dataid=self.dataid))
 
@@ -259,7 +259,7 @@ class Chunk:
             was_token=row.token,
         )  # fmt: skip
         if not gone:
-            raise Duplicate("the row changed meanwhile")
+            raise Duplicate("the row was changed at the same time")
         del self._found[number, self.shape.id, row.kind.value]
         self._replace(row, None)
 

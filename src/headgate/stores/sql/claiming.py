@@ -134,7 +134,7 @@ def heartbeat(tx: Transaction, job: str, dataid: str, token: int, lease: float) 
     ):
         return lease
     Chunk(tx, shape, dataid).verify(token, lambda _: False)
-    raise ClaimLost(job, dataid, token, "its lease has run out")
+    raise ClaimLost(job, dataid, token, "its lease expired")
 
 
 def refuse_alive(chunk: Chunk, *, steal: bool) -> None:
@@ -143,7 +143,7 @@ def refuse_alive(chunk: Chunk, *, steal: bool) -> None:
         row = next(row for row in chunk.view.owned() if row.alive)
         raise ClaimRefused(
             chunk.job.name, chunk.dataid,
-            f"a worker is on it: {row.sentence()}. Wait for it, or take it away with steal",
+            f"a worker is processing it: {row.sentence()}. Wait for it, or override its claim with steal",
         )  # fmt: skip
 
 

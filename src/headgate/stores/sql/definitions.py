@@ -37,7 +37,7 @@ def define_dataset(tx: Transaction, dataset: Dataset) -> Defined:
         tx.run(sql.ADD_DATASET, name=dataset.name, **columns)
         return Defined(tuple(changes))
     if old.order is not dataset.order and tx.one(sql.HAS_CHUNKS, dataset=number):
-        raise Refused(f"dataset {dataset.name} has chunks already, in {old.order} order; the order cannot be changed")
+        raise Refused(f"dataset {dataset.name} already has chunks in {old.order} order; the order cannot be changed")
     tx.run(sql.CHANGE_DATASET, id=number, **columns)
     for job in {str(name) for (name,) in tx.all(READ_HOLDERS, dataset=number)}:
         if not dataset.may_hold(job):
@@ -89,7 +89,9 @@ def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str
 def _refuse_running(tx: Transaction, number: int, name: str) -> None:
     busy = tx.one(sql.READ_BUSY, job=number, limit=1)
     if busy:
-        raise Refused(f"job {name} works on {busy[0]} now; its inputs and outputs can be changed when nothing runs")
+        raise Refused(
+            f"job {name} is processing {busy[0]}; its inputs and outputs can be changed when it has no running claim"
+        )
 
 
 def rebuild(tx: Transaction, shape: Shape) -> None:

@@ -229,7 +229,7 @@ class Database:
         trouble = self.dialect.classify(error)
         why = self.dialect.why(error)
         if trouble is Trouble.FOREIGN:
-            return ForeignStore(f"{self.name} is no database of Headgate's: {why}")
+            return ForeignStore(f"{self.name} is not a database of Headgate: {why}")
         if trouble is Trouble.SETUP:
             return StoreMisconfigured(self.name, why, self.dialect.advice(error))
         if trouble is Trouble.BUG:
@@ -264,7 +264,9 @@ class Database:
                 Context().run(self._follow, change)
                 if change.jump is not None:
                     self._clock.settle()
-        raise StoreUnavailable(self.name, "several servers answer in turn under this address; let one primary answer")
+        raise StoreUnavailable(
+            self.name, ("several servers answer at this address in turn; use the address of one primary")
+        )
 
     def _follow(self, change: ServerChanged) -> None:
         assert self.follower  # noqa: S101 - without one nobody looks

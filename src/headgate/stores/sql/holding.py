@@ -23,9 +23,9 @@ def held(tx: Transaction, lock_id: str, token: int) -> Lock:
     lock = read_lock(row)
     must_own(f"lock {lock_id}", lock.principal)
     if lock.token != token:
-        raise LockLost(lock_id, token, f"the token is not that of the grant, which has {lock.token}")
+        raise LockLost(lock_id, token, f"the token does not match: the lock has token {lock.token}")
     if not lock.alive:
-        raise LockLost(lock_id, token, "its lease has run out")
+        raise LockLost(lock_id, token, "its lease expired")
     return lock
 
 
@@ -34,7 +34,7 @@ def renew(tx: Transaction, lock_id: str, token: int, lease: float | None) -> Loc
     changed = tx.count(sql.RENEW_LOCK, id=lock_id, token=token, lease=to_micro(lease), principal=actor().compared)
     lock = held(tx, lock_id, token)
     if not changed and lock.lease is not None:
-        raise LockLost(lock_id, token, "its lease has run out")
+        raise LockLost(lock_id, token, "its lease expired")
     return lock
 
 
@@ -109,7 +109,7 @@ def _scene_of(tx: Transaction, tag: str, lock_id: str) -> tuple[Scene, Lock]:
 
 def unknown(lock_id: str) -> UnknownName:
     """There is no such lock."""
-    return UnknownName("lock", lock_id, "It may have been released; see: headgate lock list")
+    return UnknownName("lock", lock_id, "It may have been released; list locks with: headgate lock list")
 
 
 def scene_of_held(tx: Transaction, tag: str, lock_id: str, token: int) -> tuple[Scene, Lock]:
@@ -127,7 +127,7 @@ def lost(tx: Transaction, lock_id: str, token: int) -> LockLost:
     low, high = _key_range(lock_id)
     ends = [row for row in tx.all(sql.READ_END, low=low, high=high, lock_id=lock_id) if row[0] in ENDINGS]
     if not ends:
-        return LockLost(lock_id, token, "there is no such lock, and none is known to have been")
+        return LockLost(lock_id, token, "there is no such lock, now or in the history")
     event, _token, _client, reason, at = ends[0]
     why = f": {reason}" if reason else ""
     return LockLost(lock_id, token, f"{ENDINGS[event]} {moment(at):%Y-%m-%d %H:%M:%S} UTC{why}")

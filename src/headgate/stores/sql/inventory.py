@@ -73,7 +73,7 @@ class SqlInventory:
     def versions(self, ark: str) -> Sequence[ObjectVersion]:
         rows = self._database.read(lambda tx: tx.all(sql.READ_VERSIONS, ark=ark))
         if not rows:
-            raise UnknownName("object", ark, "see: headgate ingest objects")
+            raise UnknownName("object", ark, "list them with: headgate ingest objects")
         return [
             ObjectVersion(int(number), moment(created), int(size), int(files), str(job), str(batch), str(profile))
             for number, created, size, files, job, batch, profile in rows
@@ -185,7 +185,7 @@ def _hold_object(tx: Transaction, recording: Recording, at: int) -> int:
         tx.run(sql.ADD_OBJECT, ark=recording.ark, owner=owner, at=at)
         row = tx.one(sql.LOCK_OBJECT, ark=recording.ark)
     if int(row[1]) != owner:
-        raise ObjectRefused(recording.ark, f"it belongs to another owner than {recording.owner}")
+        raise ObjectRefused(recording.ark, f"its owner is not {recording.owner}")
     return int(row[0])
 
 
@@ -194,10 +194,10 @@ def _is_new(tx: Transaction, number: int, recording: Recording) -> bool:
     if known is not None:
         if (str(known[0]), int(known[1])) == (recording.ark, recording.version):
             return False
-        raise ObjectRefused(recording.ark, f"{recording.job} is recorded as {known[0]} v{known[1]}")
+        raise ObjectRefused(recording.ark, f"{recording.job} is already recorded as {known[0]} v{known[1]}")
     maker = tx.one(sql.MAKER_OF, object=number, number=recording.version)
     if maker is not None:
-        raise ObjectRefused(recording.ark, f"version {recording.version} is recorded as the work of {maker[0]}")
+        raise ObjectRefused(recording.ark, f"version {recording.version} is already recorded as stored by {maker[0]}")
     return True
 
 
@@ -256,7 +256,7 @@ def _claim(tx: Transaction, owner: int, ids: Sequence[str], ark: str) -> str:
     found = {str(local): str(of) for local, of in tx.all(sql.LOCK_LOCAL_IDS, owner=owner, ids=wanted)}
     if len(set(found.values())) > 1:
         said = ", ".join(f"{local} is {of}" for local, of in sorted(found.items()))
-        raise ObjectRefused(ark, f"its local ids are of different objects: {said}")
+        raise ObjectRefused(ark, f"its local ids belong to different objects: {said}")
     chosen = next(iter(found.values()), ark)
     for local in wanted:
         if local not in found:
@@ -322,7 +322,7 @@ def _resend(tx: Transaction, message_id: str) -> Message:
 def _hold_message(tx: Transaction, message_id: str) -> Message:
     row = tx.one(sql.LOCK_MESSAGE, id=message_id)
     if row is None:
-        raise UnknownName("message", message_id, "see: headgate messages list")
+        raise UnknownName("message", message_id, "list them with: headgate messages list")
     return read_message(row)
 
 

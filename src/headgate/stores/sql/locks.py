@@ -224,7 +224,7 @@ class SqlLocks:
         row = self._database.read(lambda tx: tx.one(sql.READ_LOCK, id=lock_id))
         lock = self._claim(lock_id) if row is None else read_lock(row)
         if lock is None or not lock.alive:
-            raise UnknownName("lock", lock_id, "It may have been released; see: headgate lock list")
+            raise UnknownName("lock", lock_id, "It may have been released; list locks with: headgate lock list")
         return lock
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
@@ -302,7 +302,7 @@ class SqlLocks:
         # What the dead left counts only until somebody looks.
         self._wakeups.wake(self._database.write(lambda tx: expire_carefully(tx, self.tag, [resource]))[1])
         if not self._forget(resource):
-            raise Refused(f"resource {resource!r} is held or waited for; release it first")
+            raise Refused(f"resource {resource!r} is held or has waiters; release it first")
 
     def faults(self) -> Sequence[Fault]:
         from headgate.stores.sql.store_faults import faults
@@ -348,7 +348,7 @@ class SqlLocks:
             claim = self._claim(lock_id)
             if claim is None:
                 raise
-            how = "It ends with its worker's report; headgate job resubmit with --steal takes it away"
+            how = "It ends when its worker reports; `headgate job resubmit` with --steal overrides it"
             raise BadValue("lock", lock_id, f"is a claim: {claim.note}. {how}") from None
 
     def _release_carefully(self, lock_id: str, token: int, *, cut_off: bool) -> None:

@@ -89,7 +89,7 @@ def forget(tx: Transaction, job: str, dataid: str, reason: str, who: str, *, ste
     """As if it never was."""
     chunk = Chunk(tx, shape_of(tx, job, share=True), dataid)
     if not chunk.view.owned():
-        raise UnknownName("chunk", f"{job}/{dataid}", "There is no row to forget; see: headgate data list")
+        raise UnknownName("chunk", f"{job}/{dataid}", "There is no row to forget; list them with: headgate data list")
     refuse_alive(chunk, steal=steal)
     return _change(chunk, "forget", who, reason, [(row.kind, row.dataset, None) for row in chunk.view.owned()])
 
@@ -103,7 +103,7 @@ def set_status(tx: Transaction, wanted: Row, reason: str, who: str) -> Change:
     names = shape.job.inputs if wanted.kind is Kind.INPUT else shape.job.outputs
     if wanted.dataset not in names:
         listed = ", ".join(names) or "none"
-        raise BadValue("dataset", wanted.dataset, f"is no {wanted.kind} of job {wanted.job!r}; there are: {listed}")
+        raise BadValue("dataset", wanted.dataset, f"is not an {wanted.kind} of job {wanted.job!r}; known: {listed}")
     chunk = Chunk(tx, shape, wanted.dataid)
     old = chunk.view.own(wanted.kind, wanted.dataset)
     base = replace(old or wanted, lease=None, expires_in=None, retry_in=None, worker="")
@@ -148,4 +148,6 @@ def _publish_again(tx: Transaction, shape: Shape, dataid: str, who: str) -> None
 def _conflict(tx: Transaction, dataset: str, dataid: str, there: Iterable[tuple[str, int]]) -> ClaimRefused:
     names = job_names(tx)
     job = next(names[job] for found, job in there if found == dataid and job != 0)
-    return ClaimRefused(EXTERNAL, dataid, f"{dataset}/{dataid} is made by job {job}; it cannot be published beside it")
+    return ClaimRefused(
+        EXTERNAL, dataid, (f"{dataset}/{dataid} is produced by job {job}; it cannot be published as well")
+    )

@@ -82,8 +82,8 @@ def _keep_later(tx: Transaction, book: Book, leaf: Leaf, row: Row) -> None:
     _, at, event, token, version = row
     if (int(at), str(event), int(token)) != (micro(entry.at), entry.event, entry.token):
         raise ForeignStore(
-            f"the history of {book.about} of store {book.store} has another entry {entry.id} here already: the store "
-            "was put back to an older state, or another one has the same tag. Nothing was moved"
+            f"the history of {book.about} of store {book.store} already has another entry {entry.id} here: the store "
+            "was restored to an older state, or another store has the same tag. Nothing was copied"
         )
     if int(version) < leaf.version:
         tx.run(COUNT_AGAIN, store=book.store, about=book.about, id=entry.id, count=entry.count, version=leaf.version)

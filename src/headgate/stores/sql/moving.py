@@ -100,7 +100,7 @@ class SqlSource:
         lasts = _lasts(tx.all, list(self._tables.values()))
         changed = [name for name, last in lasts.items() if last != self._lasts[name]]
         if changed:
-            raise StoreInUse(self.name, [f"{name} changed while it was copied" for name in changed[:3]])
+            raise StoreInUse(self.name, [f"{name} changed during the copy" for name in changed[:3]])
 
     def _refuse_users(self, found: Sequence[Any]) -> None:
         users = [f"{count} {what}" for what, count in found if count]
@@ -147,7 +147,7 @@ def require_store(url: str) -> None:
     looked = Database(look)
     try:
         if "hg_schema" not in opening.table_names(looked):
-            raise ForeignStore(f"{look.name} holds no store of Headgate")
+            raise ForeignStore(f"{look.name} is not a store of Headgate")
     finally:
         looked.close()
 
@@ -191,7 +191,7 @@ class SqlTarget:
         try:
             begun_before = self._database.write(lambda tx: self._take_over(tx, tag))
         except Duplicate:
-            raise HalfMoved(f"somebody else begins to move a store into {self.name} at this moment") from None
+            raise HalfMoved(f"another process is starting to copy a store into {self.name}") from None
         if begun_before:
             self.write(self._clear)
 
@@ -204,7 +204,7 @@ class SqlTarget:
         try:
             self.write(lambda tx: self._insert(tx, table, text, values))
         except Duplicate:
-            raise HalfMoved(f"somebody else writes into {self.name}: {table} has rows that were not moved") from None
+            raise HalfMoved(f"another process writes to {self.name}: {table} has rows that were not copied") from None
 
     def _insert(self, tx: Transaction, table: str, text: str, values: Sequence[Mapping[str, object]]) -> None:
         dialect = self._database.dialect
@@ -214,7 +214,7 @@ class SqlTarget:
             if not dialect.refuses_row(error) or dialect.classify(error) is Trouble.DUPLICATE:
                 raise
             why = str(error).splitlines()[0]
-            raise BadPayload(table, f"the database refuses a row of the source: {why}") from error
+            raise BadPayload(table, f"the database rejects a row of the source: {why}") from error
 
     def digests(self) -> Iterator[tuple[str, Digest]]:
         with self._database.still() as still:
@@ -242,7 +242,9 @@ class SqlTarget:
             tx.run(sql.ADD_FACT, name=opening.ARRIVING, value=json.dumps(mark))
             return False
         if json.loads(standing[0])["from"] != tag:
-            raise BadValue("target", self.name, "holds half of another store; name an empty database")
+            raise BadValue(
+                "target", self.name, ("contains an unfinished copy of another store; name an empty database")
+            )
         tx.run(sql.WRITE_FACT, name=opening.ARRIVING, value=json.dumps(mark))
         return True
 
@@ -256,7 +258,7 @@ class SqlTarget:
         def guarded(tx: Transaction) -> None:
             standing = tx.one(sql.HOLD_FACT, name=opening.ARRIVING)
             if standing is None or json.loads(standing[0])["run"] != self._run:
-                raise HalfMoved(f"somebody else has begun to move a store into {self.name}; this try ends here")
+                raise HalfMoved(f"another process has started to copy a store into {self.name}; this one stops here")
             work(tx)
 
         self._database.write(guarded)

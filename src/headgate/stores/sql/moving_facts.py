@@ -52,14 +52,15 @@ def accept(contents: Contents, tables: Sequence[Table]) -> Mapping[str, Callable
     if contents.schema != newest:
         raise BadValue(
             "schema", contents.schema,
-            f"is not that of this Headgate ({newest}). Use the version that wrote it, then: headgate migrate",
+            (f"is not the schema of this Headgate ({newest}). Use the version that wrote it, then run: headgate "
+"migrate"),
         )  # fmt: skip
     columns = {table.name: [column.name for column in table.columns] for table in tables}
     if {name: list(found) for name, found in contents.tables.items()} != columns:
         raise BadValue("source", contents.tag, "has other tables than this Headgate")
     for name, value in contents.facts.items():
         if not any(re.fullmatch(known, name) and re.fullmatch(form, value) for known, form in OF_THE_STORE.items()):
-            raise BadPayload(name, "it is no fact about a store as Headgate keeps it")
+            raise BadPayload(name, "it is not a valid fact about a store")
     return {table.name: _row_check(table) for table in tables}
 
 

@@ -43,8 +43,8 @@ def check_whole(database: Database, facts: Mapping[str, str]) -> None:
     """Refuse what another store is being moved into."""
     if ARRIVING in facts:
         raise HalfMoved(
-            f"{database.name} is the target of a copy or restore that has not come to its end. If none runs, "
-            "give the same command again: it begins anew"
+            f"{database.name} is the target of a copy or restore that has not finished. If none is running, repeat "
+            "the command: it starts over"
         )
 
 
@@ -111,13 +111,12 @@ def foreign(database: Database, tables: set[str]) -> ForeignStore:
     """Why this database is not used."""
     if holds_ensembl(database, tables):
         return ForeignStore(
-            f"{database.name} holds Ensembl's resource locks. "
-            f"Take them over with: headgate migrate --url {database.name}"
+            f"{database.name} holds Ensembl's resource locks. Import them with: headgate migrate --url {database.name}"
         )
     shown = ", ".join(sorted(tables)[:5])
     return ForeignStore(
-        f"{database.name} has tables of something else ({shown}) and none of Headgate's. "
-        "Use an empty database, or add Headgate's tables beside them with: headgate migrate --beside"
+        f"{database.name} has tables of another program ({shown}) and none of Headgate's. Use an empty database, or "
+        "add Headgate's tables with: headgate migrate --beside"
     )
 
 
@@ -129,11 +128,11 @@ def check_version(database: Database) -> None:
         return
     if found in known:
         raise SchemaMismatch(
-            f"{database.name} has schema {found}; this Headgate works with {known[-1]}. "
-            f"Stop what uses it, then run: headgate migrate --url {database.name}"
+            f"{database.name} has schema {found}; this Headgate needs {known[-1]}. Stop all processes that use it, "
+            f"then run: headgate migrate --url {database.name}"
         )
     raise SchemaMismatch(
-        f"{database.name} has schema {found}, of a newer Headgate; this one knows up to {known[-1]}. Upgrade Headgate"
+        f"{database.name} has schema {found} of a newer Headgate; this one supports up to {known[-1]}. Upgrade Headgate"
     )
 
 

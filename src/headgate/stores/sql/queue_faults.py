@@ -45,7 +45,7 @@ def repair(tx: Transaction, fault: Fault, who: str, max_crashes: int) -> bool:
 
 def _unknown_states(tx: Transaction) -> list[Fault]:
     return [
-        Fault("unknown-state", noun.id_of(int(number)), f"its state is {state!r}, which the table does not have")
+        Fault("unknown-state", noun.id_of(int(number)), f"its state is {state!r}, which does not exist")
         for noun in NOUNS
         for number, state in tx.all(sql.UNKNOWN_STATES[noun.prefix], states=list(kept_states(noun.machine)), limit=MOST)
     ]
@@ -60,14 +60,16 @@ def _wrong_counts(tx: Transaction) -> list[Fault]:
             continue
         stuck = state == "processing" and kept.processing > 0 and true.processing == 0
         kind = "never-finishes" if stuck else "wrong-count"
-        what = f"it counts {_words(kept)} of {made} made; its jobs are {_words(true)} of {needed}"
-        found.append(Fault(kind, BATCHES.id_of(int(number)), what, "count its jobs anew"))
+        what = f"it records {_words(kept)} of {made} jobs; its jobs are {_words(true)} of {needed}"
+        found.append(Fault(kind, BATCHES.id_of(int(number)), what, "count its jobs again"))
     return found
 
 
 def _lost_jobs(tx: Transaction) -> list[Fault]:
     return [
-        Fault("no-batch", JOBS.id_of(int(number)), f"its batch {BATCHES.id_of(int(batch))} is gone", "remove the job")
+        Fault(
+            "no-batch", JOBS.id_of(int(number)), f"its batch {BATCHES.id_of(int(batch))} is missing", "remove the job"
+        )
         for number, batch in tx.all(sql.JOBS_WITHOUT_BATCH, limit=MOST)
     ]
 
@@ -75,7 +77,10 @@ def _lost_jobs(tx: Transaction) -> list[Fault]:
 def _dead_owners(tx: Transaction) -> list[Fault]:
     return [
         Fault(
-            DEAD_OWNER, noun.id_of(int(number)), f"{worker} took it as {state} and died", "count the crash, and free it"
+            DEAD_OWNER,
+            noun.id_of(int(number)),
+            f"{worker} took it as {state} and died",
+            ("count the crash, and release it"),
         )
         for noun in NOUNS
         for number, worker, state in tx.all(noun.sql.find_dead, grace=LONG_GONE, limit=MOST)
@@ -86,7 +91,7 @@ def _abandoned(tx: Transaction) -> list[Fault]:
     return [
         Fault(
             "half-made", BATCHES.id_of(int(number)),
-            f"{made} of its jobs were made, and nobody goes on; start a batch-pending consumer",
+            f"{made} of its jobs were created, and no consumer continues; start a batch-pending consumer",
         )
         for number, made in tx.all(sql.ABANDONED, age=ABANDONED, limit=MOST)
     ]  # fmt: skip

@@ -51,7 +51,7 @@ def create_jobs(tx: Transaction, taken: Taken, position: int, jobs: Sequence[New
     if batch.state != SUBMIT.target:
         raise TransitionRefused(BATCH.name, batch.state, "create jobs", BATCH.allowed(batch.state))
     if position > batch.made:
-        raise BadValue("position", position, f"is beyond the {batch.made} jobs that {batch.id} has")
+        raise BadValue("position", position, f"is beyond the {batch.made} jobs of {batch.id}")
     new = jobs[batch.made - position :]
     if not new:
         return batch.made

@@ -90,14 +90,14 @@ def is_owner(item: Item, taken: Taken) -> bool:
 def lost(taken: Taken, item: Item | None) -> ItemLost:
     """Why it is not the caller's."""
     if item is None:
-        why = "it is gone"
+        why = "it no longer exists"
     elif item.token != taken.token:
-        whose = f"{item.worker} has it" if item.lease is not None else "somebody else had it since"
+        whose = f"{item.worker} has taken it" if item.lease is not None else "another consumer has taken it since"
         why = f"{whose}; it is {item.state}"
     elif item.state != taken.state:
         why = f"it is {item.state}, not {taken.state}"
     else:
-        why = "it was given back, or its lease has run out"
+        why = "it was released, or its lease expired"
     return ItemLost(taken.id, taken.token, why)
 
 
@@ -132,7 +132,7 @@ def act(tx: Transaction, item_id: str, event: str, by: By, reason: str, who: str
     seen.append(item)
     refuse_others(noun.machine, item.state, event, by)
     if item.lease is not None:
-        raise QueueRefused(item.id, event, f"{item.worker} works on it")
+        raise QueueRefused(item.id, event, f"{item.worker} is processing it")
     facts = replace(facts_of(tx, item, event), taken_job=taken_job)
     return move(tx, held, choose(noun.machine, item.id, item.state, event, facts), reason, who, Changes())
 
@@ -176,7 +176,7 @@ def put(tx: Transaction, old: Item, new: Item, *, drop_owner: bool) -> None:
         written = tx.count(sql.CHANGE_JOB, **guard, **job_columns(new))
     # What is the same as before counts as not written on some databases.
     if not written and drop_owner:
-        raise Duplicate("the item changed meanwhile")
+        raise Duplicate("the item was changed at the same time")
 
 
 def drop(tx: Transaction, item: Item) -> None:

@@ -93,7 +93,7 @@ def _write(tx: Transaction, shape: Shape, group: _Group, token: int, who: str) -
             delay=to_micro(row.retry_in), message=row.message,
         )  # fmt: skip
         if changed != len(group.dataids):
-            raise Duplicate("a row changed meanwhile")
+            raise Duplicate("a row was changed at the same time")
     tx.many(
         sql.TELL, {"dataid": group.dataids}, event="reap", job=shape.id, dataset=shape.told, who=who, token=token,
         before=RUNNING, after=group.outcome.status, reason=group.message,

@@ -181,4 +181,6 @@ def _write_rows(tx: Transaction, group: Group, wish: Wish) -> None:
 
 
 def _unknown(shape: Shape, dataid: str) -> UnknownName:
-    return UnknownName("chunk", f"{shape.job.name}/{dataid}", "There is nothing to make again; see: headgate data list")
+    return UnknownName(
+        "chunk", f"{shape.job.name}/{dataid}", ("There is nothing to resubmit; list chunks with: headgate data list")
+    )

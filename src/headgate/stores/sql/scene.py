@@ -37,7 +37,7 @@ from headgate.stores.sql.running import running_on
 from headgate.stores.sql.statement import Row
 
 #: Why an expired lock ended, as the history has it.
-EXPIRED = "the lease ran out"
+EXPIRED = "the lease expired"
 #: A waiter that was not heard of for this long has died.
 WAITER_LEASE = 10 * MICROSECONDS
 #: The first column behind those of a lock, where a statement has one.

@@ -57,17 +57,22 @@ def repair(database: Database, tag: str, fault: Fault, who: str) -> tuple[bool, 
 
 def _of_locks(tx: Transaction) -> Found:
     for lock, client, mode in tx.all(sql.LOCKS_WITHOUT_RESOURCE, limit=MOST):
-        what = f"{client} holds it {mode}, and the row of its resource is gone: others would be granted the resource"
-        yield Fault("no-resource", str(lock), what, "put the row back; the resource is listed by its key")
+        what = (
+            f"{client} holds it {mode}, but the row of its resource is missing: other clients would be granted "
+            "the resource"
+        )
+        yield Fault("no-resource", str(lock), what, "restore the row; the resource is listed by its key")
     for row in tx.all(sql.WRONG_RESOURCES, limit=MOST):
         uri, holders, locks, waiting, waiters, token, newest, mode, true_mode = row
         what = (
-            f"its row says {holders} holders ({mode}), {waiting} waiters and token {token}; there are {locks} "
+            f"its row records {holders} holders ({mode}), {waiting} waiters and token {token}; actual: {locks} "
             f"({true_mode}), {waiters}, and a lock with token {newest}"
         )
         yield Fault("wrong-resource", str(uri), what, "count its locks and waiters again")
     for ticket, mode in tx.all(sql.PLACES_WITHOUT_TICKET, limit=MOST):
-        yield Fault("lost-waiter", f"waiter {ticket}", f"a place in a queue ({mode}) of no waiter", "remove the place")
+        yield Fault(
+            "lost-waiter", f"waiter {ticket}", f"a queue position ({mode}) without a waiter", ("remove the position")
+        )
 
 
 def _restore_resource(tx: Transaction, fault: Fault, _who: str) -> bool:
@@ -101,7 +106,7 @@ def _of_leases(tx: Transaction) -> Found:
 
 def _long(kind: str, item: str, what: str, left: int) -> Fault:
     ends = in_words(to_seconds(left) or 0)
-    return Fault(kind, item, f"{what} ends in {ends}, far beyond its length", "let the lease begin now")
+    return Fault(kind, item, f"{what} expires in {ends}, far beyond its length", "restart the lease now")
 
 
 def _shorten_lock(tx: Transaction, fault: Fault, _who: str) -> bool:
@@ -124,12 +129,12 @@ def _of_ledger(tx: Transaction) -> Found:
     yield from _lost_definitions(tx)
     jobs = {number: job.name for number, job in all_jobs(tx).items()}
     for number, dataid, worker in tx.all(sql.RUNNING_WITHOUT_LEASE, limit=MOST):
-        what = f"{worker or 'somebody'} runs it without a lease: nobody would notice that the worker died"
+        what = f"{worker or 'a worker'} runs it without a lease: a crash of the worker would go unnoticed"
         if int(number) in jobs:
-            yield Fault("no-lease", f"{jobs[int(number)]}/{dataid}", what, "make it an error, as an expired claim")
+            yield Fault("no-lease", f"{jobs[int(number)]}/{dataid}", what, "set it to ERROR, as an expired claim")
     for number, dataid in tx.all(sql.ORPHAN_CANDIDATES, limit=MOST):
         item = f"{jobs.get(int(number), f'job number {number}')}/{dataid}"
-        yield Fault("orphan-candidate", item, "it is listed as claimable, and there is no such chunk", "remove it")
+        yield Fault("orphan-candidate", item, "it is listed as claimable, but there is no such chunk", "remove it")
     for name in jobs.values():
         shape = shape_of(tx, name, share=False)
         if shape.ids:
@@ -140,12 +145,14 @@ def _of_ledger(tx: Transaction) -> Found:
 def _lost_definitions(tx: Transaction) -> Found:
     help_ = "Restore them from a backup, or define the pipeline again"
     for number, count in tx.all(sql.LOST_JOBS, limit=MOST):
-        yield Fault("no-job", f"job number {number}", f"{count} rows refer to it, and its definition is gone. {help_}")
+        yield Fault(
+            "no-job", f"job number {number}", (f"{count} rows refer to it, but its definition is missing. {help_}")
+        )
     for number, count in tx.all(sql.LOST_DATASETS, limit=MOST):
-        what = f"{count} rows refer to it, and its definition is gone. {help_}"
+        what = f"{count} rows refer to it, but its definition is missing. {help_}"
         yield Fault("no-dataset", f"dataset number {number}", what)
     for (name,) in tx.all(sql.JOBS_WITHOUT_DATASETS, limit=MOST):
-        yield Fault("no-datasets", str(name), "what it reads and makes is gone; define the job again")
+        yield Fault("no-datasets", str(name), "its inputs and outputs are missing; define the job again")
 
 
 def _lost_outputs(tx: Transaction, shape: Shape) -> Found:
@@ -153,8 +160,8 @@ def _lost_outputs(tx: Transaction, shape: Shape) -> Found:
         return
     for dataid, status in tx.all(sql.LOST_OUTPUTS, job=shape.id, limit=MOST):
         what = (
-            f"its input row is {status} and its output row is gone, so that it is never made. "
-            f"To make it again: headgate job forget {shape.job.name} {dataid} --reason WHY"
+            f"its input row is {status} but its output row is missing, so it is never produced. To produce it again: "
+            f"headgate job forget {shape.job.name} {dataid} --reason WHY"
         )
         yield Fault("lost-output", f"{shape.job.name}/{dataid}", what)
 
@@ -169,7 +176,7 @@ def _lost_candidates(tx: Transaction, shape: Shape) -> Found:
         if _is_lost(tx, shape, str(dataid)):
             lost[str(dataid)] = None
     for dataid in list(lost)[:MOST]:
-        what = "it may be claimed once its inputs are READY, and find_next does not see it"
+        what = "it can be claimed once its inputs are READY, but it is not in the list that find_next reads"
         yield Fault("lost-candidate", f"{shape.job.name}/{dataid}", what, "list it as claimable")
 
 
@@ -215,24 +222,24 @@ def _chunk_of(tx: Transaction, item: str) -> tuple[Shape, str]:
 def _of_store(database: Database, tx: Transaction) -> Found:
     for name, top, value in tx.all(sql.COUNTERS_BEHIND):
         noun = BATCHES if name == BATCHES.prefix else JOBS
-        what = f"the counter is at {value}, and {noun.id_of(int(top))} is in use: the next submission would fail"
+        what = f"the counter is at {value}, but {noun.id_of(int(top))} is in use: the next submission would fail"
         yield Fault("counter-behind", f"counter {name}", what, "raise it")
     given, greatest = _tokens(database, tx)
     if greatest > given:
-        what = f"the counter of tokens is at {given}, and token {greatest} is in use: tokens would be given twice"
+        what = f"the counter of tokens is at {given}, but token {greatest} is in use: tokens would be issued twice"
         yield Fault("token-behind", "counter of tokens", what, "raise it")
     yield from _lost_history(tx)
     newest, now = tx.one(sql.NEWEST_ENTRIES)
     if fault := clock_fault(database.name, moment(now), datetime.now(UTC)):
         yield fault
     elif newest is not None and moment(newest) - moment(now) > CLOCK_TOLERANCE:
-        what = f"the newest entry is of {moment(newest):%Y-%m-%d %H:%M} UTC, later than the clock of the store says"
+        what = f"the newest entry is from {moment(newest):%Y-%m-%d %H:%M} UTC, later than the store's clock"
         yield Fault("future-history", "history", f"{what}: the clock was ahead when it was written")
 
 
 def _lost_history(tx: Transaction) -> Found:
     def lost(item: str, what: str) -> Fault:
-        return Fault("lost-history", item, f"{what}, and the history has no entry of it: entries were deleted")
+        return Fault("lost-history", item, f"{what}, but the history has no entry of it: entries were deleted")
 
     for lock, client in tx.all(sql.LOCKS_WITHOUT_HISTORY, limit=MOST):
         yield lost(str(lock), f"{client} holds the lock")
@@ -240,7 +247,7 @@ def _lost_history(tx: Transaction) -> Found:
         yield lost(f"{job}/{dataid}", "it was claimed")
     for noun, statement in ((BATCHES, sql.BATCHES_WITHOUT_HISTORY), (JOBS, sql.JOBS_WITHOUT_HISTORY)):
         for (number,) in tx.all(statement, limit=MOST):
-            yield lost(noun.id_of(int(number)), "it is there")
+            yield lost(noun.id_of(int(number)), "it exists")
 
 
 def _raise_counter(tx: Transaction, fault: Fault, _who: str) -> bool:

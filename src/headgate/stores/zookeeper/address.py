@@ -18,12 +18,12 @@ FORM = "write zookeeper://host:port,host:port/folder"
 DEFAULT_PORT = 2181
 #: What is worth knowing of an ensemble beyond this machine.
 OPEN = (
-    "is used without a user: whoever reaches the ensemble can read and change locks and queue. "
-    "Add a user and a password to the URL"
+    "is used without a user: anyone who can reach the ensemble can read and change locks and queue. Add a user and "
+    "a password to the URL"
 )
 IN_CLEAR = (
-    "is used without TLS: its password crosses the network in clear. "
-    "Name the ensemble's secure port in the URL, and add ?tls=verify"
+    "is used without TLS: its password crosses the network unencrypted. Use the ensemble's secure port in the URL, "
+    "and add ?tls=verify"
 )
 #: Options of the URL, beside those of TLS.
 OPTIONS = ("session", "patience", "spelling")
@@ -73,7 +73,7 @@ def parse(url: str) -> Address:
     except ValueError as error:
         raise BadValue("url", shown, f"cannot be read: {error}") from None
     if parts.scheme != "zookeeper" or parts.fragment:
-        raise BadValue("url", shown, f"is no ZooKeeper store; {FORM}")
+        raise BadValue("url", shown, f"is not a ZooKeeper URL; {FORM}")
     user, at, hosts = parts.netloc.rpartition("@")
     name, _, password = user.partition(":")
     chroot = _chroot(unquote(parts.path), shown)
@@ -101,14 +101,14 @@ def _host(text: str, shown: str) -> str:
     except ValueError:
         host, port = None, None
     if not host or any(sign.isspace() for sign in text):
-        raise BadValue("url", shown, f"has no host that can be read in {text!r}; {FORM}")
+        raise BadValue("url", shown, f"has no valid host in {text!r}; {FORM}")
     return f"[{host}]:{port or DEFAULT_PORT}" if ":" in host else f"{host}:{port or DEFAULT_PORT}"
 
 
 def _chroot(path: str, shown: str) -> str:
     names = [name for name in path.split("/") if name]
     if (not path.isprintable() and path) or any(name in (".", "..", "zookeeper") for name in names):
-        raise BadValue("url", shown, f"names a folder that ZooKeeper cannot have: {path!r}")
+        raise BadValue("url", shown, f"names a folder that is not valid in ZooKeeper: {path!r}")
     return "".join(f"/{name}" for name in names)
 
 
@@ -117,14 +117,14 @@ def _options(given: dict[str, str], shown: str) -> dict[str, Any]:
     for name, value in given.items():
         if name not in OPTIONS:
             known = ", ".join((*OPTIONS, *TLS_OPTIONS))
-            raise BadValue("url", shown, f"has an option that is unknown: {name}; there are: {known}")
+            raise BadValue("url", shown, f"has an unknown option: {name}; known: {known}")
         found[name] = _spelling(value, shown) if name == "spelling" else _seconds(name, value, shown)
     return found
 
 
 def _spelling(value: str, shown: str) -> str:
     if value not in SPELLINGS:
-        raise BadValue("url", shown, f"has spelling={value}, which is unknown; there are: {', '.join(SPELLINGS)}")
+        raise BadValue("url", shown, f"has spelling={value}, which is unknown; known: {', '.join(SPELLINGS)}")
     return value
 
 

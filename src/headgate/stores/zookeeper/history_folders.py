@@ -75,7 +75,10 @@ class HistoryFolders(ABC):
                     return int(answer[1].ctime)
                 itself = answer
         if isinstance(itself, Exception) or itself[0] == MOVED:
-            why = "an answer was lost, and the history of that time has been moved: look whether it happened"
+            why = (
+                "an answer was lost, and the history of that time has been copied away: check whether the request "
+                "took effect"
+            )
             raise StoreUnavailable(self._sessions.name, why)
         return None
 

@@ -50,7 +50,7 @@ from headgate.stores.zookeeper.tenure import Tenure
 from headgate.stores.zookeeper.transitions import Done, Transitions, told_lock
 from headgate.stores.zookeeper.waiting import Queue
 
-GONE = "It may have been released; see: headgate lock list"
+GONE = "It may have been released; list locks with: headgate lock list"
 Outcome = tuple[Held, ...] | LockRefused
 T = TypeVar("T")
 
@@ -356,7 +356,7 @@ class ZookeeperLocks:
             if each is None or not each.view.state.known:
                 raise UnknownName("resource", resource)
             if any(not holder.dead for holder in each.holders) or each.places:
-                raise Refused(f"resource {resource!r} is held or waited for; release it first")
+                raise Refused(f"resource {resource!r} is held or has waiters; release it first")
             scene.know(resource, known=False)
 
         self._transitions.act([self._tree.resource(resource)], work)

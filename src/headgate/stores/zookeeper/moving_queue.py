@@ -42,12 +42,14 @@ def open_queue_place(url: str, *, source: bool = False) -> Iterator[ZookeeperQue
     address = parse(url)
     if address.queue.spelling != SPELLING:
         raise BadValue(
-            "url", address.name, f"has spelling={address.queue.spelling}; a queue moves in ours ({SPELLING})"
+            "url",
+            address.name,
+            (f"has spelling={address.queue.spelling}; a queue is copied only with spelling={SPELLING}"),
         )
     sessions = Sessions(address)
     try:
         if source and isinstance(sessions.base.ask(read(address.tree.root))[0], Exception):
-            raise ForeignStore(f"{address.name} holds no store of Headgate")
+            raise ForeignStore(f"{address.name} is not a store of Headgate")
         yield ZookeeperQueuePlace(address, sessions, open_tree(sessions, address, half_moved=True))
     finally:
         sessions.close()
@@ -96,7 +98,7 @@ class ZookeeperQueuePlace:
         data, stat = self._sessions.base.ask(read(self._address.tree.root))[0]
         root = read_root(data, self._address)
         if root.arriving and root.arriving["from"] != tag:
-            raise BadValue("target", self.name, "holds half of another queue; name another folder")
+            raise BadValue("target", self.name, "contains an unfinished copy of another queue; name another folder")
         if not root.arriving and not self._is_empty():
             raise BadValue("target", self.name, "is not empty; name another folder of that ensemble")
         run = {"from": tag, "run": secrets.token_hex(8)}
@@ -199,8 +201,8 @@ class ZookeeperQueuePlace:
         if failed is None:
             return list(results)
         raise HalfMoved(
-            f"{ops[failed].path} could not be written: somebody else moves something into {self.name}, or an answer "
-            "was lost. Give the same command again: it begins anew"
+            f"{ops[failed].path} could not be written: another process is copying into {self.name}, or an answer was "
+            "lost. Repeat the command: it starts over"
         )
 
     def _is_empty(self) -> bool:

@@ -54,7 +54,9 @@ def checked_size(ops: Sequence[Op]) -> Sequence[Op]:
     """The same, or BadValue: a larger request makes the server drop the connection without a word."""
     size = sum(size_of(op) for op in ops)
     if size > MOST_BYTES:
-        raise BadValue("request", f"of {size} bytes", "is too large for ZooKeeper: fewer resources or holders at once")
+        raise BadValue(
+            "request", f"of {size} bytes", ("is too large for ZooKeeper; use fewer resources or holders at once")
+        )
     return ops
 
 

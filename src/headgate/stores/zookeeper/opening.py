@@ -59,8 +59,8 @@ def open_tree(sessions: Sessions, address: Address, *, half_moved: bool = False,
             root = read_root(data, address)
             if root.arriving and not half_moved:
                 raise HalfMoved(
-                    f"{address.name} is the target of a copy that has not come to its end. If none runs, give the "
-                    "same command again: it begins anew"
+                    f"{address.name} is the target of a copy that has not finished. If none is running, repeat the "
+                    "command: it starts over"
                 )
             return root
         if not create:
@@ -93,12 +93,12 @@ def read_root(data: bytes, address: Address) -> Root:
         content, tag, schema = {}, "", ""
     if not re.fullmatch("[0-9a-f]{4}", tag) or not re.fullmatch("[0-9]{1,9}", schema):
         raise ForeignStore(
-            f"{address.name} has a node {address.tree.root} of something else. Use another folder in the URL"
+            f"{address.name} has a node {address.tree.root} of another program. Use another folder in the URL"
         )
     if schema != SCHEMA:
         newer = int(schema) > int(SCHEMA)
         what = "of a newer Headgate; upgrade Headgate" if newer else "of an older Headgate; run: headgate migrate"
-        raise SchemaMismatch(f"{address.name} has schema {schema}, {what}. This one works with {SCHEMA}")
+        raise SchemaMismatch(f"{address.name} has schema {schema}, {what}. This Headgate needs {SCHEMA}")
     return Root(
         tag, int(content.get("token_base", 0)), content.get("arriving", {}), dict(content.get("number_base", {}))
     )

@@ -190,7 +190,7 @@ class ZookeeperQueue:
             table = self._questions.table(item_id)
             refuse_others(table, record.item.state, event, by)
             if record.lock is not None:
-                raise QueueRefused(item_id, event, f"{record.item.worker} works on it")
+                raise QueueRefused(item_id, event, f"{record.item.worker} is processing it")
             row = choose(table, item_id, record.item.state, event, self._facts(record, event))
             return self._act_plan(record, row, reason, who)
 

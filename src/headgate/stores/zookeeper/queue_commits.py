@@ -159,7 +159,9 @@ class Commits:
     def _pause(self, act: _Act[Any], again: Again) -> None:
         if act.tries > 3:
             if time.monotonic() >= act.until:
-                raise StoreUnavailable(self._name, f"others were always first, or it breaks off: {again}") from again
+                raise StoreUnavailable(
+                    self._name, (f"other processes were always first, or the connection was lost: {again}")
+                ) from again
             time.sleep(chance.between(*PAUSE_SECONDS))
 
     # ------------------------------------------------------------------ arrivals

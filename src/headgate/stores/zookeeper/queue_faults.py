@@ -101,9 +101,7 @@ class Faults:
         yield from self._without_job(places, set(jobs))
         places.strays += [tree.taking(each) for each in self._questions.noted() if each not in known | set(jobs)]
         for path in places.strays:
-            yield Finding(
-                Fault("stray-node", path, "it belongs to no batch and no job", "remove it"), [Op("remove", path)]
-            )
+            yield Finding(Fault("stray-node", path, "it belongs to no batch or job", "remove it"), [Op("remove", path)])
 
     def _places(self, batches: Sequence[str]) -> Places:
         tree, places = self._tree, Places()
@@ -143,16 +141,16 @@ class Faults:
         elif isinstance(seen, str):
             yield _unreadable(batch_id, seen)
         elif seen.item.state in self._tree.batch_table.ends:
-            what = f"it was {seen.item.state}, and its removal was cut off"
+            what = f"it was {seen.item.state}, and its removal was interrupted"
             yield Finding(Fault("half-removed", batch_id, what, "remove the rest"), drop=batch_id)
         else:
             yield from self._dead_lock(seen)
             if seen.item.state == "processing" and not seen.has(Folder.PROCESSING.value):
                 path = self._tree.folder(batch_id, Folder.PROCESSING)
-                what = "it is processing, and has no folder of the jobs that are: it would never finish"
+                what = "it is processing, but the folder for its jobs in processing is missing: it would never finish"
                 missing = [node for node in (parent(path), path) if node == path or not seen.has("states")]
                 yield Finding(
-                    Fault("never-finishes", batch_id, what, "make the folder"),
+                    Fault("never-finishes", batch_id, what, "create the folder"),
                     [Op("make", node, self._tree.empty) for node in missing],
                 )
 
@@ -170,7 +168,7 @@ class Faults:
         if seen.job.batch in batches:
             yield from self._ref(seen, places.refs.get(job_id, []))
         else:
-            what = f"its batch {seen.job.batch or '(none)'} is gone"
+            what = f"its batch {seen.job.batch or '(none)'} is missing"
             ops = [Op("remove", path) for path in places.entries.get(job_id, [])]
             ops += self._whole_job(seen)
             ops += [Op("remove", self._tree.taking(job_id))] if seen.noted else []
@@ -190,7 +188,7 @@ class Faults:
         kind = "two-entries" if len(found) > 1 else "wrong-entry" if found else "lost-entry"
         shown = ", ".join(_short(path) for path in found) or "none"
         what = f"it is {job.state} with priority {job.priority}; its entries in the queue: {shown}"
-        yield Finding(Fault(kind, job.id, what, f"keep {_short(right)} alone"), self._only(record, right, found))
+        yield Finding(Fault(kind, job.id, what, f"keep only {_short(right)}"), self._only(record, right, found))
 
     def _ref(self, record: Record, found: Sequence[str]) -> Iterator[Finding]:
         """One reference in its batch, in the folder of its state."""
@@ -205,7 +203,7 @@ class Faults:
         missing = self._sessions.base.ask(look(folder))[0] is None
         made = [Op("make", folder, self._tree.empty)] if missing else []
         yield Finding(
-            Fault(kind, job.id, what, f"keep it in {name_of(folder)} alone"),
+            Fault(kind, job.id, what, f"keep it only in {name_of(folder)}"),
             [*made, *self._only(record, right, found)],
         )
 
@@ -217,13 +215,13 @@ class Faults:
 
     def _without_job(self, places: Places, jobs: set[str]) -> Iterator[Finding]:
         for kind, what, found in (
-            ("entry-without-job", "the queue has an entry of it, and there is no such job", places.entries),
-            ("reference-without-job", "its batch has a reference to it, and there is no such job", places.refs),
+            ("entry-without-job", "the queue has an entry for it, but there is no such job", places.entries),
+            ("reference-without-job", "its batch has a reference to it, but there is no such job", places.refs),
         ):
             for job in sorted(set(found) - jobs):
                 where = ", ".join(found[job])
                 yield Finding(
-                    Fault(kind, job, f"{what}: {where}", "remove what refers to it"),
+                    Fault(kind, job, f"{what}: {where}", "remove the references to it"),
                     [Op("remove", path) for path in found[job]],
                 )
 
@@ -237,13 +235,15 @@ class Faults:
         if stat is None or now - stat.ctime < max(self._sessions.base.lease, MAKING_SECONDS) * 1000:
             return
         below = [node for node in self._removing.nodes(item_id) if node != path]
-        what = "it has an id and no status: its making was cut off" + (f" after {len(below)} nodes" if below else "")
+        what = "it has an id but no status: its creation was interrupted" + (
+            f" after {len(below)} nodes" if below else ""
+        )
         yield Finding(Fault("no-status", item_id, what, "remove it"), [Op("remove", node) for node in (*below, path)])
 
     def _dead_lock(self, record: Record) -> Iterator[Finding]:
         """A lock that no session keeps and no lease ends would stay for ever."""
         if record.lock == 0 and not record.owned:
-            what = "its lock belongs to no session and has no lease, so that nobody can ever take it"
+            what = "its lock belongs to no session and has no lease, so no consumer can ever take it"
             path = self._tree.lock(record.item.id)
             yield Finding(Fault("dead-lock", record.item.id, what, "remove the lock"), [Op("remove", path)])
 

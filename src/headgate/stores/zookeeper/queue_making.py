@@ -91,7 +91,7 @@ class Making:
         """Ids that nobody else gets, their nodes made alone and empty."""
         results = self._sessions.base.ask(multi([Op("tell", prefix, self._tree.empty)] * count))[0]
         if isinstance(results, Exception) or first_error(results) is not None:
-            raise StoreUnavailable(self._tree.item(prefix), f"cannot be made: {results}")
+            raise StoreUnavailable(self._tree.item(prefix), f"cannot be created: {results}")
         names = [name_of(str(path)) for path in results]
         kind = name_of(prefix)
         base = self._number_base.get(kind, 0)
@@ -102,7 +102,7 @@ class Making:
         made = [Op("make", self._tree.item(each), self._tree.empty) for each in ids]
         results = self._sessions.base.ask(multi([*made, *(Op("remove", self._tree.item(name)) for name in names)]))[0]
         if isinstance(results, Exception) or first_error(results) is not None:
-            raise StoreUnavailable(self._tree.item(ids[0]), f"cannot be made: {results}")
+            raise StoreUnavailable(self._tree.item(ids[0]), f"cannot be created: {results}")
         return ids
 
     # ------------------------------------------------------------------ jobs
@@ -112,7 +112,7 @@ class Making:
         record = self._owned(taken)
         made = record.batch.made
         if position > made:
-            raise BadValue("position", position, f"is beyond the {made} jobs that {taken.id} has")
+            raise BadValue("position", position, f"is beyond the {made} jobs of {taken.id}")
         while new := jobs[made - position :][:PORTION]:
             made = self._create_portion(taken, made, new, work_folder)
         self._taking.distrust(taken.id)

@@ -52,7 +52,7 @@ class QueueQuestions:
             found = self._read([item_id], self._one)
         except Unreadable as error:
             raise ForeignStore(
-                f"{self._tree.item(item_id)} holds something that cannot be read: {error}. See: headgate doctor"
+                f"{self._tree.item(item_id)} has unreadable content: {error}. Run: headgate doctor"
             ) from None
         return found[0] if found else None
 

@@ -190,13 +190,13 @@ def is_owner(record: Record, taken: Taken) -> bool:
 def lost(taken: Taken, record: Record | None) -> ItemLost:
     """Why it is not the caller's."""
     if record is None:
-        why = "it is gone"
+        why = "it no longer exists"
     elif record.item.state != taken.state:
         why = f"it is {record.item.state}, not {taken.state}"
     elif record.lock is not None:
-        why = f"{record.item.worker} has it"
+        why = f"{record.item.worker} has taken it"
     else:
-        why = "it was given back, or its session has ended"
+        why = "it was released, or its session has ended"
     return ItemLost(taken.id, taken.token, why)
 
 
@@ -210,7 +210,7 @@ def _job_state(tree: QueueTree, word: object) -> str:
     state = tree.state(word, tree.job_table)
     if state in tree.entry_states:
         return state
-    raise Unreadable(f"its status is {word!r}, which no job can have")
+    raise Unreadable(f"its status is {word!r}, which is not a state of a job")
 
 
 def _report(tree: QueueTree, answer: Any) -> Report | None:
@@ -294,4 +294,4 @@ def _number(value: object, what: str) -> int:
     try:
         return int(str(value))
     except ValueError:
-        raise Unreadable(f"its {what} is {value!r}, which is no number") from None
+        raise Unreadable(f"its {what} is {value!r}, which is not a number") from None

@@ -370,7 +370,7 @@ class Taking:
             raise ItemLost(taken.id, taken.token, "its ZooKeeper session has ended")
         in_time = kept is not None and time.monotonic() < kept.until
         if kept and kept.number and not in_time:
-            raise ItemLost(taken.id, taken.token, "its lease has run out")
+            raise ItemLost(taken.id, taken.token, "its lease expired")
         remembered = remembered and in_time
         record = kept.record if kept and kept.record and remembered else self._questions.find(taken.id)
         check_owner(record, taken)

@@ -180,7 +180,7 @@ class QueueTree:
         """The state behind a word, or Unreadable."""
         if word in table.states and word != table.start:
             return str(word)
-        raise Unreadable(f"its status is {word!r}, which no table has")
+        raise Unreadable(f"its status is {word!r}, which does not exist")
 
     def time(self, at: datetime) -> str:
         """A time as nodes have it."""
@@ -194,7 +194,7 @@ class QueueTree:
             try:
                 at = datetime.strptime(str(text), "%Y-%m-%d %H:%M:%S %z")
             except ValueError:
-                raise Unreadable(f"it has no time, but {text!r}") from None
+                raise Unreadable(f"it has {text!r} where a time is expected") from None
         return at if at.tzinfo else at.replace(tzinfo=UTC)
 
     # ------------------------------------------------------------------ contents
@@ -411,7 +411,7 @@ def decode(data: bytes | None, what: str) -> dict[str, Any]:
         content = None
     if isinstance(content, dict):
         return content
-    raise Unreadable(f"its {what} is no JSON object")
+    raise Unreadable(f"its {what} is not a JSON object")
 
 
 def read_entry(name: str) -> tuple[int, str] | None:

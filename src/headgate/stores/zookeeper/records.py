@@ -161,8 +161,8 @@ def decode_state(data: bytes, path: str) -> State:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ForeignStore(
-            f"the node {path} holds something that is not Headgate's ({type(error).__name__}: {error}). "
-            "Put back what was there, or remove the node if nobody holds the resource"
+            f"the node {path} has content that Headgate did not write ({type(error).__name__}: {error}). Restore its "
+            "content, or remove the node if no client holds the resource"
         ) from None
 
 

@@ -29,8 +29,8 @@ from headgate.stores.zookeeper.records import (
 
 #: A row of the table, found once.
 _row = lru_cache(lambda state, event: LOCK.find(state, event)[0])
-RUN_OUT = "its lease has run out"
-NO_SUCH = "there is no such lock, and none is known to have been"
+RUN_OUT = "its lease expired"
+NO_SUCH = "there is no such lock, now or in the history"
 #: Waiters that are granted in one change.
 MOST_HANDED = 100
 #: Seconds that a grant which was handed over lives until its waiter takes it up: that one may be dead.
@@ -183,7 +183,7 @@ class Scene:
             raise LockLost(lock_id, token, RUN_OUT if self.expired.get(lock_id) == token else NO_SUCH)
         must_own(f"lock {lock_id}", found.holder.principal)
         if found.holder.token != token:
-            raise LockLost(lock_id, token, f"the token is not that of the grant, which has {found.holder.token}")
+            raise LockLost(lock_id, token, f"the token does not match: the lock has token {found.holder.token}")
         if found.holder.dead:
             raise LockLost(lock_id, token, RUN_OUT)
         return found
@@ -354,7 +354,7 @@ class Scene:
             if holder.delay and holder.mode is Mode.EXCLUSIVE and not holder.dead:
                 self._begin_delay(each, holder)
             else:
-                self.end(Held(each.uri, holder), "expire", "the lease ran out", version=_version(each, holder))
+                self.end(Held(each.uri, holder), "expire", "the lease expired", version=_version(each, holder))
                 self.expired[holder.id] = holder.token
 
     def _begin_delay(self, each: Resource, holder: Holder) -> None:

@@ -41,7 +41,7 @@ SHORTEST = 1.0
 RETRY_SECONDS = 0.05
 
 #: What an operator does about a server whose certificate is not trusted.
-CERTIFICATE = "Name the authority that signed it (tls_ca=FILE in the URL), and the host as the certificate names it"
+CERTIFICATE = "Name the authority that signed it (tls_ca=FILE in the URL), and use the host name in the certificate"
 
 #: Answers about nodes: whoever asked deals with them.
 ANSWERS: tuple[type[Exception], ...] = (
@@ -76,7 +76,7 @@ class Interrupted(Exception):
 def translate(error: Exception, store: str) -> HeadgateError:
     """What an error of kazoo means to whoever uses the store."""
     if isinstance(error, FORBIDDEN):
-        return BadValue("url", store, f"names a tree that may not be used: {type(error).__name__}")
+        return BadValue("url", store, f"names a tree that this user may not access: {type(error).__name__}")
     text = str(error) or type(error).__name__
     return StoreUnavailable(store, text)
 
@@ -174,7 +174,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         if not self.client._pending:  # noqa: SLF001 - kazoo has no other way
             self._silent_since = time.monotonic()
         elif time.monotonic() > self._silent_since + read_timeout:
-            raise ConnectionDropped("no answer came")
+            raise ConnectionDropped("no answer arrived")
         super()._send_request(read_timeout, connect_timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
@@ -252,7 +252,7 @@ class Session:
             if not self._live.wait(max(end - time.monotonic(), 0)):
                 if self._connection.untrusted:
                     raise StoreMisconfigured(self._address.name, self._connection.untrusted, CERTIFICATE)
-                raise StoreUnavailable(self._address.name, "no server of it can be reached", outcome="none")
+                raise StoreUnavailable(self._address.name, "none of its servers can be reached", outcome="none")
         return self._client
 
     def ask(self, *questions: Question) -> list[Any]:

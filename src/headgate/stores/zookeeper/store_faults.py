@@ -18,7 +18,7 @@ def missing_nodes(sessions: Sessions, paths: Sequence[str]) -> list[Fault]:
     """Nodes that every store has and this one has not, parents first."""
     found = sessions.base.ask(*(look(path) for path in paths))
     return [
-        Fault(MISSING_NODE, path, "every store has this node, and here it is gone: operations on it fail", "make it")
+        Fault(MISSING_NODE, path, "every store has this node, but here it is missing: operations on it fail", "make it")
         for path, stat in zip(paths, found, strict=True)
         if stat is None
     ]

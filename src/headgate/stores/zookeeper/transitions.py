@@ -246,7 +246,7 @@ class Transitions:
     def _pause(self, act: _Act[T]) -> None:
         if act.tries > 3:
             if time.monotonic() >= act.until:
-                raise StoreUnavailable(self._name, "others were always first; it is too busy")
+                raise StoreUnavailable(self._name, "other processes were always first; the resource is too busy")
             time.sleep(chance.between(*PAUSE_SECONDS))
 
     # ------------------------------------------------------------------ looking

@@ -23,4 +23,4 @@ def dialect_for(url: str) -> Dialect:
         from headgate.stores.sql.dialects.mysql import Mysql
 
         return Mysql(url)
-    raise BadValue("url", url, "is of no kind that a SQL store knows: " + ", ".join(KINDS))
+    raise BadValue("url", url, "is not a URL of a SQL store: " + ", ".join(KINDS))

@@ -42,15 +42,15 @@ DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete f
 class Trouble(Enum):
     """What a driver's error means for the caller."""
 
-    BUSY = "somebody else writes: try again in a moment"
-    CONFLICT = "the database gave up this transaction for another one: do it again"
-    GONE = "the connection is lost: it is not known what happened"
-    MOVED = "the file is gone, or is another one: nothing that is open may be used"
-    DUPLICATE = "the row is there already"
-    FOREIGN = "this is no database of ours"
-    SETUP = "a database, right, password or table is missing: an operator must act"
-    BUG = "the statement itself is wrong: ours to fix"
-    OTHER = "anything else: a full disk, a failing disk"
+    BUSY = "another process is writing; retry in a moment"
+    CONFLICT = "the database rolled back this transaction in favour of another one; retry it"
+    GONE = "the connection was lost; the outcome is unknown"
+    MOVED = "the file was deleted or replaced; connections to it cannot be used"
+    DUPLICATE = "the row already exists"
+    FOREIGN = "it is not a database of Headgate"
+    SETUP = "a database, permission, password or table is missing; an operator must correct it"
+    BUG = "the statement itself is wrong; this is a bug"
+    OTHER = "another error, such as a full or failing disk"
 
 
 class Connection(Protocol):
@@ -219,7 +219,7 @@ class Dialect(ABC):
     def advice(self, error: BaseException) -> str:
         """What an operator does about an error that means SETUP."""
         del error
-        return "See what the error says, and correct the URL or the database"
+        return "Correct the URL or the database as the error says"
 
     @property
     def lock_wait(self) -> float:

@@ -49,9 +49,10 @@ except ImportError as missing:  # pragma: no cover - the extra is installed in t
 ROWS_AT_ONCE = 500
 #: A right, a password, a database or a table that is missing, and what an operator does about it.
 _LOGIN = "Correct the user or the password in the URL, or create the user"
-_RIGHTS = "Grant the right: grant all on DATABASE.* to USER, execute and create routine included"
+_RIGHTS = "Grant the permissions: grant all on DATABASE.* to USER, including execute and create routine"
 _CERTIFICATE = (
-    "Name the authority that signed the server's certificate (?tls_ca=FILE in the URL), and the host as there"
+    "Name the authority that signed the server's certificate (?tls_ca=FILE in the URL), and use the host name in "
+    "the certificate"
 )
 SETUP = {
     1044: _RIGHTS,
@@ -66,7 +67,7 @@ SETUP = {
     1370: _RIGHTS,
     1449: "Create the user that owns the routines, or migrate again",
     1698: _LOGIN,
-    2026: "Turn TLS on at the server (ssl_cert, ssl_key), or trust the network: ?tls=off in the URL",
+    2026: "Enable TLS on the server (ssl_cert, ssl_key), or if you trust the network add ?tls=off to the URL",
 }
 #: What the server's and the driver's error codes mean. GONE: this connection is of no use any more (a server that is
 #: read-only was demoted: the next connection may lead to the new primary).
@@ -254,7 +255,7 @@ class Mysql(Dialect):
         check_server_url(url)
         parts = urlsplit(url)
         if not parts.path.strip("/"):
-            raise BadValue("url", self.name, "names no database; write mysql://user:password@host/database")
+            raise BadValue("url", self.name, "does not name a database; write mysql://user:password@host/database")
         options = dict(parse_qsl(parts.query))
         self._arguments: dict[str, Any] = {
             "host": parts.hostname or "127.0.0.1",
@@ -271,13 +272,13 @@ class Mysql(Dialect):
             self._arguments |= {"ssl": tls.context(), "ssl_disabled": tls.mode == OFF}
         if options:
             known = ", ".join(("unix_socket", *TLS_OPTIONS))
-            raise BadValue("url option", next(iter(options)), f"is unknown; MariaDB takes: {known}")
+            raise BadValue("url option", next(iter(options)), f"is unknown; options for MariaDB: {known}")
 
     def _port(self, parts: SplitResult) -> int:
         try:
             return parts.port or 3306
         except ValueError:
-            raise BadValue("url", self.name, "has a port that is no number up to 65535") from None
+            raise BadValue("url", self.name, "has a port that is not a number up to 65535") from None
 
     @property
     def lock_wait(self) -> float:
@@ -374,7 +375,9 @@ class Mysql(Dialect):
         """Refuse a Galera cluster: its servers commit side by side, and each has a number of its own."""
         rows = runner.single(SHOW_GALERA)
         if rows and str(rows[0][1]).upper() in ("ON", "1"):
-            raise BadValue("url", self.name, "is a Galera cluster, which is not supported: use a primary with replicas")
+            raise BadValue(
+                "url", self.name, ("is a Galera cluster, which is not supported; use a primary with replicas")
+            )
 
     def begin_looking(self, cursor: Any, *, write: bool) -> tuple[bool, int] | None:
         cursor.execute(BEGIN_WRITE if write else BEGIN_READ)

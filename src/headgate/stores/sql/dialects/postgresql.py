@@ -441,14 +441,16 @@ class Postgresql(Dialect):
             with open_session(target_of(url, "listen_url"), self.options) as session:
                 if not session.pooled:
                     return ()
-            why = "is reached through a pooler, and listen_url leads to a pooler, too"
+            why = "is reached through a pooler, and so is listen_url"
         return (f"{self.name} {why}: waiters poll once a second. Set listen_url to a direct connection",)
 
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
         url = self.options.listen_url
         with open_session(target_of(url, "listen_url") if url else self._target, self.options) as session:
             if session.pooled:
-                raise psycopg.OperationalError("listen_url leads to a pooler, which passes no notifications on")
+                raise psycopg.OperationalError(
+                    "listen_url is reached through a pooler, which does not forward notifications"
+                )
             session.execute(f'listen "{channel}"')
             heard(0)
             checked = time.monotonic()

@@ -80,17 +80,21 @@ SETUP_WORDS = {
     "no such user": "Add the user to the pooler's configuration",
     "no pg_hba.conf entry": "Allow this host and user in the server's pg_hba.conf",
     "Peer authentication failed": "Name the right user in the URL, or allow passwords in the server's pg_hba.conf",
-    "permission denied for database": "Grant the right to connect: grant connect on database … to …",
-    "does not support SSL": "Turn TLS on at the server (ssl = on), or trust the network: ?sslmode=disable in the URL",
+    "permission denied for database": "Grant the permission to connect: grant connect on database … to …",
+    "does not support SSL": (
+        "Enable TLS on the server (ssl = on), or if you trust the network add ?sslmode=disable to the URL"
+    ),
     "certificate verify failed": (
-        "The certificate is expired, or its authority is not known here: name the authority by ?sslrootcert=FILE"
+        "The certificate has expired, or its authority is unknown here: name the authority with ?sslrootcert=FILE"
     ),
     "does not match host name": "Use the name in the server's certificate in the URL, or correct the certificate",
     "root certificate file": "Correct sslrootcert in the URL",
     'database "': "Create it with: createdb NAME, or correct the URL",
     'role "': "Create the role with: createuser NAME, or correct the URL",
 }
-RIGHTS = "Give the role the right, or let Headgate's role own the database: alter database … owner to …"
+RIGHTS = (
+    "Grant the permission to the role, or make Headgate's role the owner of the database: alter database … owner to …"
+)
 TABLES = "Restore the table from a backup, or use another database"
 
 
@@ -122,7 +126,7 @@ class Session(psycopg.Connection[Row]):
             if timeout is not None or self.closed or time.monotonic() < self.until:
                 raise
             self.close()
-            raise Overdue("no answer came in time") from None
+            raise Overdue("no answer arrived in time") from None
 
 
 def open_session(target: str, options: StoreOptions) -> Session:

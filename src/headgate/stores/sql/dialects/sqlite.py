@@ -159,7 +159,7 @@ class Sqlite(Dialect):
         if self.journal_mode not in ("wal", "truncate"):
             raise BadValue("journal_mode", self.journal_mode, "is neither wal nor truncate")
         if options:
-            raise BadValue("url option", next(iter(options)), "is unknown; SQLite takes journal_mode")
+            raise BadValue("url option", next(iter(options)), "is unknown; the option for SQLite is journal_mode")
         self._gate = Gate(self.path)
         if self.path is None:
             self.connections, self.in_memory, self.listens = 1, True, False
@@ -192,7 +192,7 @@ class Sqlite(Dialect):
         """The file that is there. A new store's file is made here, with the rights that it shall have."""
         found = identify(path)
         if found is None and self._known is not None:
-            raise FileMoved(f"{path} was deleted, or moved elsewhere")
+            raise FileMoved(f"{path} was deleted or moved")
         check_place(self.name, path)
         if found is None and not self.read_only:
             make_database(self.name, path, self.options)
@@ -218,15 +218,17 @@ class Sqlite(Dialect):
             return
         if self.journal_mode == "wal":
             # Its write-ahead log is that of the old file, and would be read as a part of the new one.
-            raise FileMoved(f"{self.path} was replaced while it was in use. Stop all that uses it, and connect again")
+            raise FileMoved(
+                f"{self.path} was replaced while it was in use. Stop all processes that use it, and connect again"
+            )
         tx = _Tx(connection)
         facts: dict[str, str] = {}
         with suppress(sqlite3.Error):
             facts = dict(tx.all(READ_FACTS))
         if facts.get("tag") != known.tag:
-            raise FileMoved(f"{self.path} was replaced by another store, or by something else. Connect again to use it")
+            raise FileMoved(f"{self.path} was replaced by another store or another file. Connect again to use it")
         if tx.one(READ_VERSION) != (known.version,) or "arriving" in facts:
-            raise FileMoved(f"{self.path} was replaced, and is being migrated or restored. Connect again afterwards")
+            raise FileMoved(f"{self.path} was replaced and is being migrated or restored. Connect again afterwards")
         boot = _boot_id()
         if boot:
             connection.execute("pragma busy_timeout = 1000")
@@ -257,7 +259,7 @@ class Sqlite(Dialect):
         try:
             found = os.stat(self.path)  # noqa: PTH116 - each transaction does it
         except OSError as error:
-            raise FileMoved(f"{self.path} was deleted, or moved elsewhere: {error.strerror}") from None
+            raise FileMoved(f"{self.path} was deleted or moved: {error.strerror}") from None
         if (found.st_dev, found.st_ino) != connection.identity:
             raise FileMoved(f"{self.path} was replaced by another file")
 

@@ -31,7 +31,7 @@ NETWORK_FILESYSTEMS = (
 #: What the files beside a database are called: its name, and these.
 COMPANIONS = ("-journal", "-wal", "-shm", "-gate", "-wake")
 #: What to do about a right that is missing.
-RIGHTS = "Give this user the right to read and write the file and its folder, or use another file"
+RIGHTS = "Give this user permission to read and write the file and its folder, or use another file"
 
 
 class Identity(NamedTuple):
@@ -92,7 +92,7 @@ def make_database(name: str, path: Path, options: StoreOptions) -> None:
         if not private.is_shared(around) or around.st_gid != group:
             who = private.group_name(group)
             why = f"store_group is {who}, but the folder {path.parent} is not shared with that group"
-            raise StoreMisconfigured(name, why, f"Do first: chgrp {who} {path.parent} && chmod 2770 {path.parent}")
+            raise StoreMisconfigured(name, why, f"First run: chgrp {who} {path.parent} && chmod 2770 {path.parent}")
     with suppress(FileExistsError):
         private.make_file(path, group)
 
@@ -162,8 +162,8 @@ def warn_of_network_filesystem(path: Path) -> None:
     kind = _filesystem(path.parent)
     if kind in NETWORK_FILESYSTEMS:
         warnings.warn(
-            f"{path} is on {kind}: SQLite's locks cannot be trusted there. "
-            "Put it on a local disk, or use PostgreSQL or MariaDB.",
+            f"{path} is on {kind}, where SQLite's locks are not reliable. Put it on a local disk, or use PostgreSQL "
+            "or MariaDB.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -14,8 +14,8 @@ from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.migrations import ensembl
 
 STAYS = (
-    "Ensembl's tables stay as they are, and Headgate does not look at them again: a program that still uses them "
-    "does not see Headgate's locks, nor is seen. Let every program use headgate.ensembl"
+    "Ensembl's tables are unchanged, and Headgate no longer reads them: programs that still use them and programs "
+    "that use Headgate do not see each other's locks. Change every program to headgate.ensembl"
 )
 
 
@@ -91,10 +91,10 @@ def schema_line(found: Found, would: str) -> str:
     newest = opening.versions()[-1]
     make, finish, bring = ("make", "finish", "bring") if would else ("made", "finished", "brought")
     if found.half_made:
-        return f"{would}{finish} schema {newest}, whose making was interrupted"
+        return f"{would}{finish} schema {newest}, whose creation was interrupted"
     if found.version == "none":
         others = ", ".join(sorted(found.tables)[:5])
-        where = f"beside what is there ({others})" if others else "in an empty database"
+        where = f"next to the existing tables ({others})" if others else "in an empty database"
         return f"{would}{make} schema {newest} {where}"
     return "" if found.version == newest else f"{would}{bring} the schema from {found.version} to {newest}"
 
@@ -110,7 +110,7 @@ def take_over(database: Database, found: Found, *, dry_run: bool) -> list[str]:
     """Make or complete the schema and take Ensembl's locks into it, together."""
     if dry_run:
         look_at = partial(ensembl.preview, store_is_there=found.store_is_there)
-        return told(database.read(look_at), "would take over")
+        return told(database.read(look_at), "would import")
     from headgate.stores.sql.migrations.runner import upgrade
 
     plans: list[Plan | None] = []
@@ -120,7 +120,7 @@ def take_over(database: Database, found: Found, *, dry_run: bool) -> list[str]:
 
     upgrade(database, afterwards)
     plan = plans[-1]
-    return told(plan, "took over") if plan else ["somebody else took Ensembl's locks over at this moment"]
+    return told(plan, "imported") if plan else ["another process has just imported Ensembl's locks"]
 
 
 def told(plan: Plan, verb: str) -> list[str]:
@@ -133,9 +133,12 @@ def nothing_to_do(database: Database, found: Found) -> list[str]:
     """What to say when all is as it should be."""
     lines = [f"{database.name} has schema {found.version}: nothing to do"]
     if found.has_ensembl and found.mark:
-        lines.append(f"Ensembl's locks were taken over {found.mark.at}")
+        lines.append(f"Ensembl's locks were imported {found.mark.at}")
         mark = found.mark
         later = database.read(lambda tx: ensembl.count_later(tx, mark))
         if later:
-            lines.append(f"Ensembl's table has {later} newer lock(s), which are not seen: some program still uses it")
+            lines.append(
+                f"Ensembl's table has {later} newer lock(s), which Headgate does not see: a program still "
+                "uses that table"
+            )
     return lines

@@ -77,7 +77,8 @@ def _clear_half_made(connection: Connection, name: str) -> None:
         return
     if meta.name in there and connection.execute(meta.select().where(meta.c.name == "tag")).first():
         raise SchemaMismatch(
-            f"{name} has Headgate's tables and data, but its schema version is gone; restore the table {VERSION_TABLE}"
+            f"{name} has Headgate's tables and data, but its schema version is missing; restore the table "
+            f"{VERSION_TABLE}"
         )
     metadata.drop_all(connection, tables=left)
 
