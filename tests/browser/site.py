@@ -145,7 +145,9 @@ def _fill_queue(gate: Gate) -> None:
     for state in ("estimating", "provisioning"):
         for _ in range(6):
             move_job(gate, state, "finish")
-    why = "2 files could not be had: a.tif: status 503 (tries: 3); b.tif: it has 12 bytes, not 40 (tries: 1)"
+    why = (
+        "2 files could not be downloaded: a.tif: status 503 (tries: 3); b.tif: it has 12 bytes; expected 40 (tries: 1)"
+    )
     files = [{"name": "a.tif", "why": "status 503", "tries": 3}, {"name": "b.tif", "why": "12 bytes", "tries": 1}]
     move_job(gate, "downloading", "fail", why, configuration={"failed_files": files})
     for state in ("downloading", "processing", "recording", "notify"):

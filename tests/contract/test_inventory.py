@@ -75,7 +75,7 @@ def test_the_newest_version_describes_the_object_also_when_an_older_one_is_recor
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"owner": "museum", "job": "jid0000000002", "version": 2}, "another owner"),
+        ({"owner": "museum", "job": "jid0000000002", "version": 2}, "its owner is not"),
         ({"job": "jid0000000002"}, "is already recorded as stored by jid0000000001"),
         ({"version": 2}, "is already recorded as ark:/99999/fk4abc v1"),
     ],

@@ -191,7 +191,7 @@ def test_a_guard_that_breaks_gives_back_what_was_taken(guarded: Gate, tmp_path: 
 def test_outside_the_service_a_persistent_lock_with_a_guard_is_refused_with_the_reason(
     guarded: Gate, path: Path
 ) -> None:
-    with pytest.raises(BadValue, match=r"guard of file:.* ends with this process.*give a lease.*headgate up"):
+    with pytest.raises(BadValue, match=r"guard of file:.* ends with this process.*set a lease.*headgate up"):
         guarded.locks.acquire("a", path.as_uri(), "write")
     with pytest.raises(BadValue):
         guarded.locks.acquire("a", path.as_uri(), "write", wait=1)

@@ -126,7 +126,7 @@ def test_a_file_that_may_not_be_written_is_not_temporary(not_root: Path) -> None
         os.seteuid(NOBODY)
     error = refused(f"sqlite:///{file}")
     assert error.why == f"this user may not write {file}"
-    assert "right" in error.advice
+    assert "permission" in error.advice
 
 
 def test_a_folder_that_may_not_be_written_is_not_temporary(not_root: Path) -> None:

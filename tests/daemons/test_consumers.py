@@ -99,7 +99,7 @@ def test_what_the_command_is_told(on_sqlite: Headgate, script: Script) -> None:
         ("pending", "echo bad digest >&2; exit 1", "failed", "bad digest"),
         ("downloading", """echo '{"priority": 100}'""", "failed", "priority 100"),
         ("downloading", """echo '{"prioritty": 1}'""", "failed", "did you mean 'priority'"),
-        ("estimating", "echo no HEAD >&2; exit 1", "provisioning", "its size is not known: no HEAD"),
+        ("estimating", "echo no HEAD >&2; exit 1", "provisioning", "its size is unknown: no HEAD"),
     ],
 )
 def test_a_failure_is_what_the_table_says(
@@ -193,7 +193,7 @@ def test_pending_items_of_a_held_collection_are_held_before_anybody_looks_into_t
         gate.queue.set_hold("demo", reason="it is moved", by="anna")
         process = start(headgate, "--exec", "job-pending=touch ran", "--exec", "batch-pending=touch ran")
         until(lambda: (state_of(gate), gate.queue.batch(batch).state) == ("held", "held"), "both to be held")
-        assert gate.queue.job(JOB).message == "collection demo is held by anna: it is moved"
+        assert gate.queue.job(JOB).message == "collection demo is on hold, set by anna: it is moved"
         gate.queue.clear_hold("demo")
         gate.queue.release(JOB)
         until(lambda: state_of(gate) == "estimating", "the job to go on")

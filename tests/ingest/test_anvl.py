@@ -39,7 +39,7 @@ def test_comments_blank_lines_and_lines_that_go_on() -> None:
 def test_a_label_may_stand_twice_unless_it_must_not() -> None:
     text = "where: a\nwhere: b\n"
     assert anvl.read(text) == [("where", "a"), ("where", "b")]
-    with pytest.raises(BadValue, match="ANVL label 'where' is there twice"):
+    with pytest.raises(BadValue, match="ANVL label 'where' appears twice"):
         anvl.read_unique(text)
 
 
@@ -48,7 +48,7 @@ def test_a_label_may_stand_twice_unless_it_must_not() -> None:
     [
         ("a: b\nno colon", "ANVL line 2 'no colon' has no colon"),
         (": b", "has no label"),
-        ("  b", "continues a line that is not there"),
+        ("  b", "continues a line that does not exist"),
         ("a: b\n\n  c", "ANVL line 3 .* continues"),
         ("a: 5%", "has a % without"),
         ("a%4: 5", "has a % without"),

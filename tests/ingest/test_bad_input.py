@@ -74,10 +74,10 @@ def in_batches(good: str, row: str) -> dict[str, Case]:
         "batch of another kind": Case(rows(row), "no job", "its profile is", **batch),
         "batch in another encoding": Case(batch_of(good).replace(b"good", b"g\xff"), "no job", "UTF-8", **batch),
         "batch with another digest": Case(
-            batch_of(good), "no job", "its md5 is", how={"digest_type": "md5", "digest_value": "0" * 32}, **batch
+            batch_of(good), "no job", "expected md5", how={"digest_type": "md5", "digest_value": "0" * 32}, **batch
         ),
         "batch of files from elsewhere": Case(
-            batch_of("https://elsewhere.example.org/x"), "no job", "https is not among the profile's schemes", **batch
+            batch_of("https://elsewhere.example.org/x"), "no job", "https is not one of the profile's schemes", **batch
         ),
     }  # fmt: skip
 
@@ -97,7 +97,7 @@ def in_manifests(good: str, row: str) -> dict[str, Case]:
         "another encoding": Case(rows(row).replace(b"a.txt", b"\xe4.txt"), None, "UTF-8"),
         "twice": Case(rows(row, row), None, "line 4: "),
         "unknown digest": Case(rows(row.replace("sha-256", "sha-257")), None, "sha257"),
-        "file of the machine": Case(rows("file:///etc/passwd |  |  |  |  | a.txt"), None, "file is not among"),
+        "file of the machine": Case(rows("file:///etc/passwd |  |  |  |  | a.txt"), None, "file is not one of"),
     }  # fmt: skip
 
 
@@ -105,8 +105,8 @@ def in_payloads(url: Callable[[str], str], row: str) -> dict[str, Case]:
     container: dict[str, Any] = {"type": "container", "name": "payload.zip"}
     erc = f"{url('/latin1')} |  |  |  |  | mrt-erc.txt"
     return {
-        "wrong bytes": Case(rows(row.replace(GOOD, "0" * 64)), "provisioning", "a.txt: its sha256 is"),
-        "wrong size": Case(rows(row.replace("| 4 |", "| 5 |")), "provisioning", "it has 4 bytes, not 5"),
+        "wrong bytes": Case(rows(row.replace(GOOD, "0" * 64)), "provisioning", "checksum mismatch: expected sha256"),
+        "wrong size": Case(rows(row.replace("| 4 |", "| 5 |")), "provisioning", "it has 4 bytes; expected 5"),
         "not there": Case(rows(f"{url('/none')} |  |  |  |  | a.txt"), "provisioning", "the server answers 404"),
         "server broken": Case(rows(f"{url('/500')} |  |  |  |  | a.txt"), "provisioning", "answers 500"),
         "reset": Case(rows(f"{url('/reset')} |  |  |  |  | a.txt"), "provisioning", "a.txt: "),
@@ -124,9 +124,9 @@ def in_payloads(url: Callable[[str], str], row: str) -> dict[str, Case]:
         "bzip2 bomb": Case(lying_zip(zipfile.ZIP_BZIP2), "provisioning", "more than the 1,000 bytes", **container),
         "unknown method": Case(patched_zip(9), "provisioning", "compressed with Deflate64", **container),
         "sparse tar": Case(pax_sparse("0.1"), "provisioning", "sparse", type="container", name="payload.tgz"),
-        "zip cut off": Case(packed(a_txt=b"x")[:-9], "provisioning", "damaged or no zip", **container),
-        "no container": Case(b"x", None, "no container that can be unpacked", type="container", name="payload.rar"),
-        "erc of another encoding": Case(rows(row, erc), "downloading", "is no UTF-8"),
+        "zip cut off": Case(packed(a_txt=b"x")[:-9], "provisioning", "damaged or not a zip", **container),
+        "no container": Case(b"x", None, "not a container that can be unpacked", type="container", name="payload.rar"),
+        "erc of another encoding": Case(rows(row, erc), "downloading", "is not UTF-8"),
         "entities in XML": Case(
             rows(row, f"{url('/xxe')} |  |  |  |  | mrt-dc.xml"), "downloading", "<!DOCTYPE"
         ),

@@ -73,7 +73,7 @@ def test_an_object_that_changes_while_it_is_read_is_fetched_anew(
         pieces = iter(body.blocks)
         next(pieces)
         put("changing", b"new" * 100)
-        with pytest.raises(ServiceUnavailable, match="it changed while it was read"):
+        with pytest.raises(ServiceUnavailable, match="it changed while it was being read"):
             next(pieces)
     told = {"sha256": hashlib.sha256(b"new" * 100).hexdigest()}
     found = download(fetcher, [Wanted(url, "x", 300, told)], tmp_path / "to", tmp_path / "parts")
@@ -88,7 +88,7 @@ def test_what_cannot_be_had_is_told(put: Put, fetcher: Fetcher, tmp_path: Path) 
         fetcher.head("s3://gone/x")
     with pytest.raises(BadValue, match="not on the list"):
         fetcher.head("s3://other/x")
-    with pytest.raises(BadPayload, match="at most 1,000 are taken"):
+    with pytest.raises(BadPayload, match="at most 1,000 are allowed"):
         fetcher.read(put("large", bytes(1001)), 5000)
     url = put("empty", b"")
     options = Options(retries=Retries(1))
@@ -120,7 +120,7 @@ def test_a_batch_from_a_bucket_ends_as_stored_objects(there: Site, put: Put) -> 
         (found,) = gate.inventory.objects()
         assert "producer/page.txt" in [each.name for each in gate.inventory.files(found.ark, 1)]
         ended(gate, bad)
-        assert "host secrets is not among the profile's hosts (shelf)" in only_job(gate, bad).message
+        assert "the host secrets is not one of the profile's hosts (shelf)" in only_job(gate, bad).message
 
 
 THROUGH_NO_PROXY = """

@@ -94,7 +94,7 @@ def test_the_other_ways_to_squeeze_a_zip_are_known(case: Case, method: int) -> N
 def test_kinds_go_by_the_ending() -> None:
     assert {kind_of(f"A{ending.upper()}") for ending in KINDS} == set(KINDS.values())
     assert kind_of("a.7z") == kind_of("zip") == ""
-    with pytest.raises(BadValue, match="known are"):
+    with pytest.raises(BadValue, match="supported: "):
         unpack(Path("a.7z"), "7z", Path("out"))
 
 
@@ -124,7 +124,7 @@ def test_a_container_that_is_cut_off_anywhere_gives_nothing(case: Case, kind: st
     if kind == "tar":
         whole = whole[: 512 + 1024 + 512 + 2560]  # without the padding, which nobody misses
     for size in {*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}:
-        case.refused(whole[:size], kind, "damaged|cut off")
+        case.refused(whole[:size], kind, "damaged|truncated")
 
 
 @pytest.mark.parametrize("kind", PACK)
@@ -141,7 +141,7 @@ def test_a_flipped_byte_of_content_is_seen_or_was_never_checked(case: Case, kind
     if kind == "tar":
         assert len(case.unpack(raw, kind)) == 1
     else:
-        case.refused(raw, kind, "damaged|cut off")
+        case.refused(raw, kind, "damaged|truncated")
 
 
 @pytest.mark.parametrize("kind", PACK)
@@ -179,7 +179,7 @@ def test_a_zip_that_lies_about_its_sizes_is_stopped_while_it_is_read(case: Case)
     raw = zip_of({"zeros": bytes(30 << 20)})
     lying = raw.replace(struct.pack("<L", 30 << 20), struct.pack("<L", 1000))
     assert lying != raw
-    case.refused(lying, "zip", "more than the 1,000 bytes that it says")
+    case.refused(lying, "zip", "more than the 1,000 bytes that it declares")
 
 
 def test_members_that_overlap_are_refused(case: Case) -> None:

@@ -65,7 +65,7 @@ def test_a_job_whose_version_was_deleted_before_it_was_recorded_fails(there: Sit
         delete_object(gate.ingest, "me", ark, reason="withdrawn")
         with running(gate):
             assert ended(gate, batch).state == "failed"
-        assert "no version of it in the storage" in only_job(gate, batch).message
+        assert "no stored version of it" in only_job(gate, batch).message
         assert (gate.inventory.objects(), list(there.storage(gate).objects())) == ([], [])
 
 

@@ -120,8 +120,8 @@ def test_without_a_tag_nothing_is_continued(run: Run, origin: Origin) -> None:
     ("wanted", "why"),
     [
         ({"digests": {"sha256": "0" * 64}}, "sha256"),
-        ({"size": 5}, "not 5"),
-        ({"size": 400_000}, "not 400,000"),
+        ({"size": 5}, "expected 5"),
+        ({"size": 400_000}, "expected 400,000"),
     ],
 )
 def test_a_file_that_is_not_what_the_manifest_says_gets_no_name(
@@ -138,7 +138,7 @@ def test_a_file_that_is_not_what_the_manifest_says_gets_no_name(
 def test_a_file_without_end_is_left_at_its_size(run: Run, origin: Origin, tmp_path: Path) -> None:
     origin.always["/a"] = acts.endless()
     outcome = run(Wanted(origin.url("/a"), "a.bin", size=1000))
-    assert "more than its 1,000 bytes" in outcome.failed[0].why
+    assert "more than the expected 1,000 bytes" in outcome.failed[0].why
     assert list((tmp_path / "files").iterdir()) == []
 
 

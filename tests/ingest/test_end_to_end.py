@@ -132,7 +132,7 @@ def test_a_container_is_unpacked_and_its_own_list_is_believed_only_when_it_is_ri
         right = submit_zip(there, gate, "/right.zip", hashlib.sha256(b"a").hexdigest())
         wrong = submit_zip(there, gate, "/wrong.zip", hashlib.sha256(b"b").hexdigest())
         assert (ended(gate, right).state, ended(gate, wrong).state) == ("completed", "failed")
-        assert "'a.txt' has another sha256 than the manifest says" in only_job(gate, wrong).message
+        assert "'a.txt': checksum mismatch: its sha256 differs from the manifest" in only_job(gate, wrong).message
         (found,) = gate.inventory.objects()
         names = [each.name for each in gate.inventory.files(found.ark, 1) if each.name.startswith("producer/")]
         assert names == ["producer/a.txt"]
@@ -222,7 +222,7 @@ def test_a_name_and_a_local_id_of_different_objects_fail_and_store_nothing(there
         batch = ended(gate, gate.queue.submit("demo", "ann", url, local_id="x", primary_id="ark:/99999/fk4other"))
         job = only_job(gate, batch)
         assert (batch.state, job.last_successful) == ("failed", "downloading")
-        assert job.message == f"ark:/99999/fk4other: its local id x is that of {found.ark}"
+        assert job.message == f"ark:/99999/fk4other: its local id x belongs to {found.ark}"
         assert len(gate.inventory.objects()) == 1
 
 
@@ -234,7 +234,9 @@ def test_a_name_that_a_depositor_has_taken_is_not_given_to_another_object(there:
         ended(gate, gate.queue.submit("demo", "ann", url, primary_id=taken))
         batch = ended(gate, gate.queue.submit("demo", "ann", url))
         assert only_job(gate, batch).id == "jid0000000002"
-        assert only_job(gate, batch).message.startswith(f"{taken}: a depositor has given this name to another object")
+        assert only_job(gate, batch).message.startswith(
+            f"{taken}: a depositor has already given this name to another object"
+        )
         assert [(each.ark, each.version) for each in gate.inventory.objects()] == [(taken, 1)]
         ended(gate, gate.queue.submit("demo", "ann", url))
         assert len(gate.inventory.objects()) == 2
@@ -262,7 +264,7 @@ def test_a_file_that_cannot_be_had_fails_the_job_and_a_resume_goes_on(there: Sit
     with there.gate() as gate, running(gate):
         batch = ended(gate, gate.queue.submit("demo", "ann", url))
         job = only_job(gate, batch)
-        assert job.message.startswith("a file could not be had: page-1.txt: ")
+        assert job.message.startswith("a file could not be downloaded: page-1.txt: ")
         assert [each["name"] for each in job.configuration["failed_files"]] == ["page-1.txt"]
         assert gate.inventory.objects() == []
         asked = len(there.origin.asked("/1.checkm.files/pages/page-2.txt"))
@@ -287,7 +289,7 @@ def test_many_files_that_cannot_be_had_are_listed_as_far_as_there_is_room(there:
     url = there.origin.add("/1.checkm", checkm("mrt-ingest-manifest", rows))
     with there.gate() as gate, running(gate):
         job = only_job(gate, ended(gate, gate.queue.submit("demo", "ann", url)))
-    assert job.message.startswith("250 files could not be had: 0/xxx")
+    assert job.message.startswith("250 files could not be downloaded: 0/xxx")
     assert 50 < len(job.configuration["failed_files"]) < 250
 
 
@@ -327,7 +329,7 @@ def test_a_held_collection_waits_until_its_profile_lets_it(there: Site) -> None:
     with there.gate() as gate, running(gate):
         batch = gate.queue.submit("demo", "ann", url)
         until(lambda: gate.queue.batch(batch.id).state == "held", "the batch is held")
-        assert gate.queue.batch(batch.id).message == "collection demo is held by its profile: we move"
+        assert gate.queue.batch(batch.id).message == "collection demo is on hold, set by its profile: we move"
         there.profile()
         gate.queue.release(batch.id)
         assert ended(gate, batch).state == "completed"
@@ -418,7 +420,7 @@ def test_storage_of_another_kind_in_the_same_place_is_refused_and_the_job_can_be
     with there.gate() as gate, running(gate):
         batch = ended(gate, gate.queue.submit("demo", "ann", url))
         job = only_job(gate, batch)
-        assert "is no OCFL 1.1 storage root" in job.message
+        assert "is not an OCFL 1.1 storage root" in job.message
         ark = job.identifiers.primary
         (there.folder / "storage" / "strange.txt").unlink()
         gate.queue.resume(job.id)

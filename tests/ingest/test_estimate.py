@@ -24,7 +24,7 @@ def test_sizes_are_summed() -> None:
 def test_one_unknown_size_makes_the_whole_unknown() -> None:
     found = estimate([1000, None, -1])
     assert found == Estimate(0, 3, 2, 1000)
-    assert found.message == "the size of 2 of 3 files is not known; the others have 1,000 bytes"
+    assert found.message == "the size of 2 of 3 files is unknown; the others have 1,000 bytes"
 
 
 @given(sizes)
@@ -86,7 +86,7 @@ def test_an_unknown_size_waits_below_the_threshold_only() -> None:
 def test_a_refusal_says_why() -> None:
     room = Room(1000, 200, 900)
     unknown, large = decide([Waiting("a", 0), Waiting("b", 2000)], room)
-    assert unknown.why == "its size is not known, and 100 bytes are missing to the threshold of 900"
+    assert unknown.why == "its size is unknown, and the free space is 100 bytes below the threshold of 900"
     assert large.why == "it needs 2,000 bytes; 0 are available"
     assert decide([Waiting("a", 50)], Room(1000, 0, 900))[0].why == ""
 

@@ -144,7 +144,7 @@ def test_allowed_redirects_are_followed_and_counted(origin: Origin, rules: Rules
     origin.always |= {"/1": acts.redirect("/2"), "/2": acts.redirect("/target"), "/ring": acts.redirect("/ring")}
     with Fetcher(replace(rules, redirects=2)) as fetcher:
         assert fetcher.read(origin.url("/1"), 100) == b"here"
-        with pytest.raises(BadPayload, match="only 2 are followed"):
+        with pytest.raises(BadPayload, match="at most 2 are followed"):
             fetcher.read(origin.url("/ring"), 100)
 
 
@@ -163,7 +163,7 @@ def test_a_redirect_is_checked_like_the_first_address(origin: Origin, rules: Rul
 def test_a_redirect_stays_on_the_web(origin: Origin, rules: Rules, target: str) -> None:
     origin.add("/a", b"", acts.redirect(target))
     allowed = replace(rules, redirects=1, schemes=frozenset({"http", "file", "s3"}), roots=(Path("/etc"),))
-    with Fetcher(allowed) as fetcher, pytest.raises(BadPayload, match="no web address"):
+    with Fetcher(allowed) as fetcher, pytest.raises(BadPayload, match="not a web address"):
         fetcher.read(origin.url("/a"), 100)
 
 
@@ -227,7 +227,7 @@ def test_a_body_is_cut_off_at_the_limit_whether_or_not_its_length_is_said(origin
     with Fetcher(replace(rules, max_bytes=4000)) as fetcher:
         with pytest.raises(BadPayload, match="at most 4,000"):
             fetcher.read(said, 10**9)
-        with pytest.raises(BadPayload, match="cut off"):
+        with pytest.raises(BadPayload, match="download was stopped"):
             fetcher.read(origin.url("/endless"), 10**9)
 
 
@@ -244,7 +244,7 @@ def test_a_time_of_change_names_a_file_once_it_is_past(
 def test_what_is_compressed_unasked_is_refused_and_not_unpacked(fetcher: Fetcher, origin: Origin) -> None:
     bomb = gzip.compress(bytes(1 << 20))
     url = origin.add("/bomb", b"", lambda handler: handler.answer(200, bomb, {"Content-Encoding": "gzip"}))
-    with pytest.raises(BadPayload, match="gzip-encoded"):
+    with pytest.raises(BadPayload, match="encoding gzip"):
         fetcher.read(url, 10**9)
     assert origin.seen[0].headers["Accept-Encoding"] == "identity"
 
@@ -276,7 +276,10 @@ def test_headers_that_drip_are_ended_by_the_time_for_an_answer(origin: Origin, r
 
 def test_silence_is_ended_by_the_time_for_silence(origin: Origin, rules: Rules) -> None:
     url = origin.add("/a", bytes(100), acts.silence)
-    with Fetcher(replace(rules, idle_seconds=0.3)) as fetcher, pytest.raises(ServiceUnavailable, match="nothing came"):
+    with (
+        Fetcher(replace(rules, idle_seconds=0.3)) as fetcher,
+        pytest.raises(ServiceUnavailable, match="no data arrived"),
+    ):
         fetcher.read(url, 10**9)
 
 

@@ -84,7 +84,7 @@ def test_a_file_is_handed_in_stored_exported_and_verified(command: Commands, the
     assert "v1" in good(command("ingest", "object", ark)).out
     good(command("ingest", "export", ark, "out"))
     assert (there.folder / "out/producer/my map.tif").read_bytes() == b"a map" * 1000
-    assert "exists already" in command("ingest", "export", ark, "out").err
+    assert "already exists" in command("ingest", "export", ark, "out").err
     assert "all as it was stored" in good(command("ingest", "verify")).out
     damage(there.folder / "storage")
     told = command("ingest", "verify", ark, "--json")

@@ -210,7 +210,7 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
     )
     assert problems_of(text) == [
         (4, "URL 'gopher://h/x' does not start with one of http://, https://, s3://, file://"),
-        (4, "file name '../x' has the part '..'; write it without"),
+        (4, "file name '../x' has the part '..'; remove it"),
         (
             4,
             (
@@ -218,13 +218,13 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
                 "did you mean 'md5'?"
             ),
         ),
-        (4, "size 'many' is no number of bytes"),
+        (4, "size 'many' is not a number of bytes"),
         (5, "digest '12' is not the 32 hexadecimal digits of md5"),
-        (6, "size '-1' is no number of bytes"),
-        (6, "file name 'a.TXT' differs from 'A.txt' only in case or in how letters are spelt (line 5)"),
-        (7, "a header line (#%) stands after the first entry"),
-        (8, "there is no bar in it; columns are separated by ' | '"),
-        (0, "the end marker (#%eof) is missing; a part of it may be lost"),
+        (6, "size '-1' is not a number of bytes"),
+        (6, "file name 'a.TXT' differs from 'A.txt' only in case or in how letters are encoded (line 5)"),
+        (7, "a header line (#%) follows the first entry"),
+        (8, "it has no bar; columns are separated by ' | '"),
+        (0, "the end marker (#%eof) is missing; the manifest may be incomplete"),
     ]
 
 
@@ -235,8 +235,8 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
         ("\ufeff", 0, "it is empty"),
         ("#%eof", 0, "it has no entries"),
         ("http://h/a\n", 0, "the end marker"),
-        ("http://h/a\n#%eof\n\n", 3, "something follows the end marker"),
-        ("http://h/a\n#%eof\nhttp://h/b\n", 3, "something follows the end marker"),
+        ("http://h/a\n#%eof\n\n", 3, "must be the last line, but more lines follow"),
+        ("http://h/a\n#%eof\nhttp://h/b\n", 3, "must be the last line, but more lines follow"),
         ("#%checkm_0.7\nhttp://h/a\n#%eof", 0, "no '#%profile"),
         ("#%Profile | x\nhttp://h/a\n#%eof", 0, "no '#%profile"),
         ("#%profile| x\nhttp://h/a\n#%eof", 0, "no '#%profile"),
@@ -251,7 +251,7 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
         ("http://\n#%eof", 1, "has no host"),
         ("http://h:port/a\n#%eof", 1, "cannot be read"),
         ("http://[h/a\n#%eof", 1, "cannot be read"),
-        ("file://host/etc/x\n#%eof", 1, "is no file:///path"),
+        ("file://host/etc/x\n#%eof", 1, "does not have the form file:///path"),
         ("http://h\n#%eof", 1, "no file name is given, and the URL's '' is empty"),
         ("http://h/../../x\n#%eof", 1, "no file name is given"),
         ("http://h/a|md2|ab\n#%eof", 1, "digest algorithm 'md2' is not one of"),
@@ -260,8 +260,8 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
         ("http://h/a|||99999999999999999999\n#%eof", 1, "size"),
         ("http://h/a|||\u0661\n#%eof", 1, "size"),
         ("http://h/a|||||x \n#%eof", 1, "ends with a dot or a blank"),
-        ("http://h/a\nhttp://h/a\n#%eof", 2, r"file name 'a' is there already \(line 1\)"),
-        ("http://h/a\nhttp://h/a/b\n#%eof", 2, "a file and a folder at once"),
+        ("http://h/a\nhttp://h/a\n#%eof", 2, r"file name 'a' is used already \(line 1\)"),
+        ("http://h/a\nhttp://h/a/b\n#%eof", 2, "both a file and a folder"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(text: str | bytes, line: int, what: str) -> None:
@@ -281,7 +281,7 @@ def test_a_password_in_a_wrong_url_is_not_told() -> None:
 
 
 def test_what_is_too_large_is_not_read() -> None:
-    assert problems_of(b"x" * 101, limit=100) == [(0, "it has 101 bytes; 100 are allowed")]
+    assert problems_of(b"x" * 101, limit=100) == [(0, "it has 101 bytes; at most 100 are allowed")]
     text = with_rows(*(f"http://h/{number}" for number in range(11)))
     assert problems_of(text, most=10) == [
         (0, "it has more than the 10 entries that are allowed; the rest was not read")
@@ -311,7 +311,10 @@ def test_what_describes_an_object_is_cut_and_a_local_id_is_not() -> None:
     (entry,) = manifest.parse(with_rows("http://h/a|||||||||" + "x" * 4000).encode(), BATCHES).entries
     assert len(entry.title) == 3500
     assert "more than 255 characters" in problems_of(with_rows("http://h/a|||||||" + "x" * 256), *BATCHES)[0][1]
-    assert "has 3,000 characters; 2,048 are allowed" in problems_of(with_rows("http://h/" + "x" * 2991), *BATCHES)[0][1]
+    assert (
+        "has 3,000 characters; at most 2,048 are allowed"
+        in problems_of(with_rows("http://h/" + "x" * 2991), *BATCHES)[0][1]
+    )
 
 
 def test_every_mistake_of_one_row_is_told() -> None:
@@ -323,7 +326,7 @@ def test_every_mistake_of_one_row_is_told() -> None:
 def test_mistakes_without_end_are_cut_off() -> None:
     found = problems_of("x\n" * 5000)
     assert len(found) == 1001
-    assert found[-1] == (0, "there are 1,000 mistakes or more; the rest was not read")
+    assert found[-1] == (0, "there are 1,000 errors or more; the rest was not read")
 
 
 @given(st.binary(max_size=200))
@@ -411,10 +414,10 @@ def test_a_container_and_what_it_says_of_itself_are_compared_both_ways() -> None
     bad = {**good, "b.txt": Found(5, {}), "d.txt": Found(6, {"md5": "0" * 32}), "e.txt": Found(0, {})}
     del bad["c.txt"]
     assert manifest.differences(read, bad) == [
-        (2, "'b.txt' has 5 bytes, not 4"),
+        (2, "'b.txt' has 5 bytes; expected 4"),
         (3, "'c.txt' is missing"),
-        (4, "'d.txt' has another md5 than the manifest says"),
-        (0, "'e.txt' is there, but not in the manifest"),
+        (4, "'d.txt': checksum mismatch: its md5 differs from the manifest"),
+        (0, "'e.txt' is in the container, but not in the manifest"),
     ]
 
 

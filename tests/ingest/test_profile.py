@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headgate import BadProfiles, BadValue
 from headgate.ingest.profile import Profile, Sources, from_snapshot, load_profile, load_profiles, read_secret
 
-NO_ADDRESS = "is no http:// or https:// address (a user or password has no place in it)"
+NO_ADDRESS = "is not an http:// or https:// address without user and password"
 LEAST = 'collection = "demo"\nowner = "ark:/13030/j2-owner"\n'
 WHOLE = """
 collection = "demo"
@@ -129,21 +129,21 @@ def test_every_mistake_of_a_file_is_told_at_once(tmp_path: Path) -> None:
     """
     assert problems_of(tmp_path, text) == [
         "colection is unknown; did you mean 'collection'?",
-        "collection is missing. The collection: the ledger's dataset, and the inventory's name for it.",
-        "owner is missing. Who owns the objects; local ids are unique below an owner.",
+        "collection is missing. Name of the collection, in the inventory and as a dataset of the ledger.",
+        "owner is missing. Owner of the objects. Local ids are unique per owner.",
         "priority = 100 is not a whole number from 0 (first) to 99 (last)",
         "hold = True is bool, not text",
-        "notification = 'ann@example.org\\nBcc: all' is no mail address",
+        "notification = 'ann@example.org\\nBcc: all' is not a mail address",
         "confirmation_mail = 'yes' is neither true nor false",
         f"callback_url = 'https://me:***@example.org/' {NO_ADDRESS}",
-        "callback_secret = '…' is no reference to a secret; write env:NAME or file:/path",
+        "callback_secret = '…' is not a reference to a secret; write env:NAME or file:/path",
         "callback_failure = 'wran' is not one of fail, warn; did you mean 'warn'?",
         "storage.kind = 'tape' is not one of ocfl, s3, http",
         "minter.sholder is unknown; did you mean 'shoulder'?",
-        "minter.shoulder = 'm5' is not like ark:/12345/name",
+        "minter.shoulder = 'm5' does not have the form ark:/12345/name",
         "sources.ports = 0 is not a whole number from 1 to 65535",
-        "sources.roots = '/data' is no list; write [ … ]",
-        "limits is no value but a table: [limits]",
+        "sources.roots = '/data' is not a list; write [ … ]",
+        "limits must be a value, not a table: [limits]",
     ]
 
 
@@ -155,7 +155,7 @@ def test_every_mistake_of_a_file_is_told_at_once(tmp_path: Path) -> None:
         ('[storage]\nurl = "s3://x"', "does not fit storage.kind 'ocfl'; it starts with file://"),
         ('[minter]\nkind = "ezid"', "minter.kind 'ezid' needs ezid_url, ezid_user and ezid_password"),
         ('callback_url = "https://h/"', "callback_secret is missing"),
-        ("confirmation_mail = true", "has nobody to go to"),
+        ("confirmation_mail = true", "has no recipient"),
         ('[sources]\nschemes = ["file"]', "sources.roots is missing"),
     ],
 )
@@ -220,16 +220,16 @@ def test_what_a_profile_allows(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("ftp://example.org/x", "ftp is not among"), ("x", "no scheme"), ("http://example.org/x", "port 80"),
+        ("ftp://example.org/x", "ftp is not one of"), ("x", "(none)"), ("http://example.org/x", "port 80"),
         ("https://example.org:22/x", "port 22"), ("https://evil.org/x", "host evil.org"), ("https:///x", "host None"),
         ("https://example.org.evil.org/x", "host"), ("https://xexample.org/x", "host"),
         ("s3://other/key", "host other"),
         ("https://me@example.org/x", "user name"), ("https://example.org@evil.org/x", "user name"),
         ("https://[::1/x", "cannot be read"), ("https://example.org:x/", "cannot be read"),
         ("file:///etc/passwd", "not below"), ("file:///data/inside/x", "not below"), ("file:///data/in", "not below"),
-        ("file:///data/in/../../etc/passwd", "no plain"), ("file:///data/in/%2e%2e/x", "no plain"),
-        ("file:///data/in//x", "no plain"), ("file://host/data/in/x", "no plain"),
-        ("file:///data/in/%00", "no plain"),
+        ("file:///data/in/../../etc/passwd", "not have the form"), ("file:///data/in/%2e%2e/x", "not have the form"),
+        ("file:///data/in//x", "not have the form"), ("file://host/data/in/x", "not have the form"),
+        ("file:///data/in/%00", "not have the form"),
     ],
 )  # fmt: skip
 def test_what_a_profile_does_not_allow(url: str, why: str) -> None:

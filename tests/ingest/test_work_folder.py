@@ -65,7 +65,7 @@ def test_a_disk_that_cannot_be_read_ends_a_round_and_no_daemon(there: Site) -> N
 
 def test_a_file_that_cannot_be_handed_in_whole_leaves_nothing(there: Site) -> None:
     (there.folder / "endless").symlink_to("/dev/full")
-    with there.gate() as gate, pytest.raises(BadValue, match="is no file"):
+    with there.gate() as gate, pytest.raises(BadValue, match="is neither an existing file"):
         gate.hand_in(there.folder / "endless")
     with pytest.raises(OSError, match="Is a directory"):
         stage_upload(there.folder / "work", there.folder)

@@ -94,7 +94,7 @@ def test_a_backup_is_its_owners_alone_whoever_prepared_its_place(tmp_path: Path)
 
 def test_a_backup_is_not_written_over(small: Path, tmp_path: Path) -> None:
     content = small.read_bytes()
-    with pytest.raises(BadValue, match="exists already"):
+    with pytest.raises(BadValue, match="already exists"):
         backup(f"sqlite:///{tmp_path / 'small.db'}", small)
     assert small.read_bytes() == content
     with pytest.raises(BadValue, match="does not exist"):
@@ -142,7 +142,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda file: file.write_bytes(file.read_bytes()[:300] + b"x" + file.read_bytes()[301:]),
         "small.gz",
     ),
-    "no end": (lambda file: changed(file, lambda lines: lines[:-1]), "has no end"),
+    "no end": (lambda file: changed(file, lambda lines: lines[:-1]), "is incomplete"),
     "another value": (lambda file: changed(file, other_client), "changed or damaged"),
     "a missing row": (lambda file: changed(file, lambda lines: [*lines[:-2], lines[-1]]), "changed or damaged"),
     "rows in another order": (lambda file: changed(file, swapped_rows), "changed or damaged"),
@@ -181,8 +181,8 @@ FORGED: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
     "an unknown table": (lambda lines: [*lines[:-1], {"table": "users"}, lines[-1]], "'users'"),
     "a table twice": (lambda lines: [*lines[:-1], {"table": "hg_resource"}, lines[-1]], "'hg_resource'"),
     "no table": (lambda lines: [lines[0], ["row"], *lines[1:]], "did not write"),
-    "a row too many": (lambda lines: [*lines[:-1], lines[-2], lines[-1]], "announces"),
-    "no token left": (with_header(token=2**53 - 5), "beyond 2\\^53"),
+    "a row too many": (lambda lines: [*lines[:-1], lines[-2], lines[-1]], "differs from that in the first line"),
+    "no token left": (with_header(token=2**53 - 5), "exceed 2\\^53"),
     "no id left": (with_header(numbers={"bid": 0, "jid": 10**10 - 5}), "exceed ten digits"),
 }  # fmt: skip
 

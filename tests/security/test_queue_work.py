@@ -157,7 +157,7 @@ def test_mails_and_callbacks_go_where_profiles_say_and_say_what_the_service_writ
     assert [each["id"] for each in target.site.callbacks()] == ["m2"], "it goes to the profile's own address"
     problem = target.gate.inventory.message("m1")
     assert problem is not None
-    assert "no recipient that its profile names" in problem.problem
+    assert "no recipient in its profile" in problem.problem
 
 
 def recording(**changes: Any) -> Recording:

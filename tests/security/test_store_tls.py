@@ -129,7 +129,7 @@ def test_servers_on_this_machine_need_no_certificate(monkeypatch: pytest.MonkeyP
     [
         ("mysql://u@db1/d?tls=maybe", "verify, unverified, off"),
         ("mysql://u@db1/d?tls_ca=/nowhere.pem", "/nowhere.pem"),
-        ("mysql://u@db1/d?tls_cert=/dev/null", "go together"),
+        ("mysql://u@db1/d?tls_cert=/dev/null", "give both"),
         ("zookeeper://zk1/x?tls=verfy", "verify, unverified, off"),
         ("zookeeper://zk1/x?tls=off&tls_ca=/dev/null", "has no effect"),
     ],

@@ -82,7 +82,7 @@ class Reporter:
         if item.state != "pending":
             return None
         hold = self._queue.hold_of(item.profile)
-        return None if hold is None else Held(f"collection {hold.profile} is held by {hold.who}: {hold.reason}")
+        return None if hold is None else Held(f"collection {hold.profile} is on hold, set by {hold.who}: {hold.reason}")
 
     def _let_go(self, item: Item, why: str) -> None:
         """Given up, or lost. Perhaps it is still ours: then others need not wait for its lease's end."""
@@ -131,7 +131,7 @@ class Reporter:
         if not isinstance(outcome, Failed) or can_fail(self._table(item), item.state):
             return outcome
         if isinstance(item, IngestJob) and item.state == NEVER_FAILS:
-            why = f"its size is not known: {outcome.message}"
+            why = f"its size is unknown: {outcome.message}"
             return Done(why, priority=later_priority(item.priority), space_needed=0)
         return NotNow(outcome.message)
 

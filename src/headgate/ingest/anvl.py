@@ -26,7 +26,7 @@ def write(pairs: Iterable[tuple[str, str]], gap: str = " ") -> str:
 def read(text: str) -> Pairs:
     """Every pair in its order. A line that starts with a blank continues the one before; # is a comment."""
     if len(text) > LONGEST_TEXT:
-        raise BadValue("ANVL", f"{len(text):,} characters", f"is too long; {LONGEST_TEXT:,} are allowed")
+        raise BadValue("ANVL", f"{len(text):,} characters", f"is too long; at most {LONGEST_TEXT:,} are allowed")
     return [(label, " ".join(filter(None, parts))) for label, parts in _lists(text)]
 
 
@@ -39,11 +39,11 @@ def _lists(text: str) -> list[tuple[str, list[str]]]:
             continues = False
         elif line[0].isspace():
             if not continues:
-                raise _wrong(number, line, "continues a line that is not there")
+                raise _wrong(number, line, "continues a line that does not exist")
             found[-1][1].append(_decode(number, line))
         elif not line.startswith("#"):
             if len(found) == MOST_PAIRS:
-                raise _wrong(number, line, f"is one too many; {MOST_PAIRS:,} pairs are allowed")
+                raise _wrong(number, line, f"is one too many; at most {MOST_PAIRS:,} pairs are allowed")
             label, value = _pair(number, line)
             found.append((label, [value]))
             continues = True
@@ -55,7 +55,7 @@ def read_unique(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for label, value in read(text):
         if label in found:
-            raise BadValue("ANVL label", label, "is there twice")
+            raise BadValue("ANVL label", label, "appears twice")
         found[label] = value
     return found
 

@@ -53,10 +53,10 @@ def parse(text: object) -> Ark:
     if not isinstance(text, str):
         raise BadValue("ARK", text, f"is {type(text).__name__}, not text")
     if len(text) > LONGEST:
-        raise BadValue("ARK", text, f"has {len(text):,} characters; {LONGEST} are allowed")
+        raise BadValue("ARK", text, f"has {len(text):,} characters; at most {LONGEST} are allowed")
     found = _ARK.fullmatch(text.strip().partition("?")[0].translate(_HYPHENS))
     if not found:
-        raise BadValue("ARK", text, "is not like ark:/12345/name")
+        raise BadValue("ARK", text, "does not have the form ark:/12345/name")
     naan = found[1].lower()
     if not _NAAN.fullmatch(naan):
         raise BadValue("ARK", text, "has no authority number (five or more of the digits and consonants) after ark:/")
@@ -118,7 +118,7 @@ def mint(shoulder: str, number: int, key: bytes = b"") -> Ark:
     """
     head = check_shoulder(shoulder)
     if type(number) is not int or number < 0:
-        raise BadValue("number", number, "is not a whole number from 0")
+        raise BadValue("number", number, "is not a whole number of 0 or more")
     secret = hashlib.blake2b(str(head).encode(), key=hashlib.sha256(key).digest()).digest()
     masks = _FIRST_MASKS
     while number >= _space(masks):
@@ -170,7 +170,7 @@ def _name_and_qualifier(text: str, rest: str) -> tuple[str, str]:
     # Of structural characters in a row the first counts; at the ends they say nothing.
     rest = re.sub("([./])[./]+", r"\1", rest).strip("./")
     if not _NAME.fullmatch(rest):
-        raise BadValue("ARK", text, "has no name, or one with a character that ARKs do not have")
+        raise BadValue("ARK", text, "has no name, or one with a character that is not allowed in an ARK")
     if re.search(r"\.[^./]*/", rest):
         raise BadValue("ARK", text, "has a variant (after a dot) before a part (after a slash)")
     name = re.split("[./]", rest, maxsplit=1)[0]

@@ -17,7 +17,7 @@ def open_beneath(
 ) -> int:
     """Open a file below a folder. Opening for writing makes the folders on the way, and calls `made` for each."""
     if not parts or ".." in parts:
-        raise IsADirectoryError(None, "it is no file below the folder")
+        raise IsADirectoryError(None, "it is not a file below the folder")
     folder = open_folder_of(root, parts, make=bool(flags & os.O_CREAT), made=made)
     try:
         # Not to hang on a pipe that somebody put there.

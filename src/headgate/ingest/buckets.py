@@ -62,7 +62,7 @@ class Buckets:
                     obstore.get(bucket, key, options={"range": (start, end), "if_match": tag or None}).bytes()
                 )
             if len(found) != end - start:
-                raise ServiceUnavailable(shown(parts.geturl()), "the bucket sent another part than was asked for")
+                raise ServiceUnavailable(shown(parts.geturl()), "the bucket sent a different range than requested")
             yield found
             start = end
 
@@ -92,7 +92,7 @@ def connect_bucket(name: str, options: ClientConfig | None = None, retries: Retr
         return S3Store(name, client_options={**_environment(), **(options or {}), **direct}, retry_config=retries)
     except (BaseError, ValueError) as error:
         why = str(error).partition("\n")[0]
-        raise BadValue("bucket", name, f"cannot be opened with the AWS_ variables that are set: {why}") from None
+        raise BadValue("bucket", name, f"cannot be opened with the current AWS_ variables: {why}") from None
 
 
 def _environment() -> ClientConfig:
@@ -120,8 +120,8 @@ def _errors(parts: SplitResult) -> Iterator[None]:
     except (exceptions.NotFoundError, FileNotFoundError):
         raise BadPayload(where, "there is no such object in the bucket") from None
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError) as error:
-        raise BadPayload(where, "the bucket does not let us read it") from error
+        raise BadPayload(where, "access to it in the bucket is denied") from error
     except exceptions.PreconditionError as error:
-        raise ServiceUnavailable(where, "it changed while it was read") from error
+        raise ServiceUnavailable(where, "it changed while it was being read") from error
     except (exceptions.BaseError, OSError) as error:
         raise ServiceUnavailable(where, str(error).partition("\n")[0]) from error

@@ -35,7 +35,7 @@ class Problems:
         """Note a mistake; line 0 is the manifest as a whole."""
         self._found.append((line, what))
         if len(self._found) == MOST_PROBLEMS:
-            self._found.append((0, f"there are {MOST_PROBLEMS:,} mistakes or more; the rest was not read"))
+            self._found.append((0, f"there are {MOST_PROBLEMS:,} errors or more; the rest was not read"))
             raise self.error()
 
     def __bool__(self) -> bool:
@@ -82,7 +82,7 @@ def encoded(text: str, *, exact: bool) -> str:
     if not text.isprintable() and any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         raise BadValue("manifest cell", text, "has a control character")
     if not exact and decoded(text, exact=False) != text:
-        raise BadValue("manifest cell", text, "has %20 or %7c in it, which every reader takes for a blank or a bar")
+        raise BadValue("manifest cell", text, "contains %20 or %7c, which every reader takes for a blank or a bar")
     inner = text.strip(" ")
     before = len(text) - len(text.lstrip(" ")) if inner else len(text)
     pattern = r"\||%(?=20|7c|25)" if exact else r"\|"
@@ -94,7 +94,7 @@ def _check_whole(data: bytes, problems: Problems, limit: int) -> None:
     if not data.removeprefix(_BOM):
         problems.add(0, "it is empty")
     if len(data) > limit:
-        problems.add(0, f"it has {len(data):,} bytes; {limit:,} are allowed")
+        problems.add(0, f"it has {len(data):,} bytes; at most {limit:,} are allowed")
     if data[:2] in _OTHER_BOMS:
         problems.add(0, f"it is {_OTHER_BOMS[data[:2]]}; save it as UTF-8")
     problems.check()
@@ -149,29 +149,27 @@ class Sheet:
 
     def _finish(self) -> None:
         if not self._ended:
-            self._problems.add(0, f"the end marker ({_END}) is missing; a part of it may be lost")
+            self._problems.add(0, f"the end marker ({_END}) is missing; the manifest may be incomplete")
         if self._headers and self.profile is None:
-            self._problems.add(
-                0, "there are header lines, but no '#%profile | URL' (small letters, a blank) is among them"
-            )
+            self._problems.add(0, "it has header lines, but no '#%profile | URL' (in lower case, with a blank)")
         if not self.count and not self._problems:
             self._problems.add(0, "it has no entries")
 
     def _after_the_end(self, number: int) -> None:
         if not self._told_of_more:
-            self._problems.add(number, f"something follows the end marker ({_END}), which must be the last line")
+            self._problems.add(number, f"the end marker ({_END}) must be the last line, but more lines follow")
         self._told_of_more = True
 
     def _header(self, number: int, line: str) -> None:
         if self.count:
-            self._problems.add(number, "a header line (#%) stands after the first entry")
+            self._problems.add(number, "a header line (#%) follows the first entry")
         self._headers = True
         if line.startswith(_PROFILE) and self.profile is None:
             self.profile = "".join(line.removeprefix(_PROFILE).split()).strip("|")
 
     def _text(self, number: int, data: bytes) -> str:
         if len(data) > LONGEST_LINE:
-            self._problems.add(number, f"it has {len(data):,} bytes; {LONGEST_LINE:,} are allowed")
+            self._problems.add(number, f"it has {len(data):,} bytes; at most {LONGEST_LINE:,} are allowed")
             return ""
         try:
             line = data.decode()

@@ -75,7 +75,9 @@ def unpack(
     made again then.
     """
     if kind not in KINDS.values():
-        raise BadValue("container", kind, f"is no kind that can be unpacked; known are {', '.join(KINDS)}")
+        raise BadValue(
+            "container", kind, (f"is not a kind of container that can be unpacked; supported: {', '.join(KINDS)}")
+        )
     staging = staging_of(folder)
     shutil.rmtree(staging, ignore_errors=True)
     private.make_folder(staging, new=True)
@@ -102,7 +104,7 @@ def _unpack(archive: Path, kind: str, folder: Path, budget: Budget, algorithms: 
     except _BROKEN as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise BadPayload(archive.name, f"it is damaged or no {kind} file: {error}") from error
+        raise BadPayload(archive.name, f"it is damaged or not a {kind} file: {error}") from error
     if clash := next(collisions(member.name for member in members), None):
         raise BadPayload(archive.name, clash.why)
     return members
@@ -118,7 +120,7 @@ def _write(entry: Entry, folder: Path, budget: Budget, algorithms: tuple[str, ..
     try:
         target = open_beneath(folder, name.split("/"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, budget.one_more_folder)
     except (FileExistsError, NotADirectoryError):
-        raise BadPayload(budget.archive, f"it has {name!r} twice, or as a file and a folder") from None
+        raise BadPayload(budget.archive, f"it contains {name!r} twice, or as a file and a folder") from None
     try:
         for block in entry.blocks():
             running.update(block)
@@ -126,7 +128,7 @@ def _write(entry: Entry, folder: Path, budget: Budget, algorithms: tuple[str, ..
     finally:
         os.close(target)
     if running.size != entry.size:
-        raise BadPayload(budget.archive, f"{name!r} has {running.size:,} bytes, not {entry.size:,}: it is cut off")
+        raise BadPayload(budget.archive, f"{name!r} has {running.size:,} bytes, not {entry.size:,}: it is truncated")
     return Member(name, running.size, running.values())
 
 

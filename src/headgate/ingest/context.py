@@ -119,7 +119,9 @@ class Context:
         found = self.inventory.intake(batch.id)
         if found is None or not found.profile:
             self.current_profile(batch.profile)
-            raise ServiceUnavailable("the service", f"it kept no profile when {batch.id} was taken; it is taken again")
+            raise ServiceUnavailable(
+                "the service", (f"it had kept no profile when {batch.id} was taken; the batch is taken again")
+            )
         return found
 
     def profile_of(self, batch: str) -> Profile | None:
@@ -134,7 +136,7 @@ class Context:
         """The profile of a job."""
         found = self.profile_of(job.batch)
         if found is None:
-            raise BadValue("batch", job.batch, "started with no profile; submit it again")
+            raise BadValue("batch", job.batch, "was started without a profile; submit it again")
         # Once a batch has jobs, its profile never changes, and is remembered. Until then each start replaces it.
         with self._reading:
             self._profiles[job.batch] = found
@@ -246,7 +248,7 @@ def open_storage(kind: str, url: str, options: Options) -> Storage:
         from headgate.ingest.s3 import open_bucket
 
         return open_bucket(url)
-    raise BadValue("storage", url, "is a storage service; what is in it cannot be read back here")
+    raise BadValue("storage", url, "is a storage service; its contents cannot be read back here")
 
 
 def mail_server(url: str, password: str) -> MailServer | None:
@@ -260,6 +262,6 @@ def mail_server(url: str, password: str) -> MailServer | None:
     except ValueError as error:
         raise BadValue("mail_server", url, f"cannot be read: {error}") from None
     if parts.scheme not in securities or not parts.hostname:
-        raise BadValue("mail_server", url, "is none of smtp://host, smtps://host and smtp+plain://host")
+        raise BadValue("mail_server", url, "is not one of smtp://host, smtps://host and smtp+plain://host")
     security, usual = securities[parts.scheme]
     return MailServer(parts.hostname, port or usual, cast("Any", security), unquote(parts.username or ""), password)

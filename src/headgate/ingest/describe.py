@@ -115,7 +115,7 @@ def _places(wheres: Sequence[str]) -> Identifiers:
 
 def _check_count(ids: Sequence[str]) -> None:
     if len(ids) > MOST_LOCAL_IDS:
-        raise BadValue("local ids", f"{len(ids):,}", f"are too many; {MOST_LOCAL_IDS} are allowed")
+        raise BadValue("local ids", f"{len(ids):,}", f"are too many; at most {MOST_LOCAL_IDS} are allowed")
 
 
 def _assigned(value: str) -> str:
@@ -165,7 +165,7 @@ def _values_in(what: str, data: bytes, wanted: Callable[[str], str | None]) -> d
     """The texts of the elements that are wanted, by the names that `wanted` gives them. No tree is built."""
     etree = _etree()
     if len(data) > LARGEST_XML:
-        raise BadValue(what, f"{len(data):,} bytes", f"is too large; {LARGEST_XML:,} are allowed")
+        raise BadValue(what, f"{len(data):,} bytes", f"is too large; at most {LARGEST_XML:,} are allowed")
     # Looked for before anything is parsed; zero bytes aside, so that UTF-16 does not hide it.
     if b"<!DOCTYPE" in data.replace(b"\0", b""):
         raise _no_document_type(what)
@@ -174,7 +174,7 @@ def _values_in(what: str, data: bytes, wanted: Callable[[str], str | None]) -> d
     try:
         etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise BadValue(what, data[:40], f"is no XML that can be read: {error}") from None
+        raise BadValue(what, data[:40], f"is not readable XML: {error}") from None
     return collector.values
 
 
@@ -213,7 +213,7 @@ class _Collector:
 
 
 def _no_document_type(what: str) -> BadValue:
-    return BadValue(what, "<!DOCTYPE", "is not allowed: it could make us read other files")
+    return BadValue(what, "<!DOCTYPE", "is not allowed: it could refer to other files")
 
 
 def _etree() -> Any:

@@ -244,17 +244,19 @@ class _Transfer:
             write_all(descriptor, block)
             running.update(block)
             if self._wanted.size is not None and running.size > self._wanted.size:
-                raise BadPayload(self._wanted.name, f"it has more than its {self._wanted.size:,} bytes")
+                raise BadPayload(self._wanted.name, f"it has more than the expected {self._wanted.size:,} bytes")
             if self._run.progress:
                 self._run.progress(len(block))
         if body.head.size is not None and running.size != body.head.size:
-            raise ServiceUnavailable(self._wanted.name, f"{running.size:,} of {body.head.size:,} bytes came")
+            raise ServiceUnavailable(
+                self._wanted.name, (f"it is incomplete: {running.size:,} of {body.head.size:,} bytes arrived")
+            )
         return self._finish(descriptor, running, resumed=resumed)
 
     def _check_promise(self, body: Body) -> None:
         """A wrong size is seen before the first byte, if the server says it."""
         if self._wanted.size is not None and body.head.size not in (None, self._wanted.size):
-            raise BadPayload(self._wanted.name, f"it has {body.head.size:,} bytes, not {self._wanted.size:,}")
+            raise BadPayload(self._wanted.name, f"it has {body.head.size:,} bytes; expected {self._wanted.size:,}")
 
     def _hash_part(self, running: RunningDigests, size: int) -> None:
         with self._part.open("rb", buffering=0) as source:
@@ -262,7 +264,7 @@ class _Transfer:
                 running.update(block)
                 check_stop(self._run.stop, "the download")
         if running.size != size:
-            raise ServiceUnavailable(self._wanted.name, "the part changed while it was read")
+            raise ServiceUnavailable(self._wanted.name, "the partial file changed while it was being read")
 
     def _finish(self, descriptor: int, running: RunningDigests, *, resumed: bool) -> Fetched:
         digests = running.values()
@@ -270,7 +272,7 @@ class _Transfer:
             if resumed:
                 # The pieces may be of two files: the next try takes the whole.
                 self.forget()
-                raise ServiceUnavailable(self._wanted.name, f"{problem}, after it was continued")
+                raise ServiceUnavailable(self._wanted.name, f"{problem}, after the download was resumed")
             raise BadPayload(self._wanted.name, problem)
         os.fsync(descriptor)
         changed = os.fstat(descriptor).st_mtime_ns
@@ -290,7 +292,7 @@ class _Transfer:
 
     def _problem(self, size: int, digests: Mapping[str, str]) -> str:
         if self._wanted.size is not None and size != self._wanted.size:
-            return f"it has {size:,} bytes, not {self._wanted.size:,}"
+            return f"it has {size:,} bytes; expected {self._wanted.size:,}"
         return mismatch(self._wanted.digests, digests)
 
     def _usable_note(self, descriptor: int) -> _Note | None:

@@ -28,7 +28,7 @@ class Estimate:
         """For the job's status."""
         if not self.unknown:
             return f"{self.told:,} bytes in {self.files:,} files"
-        return f"the size of {self.unknown:,} of {self.files:,} files is not known; the others have {self.told:,} bytes"
+        return f"the size of {self.unknown:,} of {self.files:,} files is unknown; the others have {self.told:,} bytes"
 
 
 def estimate(sizes: Iterable[int | None]) -> Estimate:

@@ -119,7 +119,9 @@ def read(answer: Answer) -> Outcome:
         word, text = "", line
     if word not in ("success", "error"):
         return Outcome(
-            f"status {answer.status}, and no answer of EZID's: {text[:200]!r}", succeeded=False, understood=False
+            f"status {answer.status}, which is not an answer from EZID: {text[:200]!r}",
+            succeeded=False,
+            understood=False,
         )
     # After a bar there is the same object's name in another scheme.
     return Outcome(text.partition(" | ")[0] if word == "success" else text, word == "success")
@@ -156,7 +158,7 @@ class Ezid:
         request = registration(self._base, ark, said, self._headers)
         named = self._identifier(self._ask(request, lambda status, _: status in (_LOST, *_PASSING)))
         if named != ark:
-            raise ServiceRefused("EZID", f"asked for {ark}, it answered with {named}")
+            raise ServiceRefused("EZID", f"{ark} was requested, but it answered with {named}")
         return named
 
     def mint(self, shoulder: str, said: Mapping[str, str]) -> Ark:
@@ -192,4 +194,4 @@ class Ezid:
         try:
             return parse_object(outcome.text)
         except BadValue as error:
-            raise ServiceRefused("EZID", f"it answered with a name that is none: {error}") from error
+            raise ServiceRefused("EZID", f"it answered with an invalid name: {error}") from error

@@ -115,11 +115,11 @@ def translated(url: str) -> Iterator[None]:
     try:
         yield
     except httpcore2.ConnectTimeout as error:
-        raise ServiceUnavailable(shown(url), "no connection in time") from error
+        raise ServiceUnavailable(shown(url), "it could not be connected in time") from error
     except httpcore2.TimeoutException as error:
         raise ServiceUnavailable(shown(url), str(error) or "it took too long") from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError) as error:
-        raise ServiceUnavailable(shown(url), str(error) or "the connection broke") from error
+        raise ServiceUnavailable(shown(url), str(error) or "the connection was lost") from error
 
 
 class Fetcher:
@@ -204,7 +204,7 @@ class Fetcher:
             for block in answer.iter_raw():
                 body += block
                 if len(body) > _ANSWER_BYTES:
-                    raise ServiceUnavailable(shown(url), "its answer has no end")
+                    raise ServiceUnavailable(shown(url), "its response is incomplete")
             # However it is encoded, it is not decoded: a short answer may be a very long one then.
             headers = [pair for pair in answer.headers.multi_items() if pair[0].lower() != "content-encoding"]
             return httpx2.Response(answer.status_code, headers=headers, content=bytes(body), request=request)
@@ -242,11 +242,11 @@ class Fetcher:
         assert following is not None  # noqa: S101 - the caller saw it
         target = shown(str(following.url))
         if hops > self.rules.redirects:
-            allowed = f"only {self.rules.redirects} are followed" if self.rules.redirects else "none are followed"
-            raise BadPayload(shown(url), f"it redirects to {target}, and {allowed}")
+            allowed = f"at most {self.rules.redirects} are followed" if self.rules.redirects else "none are followed"
+            raise BadPayload(shown(url), f"it redirects to {target}, but {allowed}")
         if following.url.scheme not in ("http", "https"):
             # What a depositor may name, a server may not send us to.
-            raise BadPayload(shown(url), f"it redirects to {target}, which is no web address")
+            raise BadPayload(shown(url), f"it redirects to {target}, which is not a web address")
         if answer.url.scheme == "https" and following.url.scheme != "https":
             raise BadPayload(shown(url), f"it redirects from https to {target}")
         return following
@@ -259,7 +259,7 @@ class Fetcher:
 
     def _check_size(self, url: str, total: int | None) -> None:
         if total is not None and total > self.rules.max_bytes:
-            raise BadPayload(shown(url), f"it has {total:,} bytes; at most {self.rules.max_bytes:,} are taken")
+            raise BadPayload(shown(url), f"it has {total:,} bytes; at most {self.rules.max_bytes:,} are allowed")
 
     def _body(self, answer: httpx2.Response, url: str, offset: int) -> Body:
         begins, total = _content_range(answer, url, offset)
@@ -273,7 +273,10 @@ class Fetcher:
         for block in answer.iter_raw():
             size += len(block)
             if size > most:
-                raise BadPayload(shown(url), f"it has more than {self.rules.max_bytes:,} bytes; it was cut off")
+                raise BadPayload(
+                    shown(url),
+                    (f"it has more than the allowed {self.rules.max_bytes:,} bytes; the download was stopped"),
+                )
             passed = time.monotonic() - began
             if passed > self.rules.slow_seconds and size < passed * self.rules.min_rate:
                 raise ServiceUnavailable(shown(url), f"too slow: {size:,} bytes in {passed:.0f} seconds")
@@ -323,13 +326,15 @@ def _check_status(answer: httpx2.Response, url: str) -> None:
     except ServiceRefused as error:
         raise BadPayload(error.service, error.why) from None
     if answer.status_code not in (200, 206):
-        raise BadPayload(shown(url), f"the server answers {answer.status_code}, which is no file")
+        raise BadPayload(shown(url), f"the server answers {answer.status_code}, which is not a file")
 
 
 def _check_encoding(answer: httpx2.Response, url: str) -> None:
     encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
-        raise BadPayload(shown(url), f"the server sends it {encoding}-encoded although it was asked for it as it is")
+        raise BadPayload(
+            shown(url), (f"the server sends it with the encoding {encoding}, although the request excluded encodings")
+        )
 
 
 def _content_range(answer: httpx2.Response, url: str, offset: int) -> tuple[int, int | None]:
@@ -339,11 +344,11 @@ def _content_range(answer: httpx2.Response, url: str, offset: int) -> tuple[int,
         return 0, length
     found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
     if found is None or int(found[1]) != offset or not offset:
-        raise ServiceUnavailable(shown(url), "the server sent another part than was asked for")
+        raise ServiceUnavailable(shown(url), "the server sent a different range than requested")
     end = int(found[2]) + 1
     total = end if found[3] == "*" else int(found[3])
     if end != total or (length is not None and length != end - offset):
-        raise ServiceUnavailable(shown(url), "the server sent another part than was asked for")
+        raise ServiceUnavailable(shown(url), "the server sent a different range than requested")
     return offset, total
 
 
@@ -380,7 +385,7 @@ def _opened_file(parts: SplitResult, rules: Rules) -> Iterator[int]:
     path = Path(unquote(parts.path))
     root = next((root for root in rules.roots if path.is_relative_to(root)), None)
     if root is None or ".." in path.parts or "\0" in str(path):
-        raise BadValue("URL", shown(parts.geturl()), "is not below a folder from which files may be taken")
+        raise BadValue("URL", shown(parts.geturl()), "is not below a folder from which files may be fetched")
     try:
         descriptor = open_beneath(root, path.relative_to(root).parts)
     except FileNotFoundError:
@@ -389,7 +394,7 @@ def _opened_file(parts: SplitResult, rules: Rules) -> Iterator[int]:
         raise BadPayload(str(path), f"it cannot be opened: {error.strerror}") from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BadPayload(str(path), "it is no regular file")
+            raise BadPayload(str(path), "it is not a regular file")
         yield descriptor
     finally:
         os.close(descriptor)

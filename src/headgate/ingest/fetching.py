@@ -31,7 +31,7 @@ def job_estimating(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     try:
         sizes = _sizes(context, job, profile, stop_of(hold))
     except ServiceUnavailable as error:
-        return Done(f"its size is not known: {error}", priority=later_priority(job.priority), space_needed=0)
+        return Done(f"its size is unknown: {error}", priority=later_priority(job.priority), space_needed=0)
     found = estimate(sizes)
     priority = estimated_priority(job.priority, found.space_needed, profile.limits.large_size)
     return Done(found.message, priority=priority, space_needed=found.space_needed)
@@ -45,7 +45,9 @@ def job_provisioning(context: Context, job: IngestJob, _hold: ItemHold) -> Outco
     if why:
         return NotNow(why)
     return Done(
-        f"{job.space_needed:,} bytes are reserved" if job.space_needed else "its size is not known; there is room"
+        f"{job.space_needed:,} bytes are reserved"
+        if job.space_needed
+        else ("its size is unknown; there is enough space")
     )
 
 

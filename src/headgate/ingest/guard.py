@@ -88,7 +88,7 @@ def check_url(url: str, rules: Rules) -> SplitResult:
 
 def _why_not(parts: SplitResult, port: int | None, rules: Rules) -> str:
     if parts.scheme not in rules.schemes:
-        return f"has the scheme {parts.scheme!r}; allowed are {', '.join(sorted(rules.schemes))}"
+        return f"has the scheme {parts.scheme!r}; allowed: {', '.join(sorted(rules.schemes))}"
     if parts.scheme == "file":
         return "" if parts.netloc in ("", "localhost") else "names another machine"
     return _why_not_host(parts, port, rules)
@@ -96,11 +96,11 @@ def _why_not(parts: SplitResult, port: int | None, rules: Rules) -> str:
 
 def _why_not_host(parts: SplitResult, port: int | None, rules: Rules) -> str:
     if "@" in parts.netloc:
-        return "has a user name or password in it"
+        return "contains a user name or password"
     if not parts.hostname or "%" in parts.hostname:
-        return "has no host that can be used"
+        return "has no valid host"
     if parts.scheme != "s3" and port not in rules.ports:
-        return f"has the port {port}; allowed are {', '.join(map(str, sorted(rules.ports)))}"
+        return f"has the port {port}; allowed: {', '.join(map(str, sorted(rules.ports)))}"
     if rules.hosts and not any(_host_matches(parts.hostname, each) for each in rules.hosts):
         return f"has the host {parts.hostname}, which is not on the list of allowed hosts"
     return ""
@@ -116,7 +116,7 @@ def why_not_address(text: str, rules: Rules) -> str:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        return f"{text} is no address"
+        return f"{text} is not an address"
     if any(address in ipaddress.ip_network(each) for each in rules.private_networks):
         return ""
     if not address.is_global or address.is_multicast or any(address in each for each in NOT_PUBLIC):
@@ -203,7 +203,7 @@ class WatchedStream(httpcore2.NetworkStream):
                 return self._inner.read(max_bytes, LOOK_SECONDS)
             except httpcore2.ReadTimeout:
                 if time.monotonic() >= silent_until:
-                    raise httpcore2.ReadTimeout("nothing came for too long") from None
+                    raise httpcore2.ReadTimeout("no data arrived for too long") from None
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._watch.look()

@@ -60,7 +60,7 @@ def mismatch(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
         name = check_algorithm(algorithm)
         wanted = check_digest(name, value)
         if found[name] != wanted:
-            return f"its {name} is {found[name]}, not {wanted}"
+            return f"checksum mismatch: expected {name} {wanted}, got {found[name]}"
     return ""
 
 

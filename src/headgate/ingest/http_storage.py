@@ -53,7 +53,7 @@ class HttpStorage:
         try:
             document = answer.json()
         except ValueError as error:
-            raise ServiceUnavailable(shown(url), "its answer is no JSON") from error
+            raise ServiceUnavailable(shown(url), "its response is not JSON") from error
         return _version(document, addition.ark, url)
 
 
@@ -73,7 +73,7 @@ def _version(document: Any, ark: str, url: str) -> int:
         state = document["ver:versionState"]
         found, number = state["ver:objectID"], int(state["ver:identifier"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ServiceUnavailable(shown(url), "its answer names no version") from error
+        raise ServiceUnavailable(shown(url), "its response names no version") from error
     if found != ark:
         raise ServiceRefused(shown(url), f"it stored {found}, not {ark}")
     return number

@@ -95,11 +95,11 @@ class _Lzma:
     def _filter(self) -> dict[str, int]:
         _, _, length, properties, dictionary = _LZMA_HEAD.unpack_from(self._head)
         if length != 5 or properties >= 9 * 5 * 5:
-            raise ValueError("the properties of an LZMA member make no sense")
+            raise ValueError("the properties of an LZMA member are not valid")
         # A dictionary larger than the whole content is never filled.
         dictionary = max(4096, min(dictionary, self._size))
         if dictionary > LARGEST_DICTIONARY:
-            why = f"is too large for an LZMA dictionary; {LARGEST_DICTIONARY:,} bytes are allowed"
+            why = f"is too large for an LZMA dictionary; at most {LARGEST_DICTIONARY:,} bytes are allowed"
             raise BadValue("size", f"{dictionary:,}", why)
         rest, literal_context = divmod(properties, 9)
         position, literal_position = divmod(rest, 5)

@@ -40,7 +40,7 @@ def batch_pending(context: Context, batch: Batch, hold: ItemHold) -> Outcome:
     except BadProfiles as error:
         return _no_jobs(context, batch, str(error))
     if not batch.made and (why := context.hold_of(batch.profile)):
-        return Held(f"collection {profile.collection} is held by its profile: {why}")
+        return Held(f"collection {profile.collection} is on hold, set by its profile: {why}")
     try:
         rows = _rows(context, batch, profile, stop_of(hold))
     except NO_JOBS as error:
@@ -55,7 +55,7 @@ def job_pending(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     """What can be said of a payload before it is fetched; of an object manifest: everything."""
     profile = context.profile(job)
     if why := context.hold_of(profile.name):
-        return Held(f"collection {profile.collection} is held by its profile: {why}")
+        return Held(f"collection {profile.collection} is on hold, set by its profile: {why}")
     kind = str(job.configuration["payload_type"])
     if kind != "object_manifest":
         name = payload_name(job)
@@ -65,7 +65,7 @@ def job_pending(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     try:
         found = object_manifest(context, job, profile, stop_of(hold))
     except ServiceUnavailable as error:
-        return Done(f"its manifest cannot be had now, and is asked for again when its files are fetched: {error}")
+        return Done(f"its manifest cannot be fetched now and is fetched again with the files: {error}")
     return Done(f"{len(found.entries):,} files are listed")
 
 

@@ -54,9 +54,9 @@ def send(server: MailServer, message: EmailMessage, recipients: Sequence[str] = 
     refuses the mail itself for good.
     """
     if server.user and server.security == "none":
-        raise BadValue("mail server", server.host, "would be sent the password in the clear")
+        raise BadValue("mail server", server.host, "would receive the password unencrypted")
     if not message["Message-ID"]:
-        raise BadValue("mail", message["Subject"], "has no Message-ID; a repeat could not be told from another mail")
+        raise BadValue("mail", message["Subject"], "has no Message-ID, so a repeat could not be recognised")
     wanted = list(recipients) or recipients_of(message)
     name = f"mail server {server.host}:{server.port}"
     with _translated(name), _connected(server) as connection:
@@ -108,7 +108,7 @@ def _translated(name: str) -> Iterator[None]:
             raise ServiceRefused(name, _said(error)) from error
         raise ServiceUnavailable(name, _said(error)) from error
     except UnicodeError as error:
-        raise BadValue(name, "user or password", "has a letter that its login cannot send") from error
+        raise BadValue(name, "user or password", "has a character that its login cannot send") from error
     except (smtplib.SMTPException, OSError) as error:
         raise ServiceUnavailable(name, str(error)) from error
 

@@ -82,7 +82,7 @@ COLUMNS: Mapping[str, str] = {
     f"{', '.join(f'`{name}`' for name in HEX_DIGITS)}.",
     "hashValue": "The digest in hexadecimal digits. It is compared only if both cells are filled.",
     "fileSize": "Bytes. Compared if given, and used to estimate the space that the job needs.",
-    "fileLastModified": "ISO 8601. Kept if it can be read, ignored otherwise.",
+    "fileLastModified": "ISO 8601. Kept if it is valid, ignored otherwise.",
     "fileName": "The file's name in the object, or the payload's name. Required in a container's own manifest; "
     "elsewhere the default is the path of the URL.",
     "mimeType": "The media type.",
@@ -171,7 +171,7 @@ def write(layout: Layout, entries: Iterable[Entry]) -> bytes:
 def differences(manifest: Manifest, found: Mapping[str, Found]) -> list[tuple[int, str]]:
     """Where a container and what it says of itself differ, both ways; a line is 0 for what it does not name."""
     listed = {entry.name for entry in manifest.entries}
-    missing = [(0, f"{name!r} is there, but not in the manifest") for name in found if name not in listed]
+    missing = [(0, f"{name!r} is in the container, but not in the manifest") for name in found if name not in listed]
     return [*filter(None, (_difference(entry, found.get(entry.name)) for entry in manifest.entries)), *missing]
 
 
@@ -179,7 +179,9 @@ def check_url(value: str) -> str:
     """A URL that somebody could fetch; whether a profile allows it is the profile's answer."""
     text = value.strip(" \t")
     if len(text) > RESOURCE_LENGTH:
-        raise BadValue("URL", text[:60] + "…", f"has {len(text):,} characters; {RESOURCE_LENGTH:,} are allowed")
+        raise BadValue(
+            "URL", text[:60] + "…", (f"has {len(text):,} characters; at most {RESOURCE_LENGTH:,} are allowed")
+        )
     why = _why_no_url(text)
     if why:
         raise BadValue("URL", mask(text), why)
@@ -206,7 +208,7 @@ def _entry(row: checkm.Row, layout: Layout, problems: checkm.Problems) -> Entry:
             cells[column] = checkm.decoded(cell, exact=layout.exact)
     values: dict[str, Any] = {"url": "", "name": "", "line": row.line}
     if len(row.cells) == 1 and len(row.cells[0].split()) > 1:
-        problems.add(row.line, "there is no bar in it; columns are separated by ' | '")
+        problems.add(row.line, "it has no bar; columns are separated by ' | '")
         return Entry(**values)
     for read in _READERS:
         try:
@@ -245,7 +247,7 @@ def _size(text: str) -> int | None:
         return None
     if re.fullmatch("[0-9]{1,18}", text):
         return int(text)
-    raise BadValue("size", text, "is no number of bytes")
+    raise BadValue("size", text, "is not a number of bytes")
 
 
 def _moment(text: str) -> datetime | None:
@@ -266,13 +268,13 @@ def local_ids(text: str) -> tuple[str, ...]:
     """Local ids as they are written: several with ; between them, each counted once."""
     ids = dict.fromkeys(each.strip() for each in text.split(";"))
     if len(ids) > MOST_LOCAL_IDS:
-        raise BadValue("local ids", text, f"are {len(ids):,}; {MOST_LOCAL_IDS} are allowed")
+        raise BadValue("local ids", text, f"are {len(ids):,}; at most {MOST_LOCAL_IDS} are allowed")
     return tuple(_check_local(each) for each in ids if each not in ("", UNASSIGNED))
 
 
 def _check_local(text: str) -> str:
     if len(text) > NAME_LENGTH or not text.isprintable():
-        raise BadValue("local id", text, f"has more than {NAME_LENGTH} characters, or one that cannot be printed")
+        raise BadValue("local id", text, f"has more than {NAME_LENGTH} characters or an unprintable character")
     return text
 
 
@@ -315,7 +317,7 @@ def _why_no_url(text: str) -> str:
         return f"does not start with one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
     if parts.scheme == "file":
         local = parts.netloc in ("", "localhost") and parts.path.startswith("/")
-        return "" if local else "is no file:///path"
+        return "" if local else "does not have the form file:///path"
     return "" if parts.hostname else "has no host"
 
 
@@ -330,9 +332,9 @@ def _difference(entry: Entry, found: Found | None) -> tuple[int, str] | None:
     if found is None:
         return entry.line, f"{entry.name!r} is missing"
     if entry.size is not None and entry.size != found.size:
-        return entry.line, f"{entry.name!r} has {found.size:,} bytes, not {entry.size:,}"
+        return entry.line, f"{entry.name!r} has {found.size:,} bytes; expected {entry.size:,}"
     if entry.algorithm and entry.digest != found.digests.get(entry.algorithm):
-        return entry.line, f"{entry.name!r} has another {entry.algorithm} than the manifest says"
+        return entry.line, f"{entry.name!r}: checksum mismatch: its {entry.algorithm} differs from the manifest"
     return None
 
 
@@ -359,7 +361,7 @@ def _line(layout: Layout, entry: Entry) -> str:
     ]
     line = checkm.joined(cells)
     if line.startswith("#"):
-        raise BadValue("file name", entry.name, "starts with #, and would be read as a comment here")
+        raise BadValue("file name", entry.name, "starts with #, and would be read as a comment")
     return line
 
 
@@ -371,5 +373,5 @@ def _written_url(url: str) -> str:
 
 def _written_local(local: str) -> str:
     if local_ids(local) != (local,):
-        raise BadValue("local id", local, "has a ; in it, or blanks around it, or says that there is none")
+        raise BadValue("local id", local, "contains a ; or has blanks around it, or means that there is none")
     return local

@@ -72,7 +72,7 @@ def _job_data(job: IngestJob) -> dict[str, Any]:
 def callback_of(context: Context, profile: Profile, message: Message) -> callback.Callback:
     """A message, ready to be signed and sent: to where the profile says, whatever the message says."""
     if not profile.callback_url:
-        raise BadValue("callback", message.id, f"has nowhere to go: profile {profile.name} names no callback_url")
+        raise BadValue("callback", message.id, f"has no recipient: profile {profile.name} has no callback_url")
     secret = context.secret(profile.callback_secret) if profile.callback_secret else ""
     return callback.Callback(profile.callback_url, message.id, message.body.encode(), secret)
 
@@ -102,7 +102,7 @@ def _announce_report(context: Context, item: str) -> bool:
     """The report of all jobs, or what changed since the last one; silent when nothing did."""
     batch, profile = _batch(context, item), context.profile_of(item)
     if batch.state not in ("reporting", "update-reporting"):
-        raise QueueRefused(item, "announce", f"it is {batch.state}, and not being reported")
+        raise QueueRefused(item, "announce", f"it is {batch.state}, not reporting")
     if profile is None or not profile.notification:
         return False
     batch = replace(batch, message=problem_of(context, batch.id))
@@ -119,11 +119,11 @@ def _announce_report(context: Context, item: str) -> bool:
 
 def _announce_failed(context: Context, item: str) -> bool:
     if is_batch(item):
-        raise BadValue("item", item, "is no ingest job")
+        raise BadValue("item", item, "is not an ingest job")
     job = context.queue.job(item)
     profile = context.profile_of(job.batch)
     if folder_of(job.state) is not Folder.FAILED:
-        raise QueueRefused(item, "announce", f"it is {job.state}, and has not failed")
+        raise QueueRefused(item, "announce", f"it is {job.state}, not failed")
     if profile is None or not (profile.callback_url and profile.callback_for_failed):
         return False
     return context.inventory.post(failure_message(context, job, profile))
@@ -145,7 +145,7 @@ def problem_of(context: Context, batch: str) -> str:
 
 def _batch(context: Context, item: str) -> Batch:
     if not is_batch(item):
-        raise BadValue("item", item, "is no batch")
+        raise BadValue("item", item, "is not a batch")
     return context.queue.batch(item)
 
 
@@ -231,7 +231,7 @@ def _profile_of(context: Context, message: Message) -> Profile:
 def _send_mail(context: Context, message: Message) -> None:
     """Each recipient gets it once, as far as the server says; those that are refused for good are not asked again."""
     if context.options.mail_server is None:
-        raise BadValue("mail_server", "", "is not set, so that no mail leaves")
+        raise BadValue("mail_server", "", "is not set, so no mail can be sent")
     parsed = message_from_bytes(message.body.encode(errors="surrogateescape"), policy=SMTP)
     assert isinstance(parsed, EmailMessage)  # noqa: S101 - the policy makes it one
     settled = {each.address: each for each in message.recipients if each.state is not Delivery.WAITING}
@@ -253,7 +253,7 @@ def _recipients(context: Context, message: Message, parsed: EmailMessage) -> lis
     profile = context.profile_of(message.batch or message.item)
     found = named if profile is None else [each for each in named if each in profile.notification]
     if not found:
-        raise BadValue("mail", message.id, "has no recipient that its profile names")
+        raise BadValue("mail", message.id, "has no recipient in its profile")
     return found
 
 

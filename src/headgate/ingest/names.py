@@ -84,10 +84,10 @@ def _is_within(key: str, folder: str) -> bool:
 
 def _clash_text(name: str, earlier: str) -> str:
     if name == earlier:
-        return f"file name {name!r} is there already"
+        return f"file name {name!r} is used already"
     if same_place(earlier) == same_place(name):
-        return f"file name {name!r} differs from {earlier!r} only in case or in how letters are spelt"
-    return f"file name {name!r} would be a file and a folder at once, because of {earlier!r}"
+        return f"file name {name!r} differs from {earlier!r} only in case or in how letters are encoded"
+    return f"file name {name!r} would be both a file and a folder, because of {earlier!r}"
 
 
 def _why_not(path: str) -> str:
@@ -98,16 +98,16 @@ def _why_not(path: str) -> str:
 
 def _why_not_whole(path: str) -> str:
     if len(path) > 4 * PATH_BYTES:  # However its letters are spelt; what is longer is not even looked at.
-        return f"has {len(path):,} characters; {PATH_BYTES} bytes are allowed"
+        return f"has {len(path):,} characters; at most {PATH_BYTES} bytes are allowed"
     unseen = next(filter(_is_unseen, path), "")
     if unseen:
-        return f"has the character U+{ord(unseen):04X}, which is a control or cannot be seen"
+        return f"has the character U+{ord(unseen):04X}, which is a control character or invisible"
     size = len(unicodedata.normalize("NFC", path).encode())
     faults = (
         (not path or path.isspace(), "is empty"),
         (path.startswith("/"), "is absolute; names are relative to the object"),
         (path[1:2] == ":" and path[0].isascii() and path[0].isalpha(), "starts with a drive"),
-        (size > PATH_BYTES, f"has {size} bytes; {PATH_BYTES} are allowed"),
+        (size > PATH_BYTES, f"has {size} bytes; at most {PATH_BYTES} are allowed"),
     )
     return next((why for wrong, why in faults if wrong), "")
 
@@ -120,12 +120,15 @@ def _why_not_part(part: str) -> str:
     device = alike.replace(":", ".").partition(".")[0].rstrip().upper()
     faults = (
         (not part, "has an empty part between slashes"),
-        (part in (".", ".."), f"has the part {part!r}; write it without"),
-        (size > PART_BYTES, f"has a part of {size} bytes; {PART_BYTES} are allowed"),
-        (not _SLASHES.isdisjoint(part) or "/" in alike or "\\" in alike, "has a backslash, or what looks like a slash"),
+        (part in (".", ".."), f"has the part {part!r}; remove it"),
+        (size > PART_BYTES, f"has a part of {size} bytes; at most {PART_BYTES} are allowed"),
+        (
+            not _SLASHES.isdisjoint(part) or "/" in alike or "\\" in alike,
+            ("has a backslash, or a character that looks like a slash"),
+        ),
         (part[-1:] == "." or part[-1:].isspace(), "has a part that ends with a dot or a blank"),
         (not alike.strip(". "), "has a part that looks like '..'"),
-        (device in _DEVICES, "is reserved: some systems open a device by it"),
+        (device in _DEVICES, "is reserved: some systems open a device by that name"),
     )
     return next((why for wrong, why in faults if wrong), "")
 

@@ -30,7 +30,7 @@ def name_object(
     ark = given or _minted(context, job, profile, describe(""), local)
     chosen = context.inventory.claim_local_ids(profile.owner, local, ark)
     if demanded and chosen != demanded:
-        raise ObjectRefused(demanded, f"its local id {', '.join(local)} is that of {chosen}")
+        raise ObjectRefused(demanded, f"its local id {', '.join(local)} belongs to {chosen}")
     _check_owner(context, chosen, profile.owner, new=not given and chosen == ark)
     identifiers = Identifiers(chosen, local)
     if identifiers != job.identifiers:
@@ -44,7 +44,9 @@ def _demanded(job: IngestJob, said: Identifiers) -> str:
     """The name that the depositor wants: with the submission, or in a file of the payload."""
     supplied = str(job.configuration.get("supplied_id") or "")
     if supplied and said.primary not in ("", supplied):
-        raise BadValue("primary id", said.primary, f"of mrt-erc.txt is not the one that was submitted, {supplied}")
+        raise BadValue(
+            "primary id", said.primary, (f"of mrt-erc.txt differs from the one that was submitted, {supplied}")
+        )
     return supplied or said.primary
 
 
@@ -65,9 +67,9 @@ def _minted(context: Context, job: IngestJob, profile: Profile, description: Des
 def _check_owner(context: Context, ark: str, owner: str, *, new: bool) -> None:
     known = context.inventory.owner_and_version(ark)
     if known is not None and new:
-        raise ObjectRefused(ark, "a depositor has given this name to another object before we did; submit it again")
+        raise ObjectRefused(ark, "a depositor has already given this name to another object; submit it again")
     if known is not None and known[0] != owner:
-        raise ObjectRefused(ark, f"it belongs to another owner than {owner}")
+        raise ObjectRefused(ark, f"its owner is not {owner}")
 
 
 def _record(profile: Profile, description: Description, ark: str, local: Sequence[str]) -> dict[str, str]:

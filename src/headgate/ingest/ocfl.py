@@ -94,7 +94,7 @@ class OcflStorage:
             try:
                 sizes = {path: (home / path).stat().st_size for path in inventory.content}
             except FileNotFoundError as error:
-                raise BadPayload(object_id, f"a file of it is missing: {error.filename}") from error
+                raise BadPayload(object_id, f"one of its files is missing: {error.filename}") from error
         return tuple(inventory.version(number, sizes) for number in inventory.numbers())
 
     @contextmanager
@@ -106,7 +106,7 @@ class OcflStorage:
                 raise UnknownName("object", object_id)
             path = home / inventory.place(name, version)
             if not path.is_file():
-                raise BadPayload(object_id, f"a file of it is missing: {path}")
+                raise BadPayload(object_id, f"one of its files is missing: {path}")
             with path.open("rb") as source:
                 yield source
 
@@ -159,12 +159,12 @@ class OcflStorage:
         except (OSError, ValueError):
             same = False
         if not same:
-            raise ForeignStore(f"{self._root} is an OCFL storage root of another layout than {LAYOUT}")
+            raise ForeignStore(f"{self._root} is an OCFL storage root with another layout than {LAYOUT}")
 
     def _make_root(self) -> None:
         strangers = {each.name for each in self._root.iterdir()} - {"extensions", LAYOUT_FILE}
         if strangers:
-            raise ForeignStore(f"{self._root} is no OCFL 1.1 storage root, and not empty: {', '.join(strangers)}")
+            raise ForeignStore(f"{self._root} is not an OCFL 1.1 storage root and not empty: {', '.join(strangers)}")
         private.make_folder((self._root / CONFIG_FILE).parent)
         with self._stage("") as stage:
             for name, content in root_files().items():
@@ -298,9 +298,9 @@ class OcflStorage:
                     yield
                     return
             if not home.exists():
-                raise FileNotFoundError(errno.ENOENT, "the object is gone", str(home))
+                raise FileNotFoundError(errno.ENOENT, "the object no longer exists", str(home))
             if time.monotonic() > until:
-                raise ServiceUnavailable(str(self._root), "another process holds the object for too long")
+                raise ServiceUnavailable(str(self._root), "another process has held the object for too long")
             time.sleep(0.02)
 
 
@@ -369,9 +369,9 @@ def _inventory_problems(home: Path, inventory: Inventory) -> Iterator[tuple[str,
     if not (home / OBJECT_DECLARATION[0]).is_file():
         yield OBJECT_DECLARATION[0], "it is missing"
     if _pair(home) != _pair(home / f"v{inventory.head}"):
-        yield INVENTORY, "it is not that of the newest version"
+        yield INVENTORY, "it differs from that of the newest version"
     for folder in _version_folders(home):
         if int(folder.name[1:]) > inventory.head:
-            yield folder.name, "the inventory does not know it"
+            yield folder.name, "it is not in the inventory"
         elif _read_pair(folder, inventory.object_id) is None:
-            yield f"{folder.name}/{INVENTORY}", f"its {DEFAULT} is not the one that was stored with it"
+            yield f"{folder.name}/{INVENTORY}", f"its {DEFAULT} differs from the stored one"

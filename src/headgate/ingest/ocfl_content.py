@@ -42,7 +42,7 @@ def write_content(folder: Path, content: Mapping[str, NewFile], stop: Stop | Non
 
 def _copy(folder: Path, path: str, file: NewFile, stop: Stop | None, progress: Progress | None) -> None:
     if not file.path.is_file():
-        raise BadPayload(str(file.path), "it is missing, or no file")
+        raise BadPayload(str(file.path), "it is missing, or not a file")
     running = RunningDigests([DEFAULT])
     # The folder is a stage of ours that nobody else knows: there is no link on the way.
     target = private.open_file(folder / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -73,7 +73,7 @@ def check_content(
             yield path, problem
     for path in _found(home):
         if path not in expected:
-            yield path, "the inventory does not know it"
+            yield path, "it is not in the inventory"
 
 
 def _changed(path: Path, digests: Mapping[str, str], stop: Stop | None, progress: Progress | None) -> str:

@@ -62,7 +62,7 @@ class Inventory:
         """Each file of a version, and its digest."""
         versions = self.document["versions"]
         if f"v{number}" not in versions:
-            raise UnknownName("version", f"{self.object_id} v{number}", f"There are {', '.join(versions)}")
+            raise UnknownName("version", f"{self.object_id} v{number}", f"Existing versions: {', '.join(versions)}")
         return {name: digest for digest, names in versions[f"v{number}"]["state"].items() for name in names}
 
     def place(self, name: str, version: int | None) -> str:
@@ -98,7 +98,7 @@ def read_unsealed(raw: bytes, object_id: str) -> Inventory:
     except (ValueError, KeyError, TypeError) as error:
         raise BadPayload(object_id, "its inventory is damaged") from error
     if found.object_id != object_id:
-        raise BadPayload(object_id, f"another object is in its place: {found.object_id}")
+        raise BadPayload(object_id, f"another object is stored in its place: {found.object_id}")
     return found
 
 

@@ -168,12 +168,16 @@ class NotGathered(Exception):
 
     def __init__(self, failed: Sequence[Failed]) -> None:
         self.failed = tuple(failed)
-        super().__init__(f"{len(failed)} files could not be had")
+        super().__init__(f"{len(failed)} files could not be downloaded")
 
     @property
     def message(self) -> str:
         """Each file and why, as far as there is room."""
-        many = f"{len(self.failed):,} files could not be had" if len(self.failed) > 1 else "a file could not be had"
+        many = (
+            f"{len(self.failed):,} files could not be downloaded"
+            if len(self.failed) > 1
+            else ("a file could not be downloaded")
+        )
         return f"{many}: " + "; ".join(f"{each.name}: {each.why} (tries: {each.tries})" for each in self.failed)
 
 
@@ -249,7 +253,7 @@ def container_kind(name: str) -> str:
     """What kind of container a file is. BadPayload when it is none."""
     kind = container.kind_of(name)
     if not kind:
-        raise BadPayload(name, f"it is no container that can be unpacked; known are {', '.join(container.KINDS)}")
+        raise BadPayload(name, f"it is not a container that can be unpacked; supported: {', '.join(container.KINDS)}")
     return kind
 
 

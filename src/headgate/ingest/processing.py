@@ -99,7 +99,7 @@ def read_sayings(job: IngestJob, profile: Profile, folder: Folder, found: Mappin
         if name not in found:
             return None
         if found[name].size > LARGEST_SAYING:
-            raise BadPayload(name, f"it has {found[name].size:,} bytes; {LARGEST_SAYING:,} are allowed")
+            raise BadPayload(name, f"it has {found[name].size:,} bytes; at most {LARGEST_SAYING:,} are allowed")
         try:
             return parse((folder.producer / name).read_bytes())
         except Invalid as error:
@@ -126,7 +126,7 @@ def _text(name: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise BadValue(name, f"byte {error.start}", "is no UTF-8") from None
+        raise BadValue(name, f"byte {error.start}", "is not UTF-8") from None
 
 
 # ---------------------------------------------------------------- the system files

@@ -27,12 +27,14 @@ class Storage:
     kind: str = known(
         values.choice(*_STORAGE_SCHEMES),
         "ocfl",
-        "`ocfl`: an OCFL root here. `s3`: a bucket. `http`: a storage service.",
+        "`ocfl`: an OCFL root on this machine. `s3`: a bucket. `http`: a storage service.",
     )
     url: str = known(
-        values.text, "", "`file:///folder`, `s3://bucket/prefix` or `https://service`; empty: the service's own root."
+        values.text,
+        "",
+        ("`file:///folder`, `s3://bucket/prefix` or `https://service` (default: the setting `storage_root`)."),
     )
-    node: int = known(values.count(0), 0, "The node's number, for an HTTP storage service.")
+    node: int = known(values.count(0), 0, "Number of the node, for an HTTP storage service.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +44,36 @@ class Minter:
     kind: str = known(
         values.choice("local", "register", "ezid"),
         "local",
-        "`local`: we name objects. `register`: we do, and EZID makes the name known. `ezid`: EZID names them "
-        "(twice, if its answer is lost).",
+        (
+            "`local`: Headgate names objects. `register`: Headgate names them and EZID registers the names. `ezid`: "
+            "EZID names them (possibly twice, if a response is lost)."
+        ),
     )
-    shoulder: str = known(
-        values.shoulder, "ark:/99999/fk4", "How every name begins. One shoulder belongs to one store."
+    shoulder: str = known(values.shoulder, "ark:/99999/fk4", "Prefix of every name. One shoulder belongs to one store.")
+    ezid_url: str = known(values.web_address, "", "URL of EZID.")
+    ezid_user: str = known(values.text, "", "User name at EZID.")
+    ezid_password: str = known(values.secret_reference, "", "Reference to its password: `env:NAME` or `file:/path`.")
+    ezid_owner: str = known(values.text, "", "EZID account that also owns the names.")
+    context: str = known(values.text, "", "Value for `mrt.creator` at EZID.")
+    target_url: str = known(
+        values.web_address, "", ("Base URL of an object's landing page: `/m/` and its name are appended.")
     )
-    ezid_url: str = known(values.web_address, "", "EZID's address.")
-    ezid_user: str = known(values.text, "", "EZID's account.")
-    ezid_password: str = known(values.secret_reference, "", "Where its password is: `env:NAME` or `file:/path`.")
-    ezid_owner: str = known(values.text, "", "The account that shall own the names too.")
-    context: str = known(values.text, "", "What EZID keeps as `mrt.creator`.")
-    target_url: str = known(values.web_address, "", "Where readers of an object land: `/m/` and its name are added.")
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
     """From where payloads may be fetched."""
 
-    schemes: tuple[str, ...] = known(values.choices("https", "http", "s3", "file"), ("https",), "Kinds of URLs.")
+    schemes: tuple[str, ...] = known(
+        values.choices("https", "http", "s3", "file"), ("https",), ("Allowed schemes of URLs.")
+    )
     hosts: tuple[str, ...] = known(
-        values.texts, (), "Hosts and buckets, `*.example.org` for all below; none: every public one."
+        values.texts, (), "Allowed hosts and buckets, `*.example.org` for all subdomains; empty: every public host."
     )
     ports: tuple[int, ...] = known(values.ports, (80, 443), "Ports.")
-    roots: tuple[str, ...] = known(values.folders, (), "Folders below which `file:` URLs may be.")
-    private_addresses: bool = known(values.flag, False, "Whether hosts of a private network may be asked.")
-    redirects: int = known(values.count(0, 5), 0, "How many redirections are followed.")
+    roots: tuple[str, ...] = known(values.folders, (), "Folders that `file:` URLs may point into.")
+    private_addresses: bool = known(values.flag, False, "Whether hosts in a private network are allowed.")
+    redirects: int = known(values.count(0, 5), 0, "Redirects that are followed at most.")
 
     def refusal(self, url: str) -> str:
         """Why this URL may not be fetched; empty: it may. Where its host's name leads is checked when it is fetched."""
@@ -77,16 +83,18 @@ class Sources:
         except ValueError as error:
             return f"it cannot be read: {error}"
         if parts.scheme not in self.schemes:
-            return f"{parts.scheme or 'no scheme'} is not among the profile's schemes ({', '.join(self.schemes)})"
+            return (
+                f"the scheme {parts.scheme or '(none)'} is not one of the profile's schemes ({', '.join(self.schemes)})"
+            )
         return self._refusal_of_file(parts) if parts.scheme == "file" else self._refusal_of_host(parts, port)
 
     def _refusal_of_host(self, parts: SplitResult, port: int | None) -> str:
         if "@" in parts.netloc:
-            return "it has a user name or password in it"
+            return "it contains a user name or password"
         if not self._is_host(parts.hostname or ""):
-            return f"host {parts.hostname} is not among the profile's hosts ({', '.join(self.hosts)})"
+            return f"the host {parts.hostname} is not one of the profile's hosts ({', '.join(self.hosts)})"
         if port is not None and port not in self.ports:
-            return f"port {port} is not among the profile's ports ({', '.join(map(str, self.ports))})"
+            return f"the port {port} is not one of the profile's ports ({', '.join(map(str, self.ports))})"
         return ""
 
     def _is_host(self, host: str) -> bool:
@@ -96,7 +104,7 @@ class Sources:
     def _refusal_of_file(self, parts: SplitResult) -> str:
         path = unquote(parts.path)
         if parts.netloc not in ("", "localhost") or "\0" in path or posixpath.normpath(path) != path.rstrip("/"):
-            return "it is no plain file:///path"
+            return "it does not have the form file:///path"
         if any(path.startswith(root.rstrip("/") + "/") for root in self.roots):
             return ""
         return f"it is not below one of the profile's roots ({', '.join(self.roots)})"
@@ -111,14 +119,16 @@ class Limits:
     files: int = known(values.count(1), 100_000, "Files of an object.")
     file_size: int = known(values.size, 1_000_000_000_000, "Bytes of a file.")
     object_size: int = known(values.size, 5_000_000_000_000, "Bytes of an object.")
-    large_size: int = known(values.size, 100_000_000_000, "Bytes from which an object is large, and waits longer.")
-    expansion: int = known(values.count(1), 100, "How many times its size a container may unpack to.")
-    downloads: int = known(values.count(1, 64), 8, "Files that are fetched at once.")
-    tries: int = known(values.count(1, 20), 4, "Tries for each file.")
-    connect_timeout: float = known(values.seconds, 10.0, "Seconds until a server must have answered a connection.")
-    idle_timeout: float = known(values.seconds, 60.0, "Seconds without a byte after which a download is broken.")
-    total_timeout: float = known(values.seconds, 86_400.0, "Seconds for one file.")
-    minimum_rate: int = known(values.count(0), 1024, "Bytes a second below which a download is broken, on average.")
+    large_size: int = known(
+        values.size, 100_000_000_000, ("Size in bytes above which an object is large and gets a lower priority.")
+    )
+    expansion: int = known(values.count(1), 100, "Ratio of unpacked size to size that a container may reach.")
+    downloads: int = known(values.count(1, 64), 8, "Files that are downloaded at the same time.")
+    tries: int = known(values.count(1, 20), 4, "Attempts for each file.")
+    connect_timeout: float = known(values.seconds, 10.0, "Seconds to connect to a server.")
+    idle_timeout: float = known(values.seconds, 60.0, "Seconds without data after which a download fails.")
+    total_timeout: float = known(values.seconds, 86_400.0, "Seconds to download one file.")
+    minimum_rate: int = known(values.count(0), 1024, "Average bytes per second below which a download fails.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,31 +136,33 @@ class Profile:
     """How what is handed in by this name is taken care of. A batch keeps the profile that it started with."""
 
     name: str = known(values.name, None, "")
-    collection: str = known(values.name, None, "The collection: the ledger's dataset, and the inventory's name for it.")
-    owner: str = known(values.owner, None, "Who owns the objects; local ids are unique below an owner.")
-    description: str = known(values.text, "", "For people.")
+    collection: str = known(
+        values.name, None, ("Name of the collection, in the inventory and as a dataset of the ledger.")
+    )
+    owner: str = known(values.owner, None, "Owner of the objects. Local ids are unique per owner.")
+    description: str = known(values.text, "", "Free text for people.")
     membership: tuple[str, ...] = known(values.arks, (), "ARKs of the collections that each object belongs to.")
-    priority: int = known(check_priority, DEFAULT_PRIORITY, "Of new jobs: 0 (first) to 99 (last).")
+    priority: int = known(check_priority, DEFAULT_PRIORITY, "Priority of new jobs: 0 (first) to 99 (last).")
     max_crashes: int | None = optional(
         values.count(0),
-        "Deaths of workers in one step after which a job is held; 0: no limit. Left out: the setting `max_crashes`.",
+        "Crashes of workers in one step after which a job is held; 0: no limit (default: the setting `max_crashes`).",
     )
-    hold: str = known(values.text, "", "Why the collection is held; empty: it is not.")
-    notification: tuple[str, ...] = known(values.mail_addresses, (), "Who gets the reports.")
-    confirmation_mail: bool = known(values.flag, False, "Whether they also hear that a batch was taken in.")
+    hold: str = known(values.text, "", "Reason why the collection is on hold; empty: it is not on hold.")
+    notification: tuple[str, ...] = known(values.mail_addresses, (), "Mail addresses that receive the reports.")
+    confirmation_mail: bool = known(values.flag, False, "Whether they also receive a mail when a batch is accepted.")
     dublin_core_ids: bool = known(
-        values.flag, False, "Whether `dc:identifier` of a payload's `mrt-dc.xml` is a local id too."
+        values.flag, False, "Whether `dc:identifier` in a payload's `mrt-dc.xml` is also a local id."
     )
-    callback_url: str = known(values.web_address, "", "Who is told of each object; empty: nobody.")
+    callback_url: str = known(values.web_address, "", "URL that is notified of each object; empty: none.")
     callback_secret: str = known(
-        values.secret_reference, "", "Where the key of its signature is: `env:NAME` or `file:/path`."
+        values.secret_reference, "", "Reference to the key of its signature: `env:NAME` or `file:/path`."
     )
-    callback_failure: str = known(values.choice("fail", "warn"), "fail", "What a callback that fails does to the job.")
-    callback_for_failed: bool = known(values.flag, False, "Whether it is told of failed jobs too.")
-    storage: Storage = table(Storage, "Where objects are kept.")
-    minter: Minter = table(Minter, "How objects get their names.")
-    sources: Sources = table(Sources, "From where payloads may be fetched.")
-    limits: Limits = table(Limits, "How much is too much.")
+    callback_failure: str = known(values.choice("fail", "warn"), "fail", "What a failed callback does to the job.")
+    callback_for_failed: bool = known(values.flag, False, "Whether it is also notified of failed jobs.")
+    storage: Storage = table(Storage, "Storage of the objects.")
+    minter: Minter = table(Minter, "How objects are named.")
+    sources: Sources = table(Sources, "Where payloads may be fetched from.")
+    limits: Limits = table(Limits, "Limits on sizes, numbers and times.")
 
     def snapshot(self) -> dict[str, Any]:
         """All of it as JSON can hold it; secrets are not in it, only where they are."""
@@ -169,7 +181,7 @@ def load_profile(path: Path) -> Profile:
     except (OSError, ValueError) as error:
         raise BadProfiles([(str(path), f"cannot be read: {error}")]) from error
     if "name" in content:
-        raise BadProfiles([(str(path), "name is not set in a profile; it is the name of the file")])
+        raise BadProfiles([(str(path), "name cannot be set in a profile; it is the name of the file")])
     return _checked({"name": path.name.removesuffix(".toml"), **content}, str(path))
 
 
@@ -233,7 +245,7 @@ def _contradictions(profile: Profile) -> list[tuple[bool, str]]:
         ),
         (
             profile.confirmation_mail and not profile.notification,
-            "confirmation_mail has nobody to go to; set notification",
+            "confirmation_mail has no recipient; set notification",
         ),
         ("file" in sources.schemes and not sources.roots, "sources.roots is missing; the scheme file needs it"),
         # Our own credentials open buckets: a depositor must not choose among all of them.

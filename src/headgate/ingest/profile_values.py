@@ -69,7 +69,7 @@ def _read_value(key: Field[Any], value: Any, problems: list[str], where: str, *,
             problems.append(f"{where}{key.name} = {error.value!r} {error.why}")
             return None
     if not isinstance(value, Mapping):
-        problems.append(f"{where}{key.name} is no value but a table: [{where}{key.name}]")
+        problems.append(f"{where}{key.name} must be a value, not a table: [{where}{key.name}]")
         return None
     before = len(problems)
     inner = read_table(cast("type", check), value, problems, f"{where}{key.name}.", strict=strict)
@@ -106,7 +106,7 @@ def seconds(value: object) -> float:
     """A time, more than none."""
     found = check_span("time", value)
     if found == 0:
-        raise BadValue("time", value, "is no time at all")
+        raise BadValue("time", value, "must be more than 0")
     return found
 
 
@@ -115,7 +115,7 @@ def count(least: int, most: int = 2**63 - 1) -> Check:
 
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            shown = f"from {least} on" if most == 2**63 - 1 else f"from {least} to {most}"
+            shown = f"of {least} or more" if most == 2**63 - 1 else f"from {least} to {most}"
             raise BadValue("number", value, f"is not a whole number {shown}")
         return value
 
@@ -148,9 +148,7 @@ def web_address(value: object) -> str:
     """An http or https address without a password in it, or none."""
     address = text(value)
     if address and not _is_web_address(address):
-        raise BadValue(
-            "address", mask(address), "is no http:// or https:// address (a user or password has no place in it)"
-        )
+        raise BadValue("address", mask(address), "is not an http:// or https:// address without user and password")
     return address
 
 
@@ -169,7 +167,7 @@ def secret_reference(value: object) -> str:
     if value == "" or (isinstance(value, str) and _SECRET.fullmatch(value)):
         return str(value)
     # The value is not shown: somebody may have written the secret itself.
-    raise BadValue("secret", "…", "is no reference to a secret; write env:NAME or file:/path")
+    raise BadValue("secret", "…", "is not a reference to a secret; write env:NAME or file:/path")
 
 
 # ---------------------------------------------------------------- lists
@@ -180,7 +178,7 @@ def each(check: Check) -> Check:
 
     def check_all(value: object) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
-            raise BadValue("list", value, "is no list; write [ … ]")
+            raise BadValue("list", value, "is not a list; write [ … ]")
         return tuple(dict.fromkeys(map(check, value)))
 
     return check_all
@@ -189,14 +187,14 @@ def each(check: Check) -> Check:
 def mail_address(value: object) -> str:
     """A plain mail address: ASCII, no name beside it."""
     if not isinstance(value, str) or not _MAIL.fullmatch(value):
-        raise BadValue("mail address", value, "is no mail address")
+        raise BadValue("mail address", value, "is not a mail address")
     return value
 
 
 def _folder(value: object) -> str:
     path = check_resource(value)
     if not path.startswith("/") or ".." in path.split("/"):
-        raise BadValue("folder", value, "is no absolute folder")
+        raise BadValue("folder", value, "is not an absolute path of a folder")
     return path
 
 

@@ -69,7 +69,8 @@ def decide(waiting: Iterable[Waiting], room: Room) -> list[Decision]:
 def _why_not(space_needed: int, room: Room) -> str:
     if space_needed == 0 and room.available < 0:
         return (
-            f"its size is not known, and {-room.available:,} bytes are missing to the threshold of {room.threshold:,}"
+            f"its size is unknown, and the free space is {-room.available:,} bytes below the threshold of "
+            f"{room.threshold:,}"
         )
     if space_needed > max(0, room.available):
         return f"it needs {space_needed:,} bytes; {max(0, room.available):,} are available"

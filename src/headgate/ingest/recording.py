@@ -52,11 +52,9 @@ def record(context: Context, recording: Recording, *, by: str | None = None) -> 
         if (given := getattr(recording, name)) != value:
             raise ObjectRefused(recording.ark, f"{job.id} has {name} {value!r}, not {given!r}")
     if recording.version < 1 or recording.dataid != dataid(parse_object(recording.ark), recording.version):
-        raise ObjectRefused(
-            recording.ark, f"{recording.dataid} is not what version {recording.version} of it is called"
-        )
+        raise ObjectRefused(recording.ark, f"{recording.dataid} is not the name of version {recording.version}")
     if job.state != "recording" and context.inventory.recorded(job.id) is None:
-        raise ObjectRefused(recording.ark, f"{job.id} is {job.state}, and not being recorded")
+        raise ObjectRefused(recording.ark, f"{job.id} is {job.state}, not recording")
     recording = replace(recording, payload=redact(recording.payload))
     told = [messages.callback_message(context, job, profile, recording)] if profile.callback_url else []
     return context.inventory.record(recording, told, by=by)
@@ -71,7 +69,7 @@ def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     if message is None:
         raise BadValue("ingest job", job.id, "has no callback in the outbox; it was never recorded")
     if message.state is Delivery.DELIVERED:
-        return Done("stored, recorded, and told")
+        return Done("stored, recorded and notified")
     try:
         sending = messages.callback_of(context, profile, message)
         callback.deliver(context.service(sending.url), sending, Retries(profile.limits.tries), stop_of(hold))
@@ -80,10 +78,10 @@ def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
             return Failed(f"stored and recorded; the callback failed: {error}")
         refused = isinstance(error, ServiceRefused)
         context.inventory.undelivered(message, str(error), for_good=refused)
-        later = "" if refused else " (the messenger tries again)"
+        later = "" if refused else " (the messenger retries it)"
         return Done(f"stored and recorded; the callback failed, which the profile allows{later}: {error}")
     context.inventory.delivered(message)
-    return Done("stored, recorded, and told")
+    return Done("stored, recorded and notified")
 
 
 def _recording(context: Context, job: IngestJob, profile: Profile, version: Version) -> Recording:

@@ -37,7 +37,7 @@ class Envelope:
 
 def confirmation(batch: Batch, jobs: Sequence[IngestJob], envelope: Envelope) -> EmailMessage:
     """That a batch was taken in, and how many objects it has."""
-    text = [*_head(batch), f"Jobs: {len(jobs)}", "", *_listed("Taken in", jobs)]
+    text = [*_head(batch), f"Jobs: {len(jobs)}", "", *_listed("Accepted", jobs)]
     data = _document(batch, 0, envelope) | {"jobs": [_row(job) for job in jobs]}
     return _message(batch, "queued", f"Ingest: OK -- Submission queued: {batch.id}", text, data, envelope)
 
@@ -153,7 +153,7 @@ def _message(
 ) -> EmailMessage:
     """The same report is the same message to the byte, so that sending it twice is seen as one."""
     if not envelope.recipients:
-        raise BadValue("recipients", envelope.recipients, "are none; set notification in the profile")
+        raise BadValue("recipients", envelope.recipients, "are missing; set notification in the profile")
     name = f"{batch.id}.{kind}"
     message = EmailMessage(policy=SMTP)
     sender = _address(envelope.sender)

@@ -105,7 +105,7 @@ class S3Storage:
             return ()
         missing = [path for path in found.inventory.content if path not in sizes]
         if missing:
-            raise BadPayload(object_id, f"a file of it is missing: {missing[0]}")
+            raise BadPayload(object_id, f"one of its files is missing: {missing[0]}")
         return tuple(found.inventory.version(number, sizes) for number in found.inventory.numbers())
 
     @contextmanager
@@ -224,7 +224,7 @@ class S3Storage:
 
     def _upload(self, key: str, file: NewFile, stop: Stop | None, progress: Progress | None) -> None:
         if not file.path.is_file():
-            raise BadPayload(str(file.path), "it is missing, or no file")
+            raise BadPayload(str(file.path), "it is missing, or not a file")
         running = RunningDigests([DEFAULT])
 
         def passing() -> Iterator[bytes]:
@@ -276,11 +276,11 @@ class S3Storage:
         if self._get(home + OBJECT_DECLARATION[0]) != OBJECT_DECLARATION[1]:
             yield OBJECT_DECLARATION[0], "it is missing"
         if self._get(home + SIDECAR) != sidecar_of(found.raw):
-            yield SIDECAR, "it is not that of the inventory"
+            yield SIDECAR, "it differs from that of the inventory"
         for number in found.inventory.numbers():
             raw, sidecar = self._get(f"{home}v{number}/{INVENTORY}"), self._get(f"{home}v{number}/{SIDECAR}")
             if raw is None or sidecar != sidecar_of(raw):
-                yield f"v{number}/{INVENTORY}", f"its {DEFAULT} is not the one that was stored with it"
+                yield f"v{number}/{INVENTORY}", f"its {DEFAULT} differs from the stored one"
 
     def _content_problems(
         self, home: str, found: _Found, stop: Stop | None, progress: Progress | None
@@ -294,7 +294,7 @@ class S3Storage:
                 yield path, problem
         for path in sizes:
             if "/content/" in path and path not in expected:
-                yield path, "the inventory does not know it"
+                yield path, "it is not in the inventory"
 
     def _digests(
         self, key: str, algorithms: Iterable[str], stop: Stop | None, progress: Progress | None

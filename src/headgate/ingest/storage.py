@@ -140,7 +140,7 @@ def export(
 ) -> Version:
     """Copy a version, or the newest, into a new folder, which appears whole and checked or not at all."""
     if folder.exists():
-        raise BadValue("folder", str(folder), "exists already")
+        raise BadValue("folder", str(folder), "already exists")
     chosen = find_version(storage, object_id, version)
     staging = folder.with_name(f"{folder.name}.exporting")
     shutil.rmtree(staging, ignore_errors=True)
@@ -182,4 +182,4 @@ def _export_file(
     finally:
         os.close(target)
     if problem := mismatch({DEFAULT: file.digest}, running.values()):
-        raise BadPayload(file.name, f"it is not as it was stored: {problem}")
+        raise BadPayload(file.name, f"it differs from what was stored: {problem}")

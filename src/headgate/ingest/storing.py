@@ -61,7 +61,7 @@ def store(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
         if version.operation == note.operation:
             return version.number
     if change.keep and not versions:
-        raise BadPayload(ark, "it is not stored yet, so that there is nothing to update; submit it with mode add")
+        raise BadPayload(ark, "it is not stored yet, so there is nothing to update; submit it with mode add")
     return storage.put_version(ark, change, note, stop).number
 
 
@@ -93,7 +93,7 @@ def stored_version(context: Context, job: IngestJob, profile: Profile, ark: str,
         for version in context.storage(profile).list_versions(ark):
             if version.operation == operation:
                 return version
-    raise BadPayload(ark, f"no version of it in the storage is the work of {job.id}")
+    raise BadPayload(ark, f"no stored version of it was made by {job.id}")
 
 
 def read_stored(context: Context, job: IngestJob, profile: Profile, version: Version, name: str) -> bytes:
@@ -144,7 +144,7 @@ def _answered(folder: Folder, ark: str, operation: str) -> Version:
     try:
         known = json.loads((folder.root / ANSWER).read_bytes())
     except FileNotFoundError:
-        raise BadPayload(ark, f"it is not known what the storage service stored for {operation}") from None
+        raise BadPayload(ark, f"it is unknown what the storage service stored for {operation}") from None
     files = tuple(StoredFile(**each) for each in known["files"])
     created = datetime.fromisoformat(known["created"])
     return Version(ark, int(known["number"]), created, known["message"], operation, files)

@@ -103,7 +103,7 @@ def read_embargo(text: str) -> datetime | None:
     found = anvl.read_unique(text)
     value = found.get("embargoEndDate", "")
     if set(found) - {"embargoEndDate"} or not value:
-        raise BadValue("mrt-embargo.txt", ", ".join(found), "may only have, and must have, embargoEndDate")
+        raise BadValue("mrt-embargo.txt", ", ".join(found), "must have embargoEndDate and nothing else")
     if value.upper() == "NONE":
         return None
     try:

@@ -57,7 +57,7 @@ class _Stream:
         """Leave out bytes of content or padding."""
         while size:
             if not (found := self._inner.read(min(size, BLOCK))):
-                raise tarfile.ReadError("it is cut off")
+                raise tarfile.ReadError("it is truncated")
             self._budget.overhead(len(found))
             size -= len(found)
 
@@ -77,7 +77,7 @@ def tar_entries(inner: BinaryIO, budget: Budget) -> Iterator[Entry]:
             stream.skip(_padded(header.size))
             continue
         if header.kind not in _REGULAR:
-            raise budget.refusal(f"{header.name!r} is a link, a device or sparse; only regular files are taken")
+            raise budget.refusal(f"{header.name!r} is a link, a device or sparse; only regular files are accepted")
         rest = _Rest(stream, header.size)
         yield Entry(header.name, header.size, rest.blocks)
         rest.finish()
@@ -96,7 +96,7 @@ class _Rest:
         while self._left:
             block = self._stream.content(self._left)
             if not block:
-                raise tarfile.ReadError("it is cut off")
+                raise tarfile.ReadError("it is truncated")
             self._left -= len(block)
             yield block
 
@@ -126,12 +126,12 @@ def _headers(stream: _Stream, budget: Budget) -> Iterator[_Header]:
             yield _completed(header, for_all | notes)
             notes = {}
     if len(block) < _UNIT:
-        raise tarfile.ReadError("it is cut off")
+        raise tarfile.ReadError("it is truncated")
 
 
 def _parsed(block: bytes) -> _Header:
     if len(block) < _UNIT:
-        raise tarfile.ReadError("it is cut off")
+        raise tarfile.ReadError("it is truncated")
     said = _number(block[148:156])
     plain = block[:148] + b" " * 8 + block[156:]
     # Some old writers added the bytes up as signed numbers.
@@ -148,7 +148,7 @@ def _completed(header: _Header, notes: Mapping[str, str]) -> _Header:
     size = header.size
     if "size" in notes:
         if not _is_number(notes["size"]):
-            raise tarfile.ReadError("the size in a pax header is no number")
+            raise tarfile.ReadError("the size in a pax header is not a number")
         size = int(notes["size"])
     return _Header(notes.get("path", header.name), header.kind, size)
 
@@ -158,7 +158,7 @@ def _body(stream: _Stream, header: _Header, budget: Budget) -> bytes:
         raise budget.refusal(f"the header of a member has more than {HEADER_BYTES:,} bytes")
     body = stream.header(_padded(header.size))
     if len(body) < header.size:
-        raise tarfile.ReadError("it is cut off")
+        raise tarfile.ReadError("it is truncated")
     return body[: header.size]
 
 
@@ -177,7 +177,7 @@ def _pax(body: bytes, budget: Budget) -> dict[str, str]:
             raise tarfile.ReadError("a pax header is damaged")
         key = _text(body[blank + 1 : equals])
         if key.startswith(_SPARSE_NOTE):
-            raise budget.refusal("a member is sparse; only regular files are taken")
+            raise budget.refusal("a member is sparse; only regular files are accepted")
         if key in _NOTES:
             found[key] = _text(body[equals + 1 : end - 1])
         place = end

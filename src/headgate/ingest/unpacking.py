@@ -100,12 +100,12 @@ def _answer(child: subprocess.Popen[bytes], task: bytes, stop: Stop | None) -> b
 def _why_it_died(code: int, confinement: Confinement, limits: Limits, archive: Path) -> str:
     memory = f"{confinement.address_space(limits) >> 20:,} MiB"
     if code == NO_MEMORY:
-        return f"unpacking it takes more memory than is allowed ({memory})"
+        return f"unpacking it needs more memory than is allowed ({memory})"
     if code == -signal.SIGXCPU:
         allowed = confinement.processor_seconds(archive.stat().st_size)
-        return f"unpacking it takes more than {allowed:,} s of processor time"
+        return f"unpacking it needs more than {allowed:,} s of processor time"
     if code == -signal.SIGKILL:
-        return f"unpacking it was ended by SIGKILL: the machine has no memory left, or somebody stopped it ({memory})"
+        return f"unpacking it was ended by SIGKILL: the machine is out of memory, or an operator stopped it ({memory})"
     cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"unpacking it ended with {cause}; it may use {memory} of memory"
 

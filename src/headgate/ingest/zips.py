@@ -65,14 +65,14 @@ def zip_entries(raw: BinaryIO, budget: Budget) -> Iterator[Entry]:
 def _check(member: _Member, budget: Budget) -> None:
     name = member.name
     if stat.S_IFMT(member.attributes >> 16) not in (0, stat.S_IFREG):
-        raise budget.refusal(f"{name!r} is a link or a device; only regular files are taken")
+        raise budget.refusal(f"{name!r} is a link or a device; only regular files are accepted")
     if member.flags & _ENCRYPTED or member.method == 99:
         raise budget.refusal(f"{name!r} is encrypted")
     if member.flags & _PATCHED:
         raise budget.refusal(f"{name!r} is a patch for another file")
     if member.method not in METHODS:
         method = NAMES.get(member.method, f"method {member.method}")
-        raise budget.refusal(f"{name!r} is compressed with {method}, which is not unpacked; known are {KNOWN}")
+        raise budget.refusal(f"{name!r} is compressed with {method}, which is not supported; supported: {KNOWN}")
 
 
 # ---------------------------------------------------------------- the list of members
@@ -92,12 +92,12 @@ def _directory(raw: BinaryIO, budget: Budget) -> tuple[int, int, int]:
         raw.seek(max(0, end))
         large = _ZIP64_END.unpack(raw.read(_ZIP64_END.size))
         if large[0] != b"PK\6\6":
-            raise zipfile.BadZipFile("its large list of members is missing")
+            raise zipfile.BadZipFile("its ZIP64 list of members is missing")
         count, size, offset = large[7], large[8], large[9]
     if count > budget.limits.files or size > HEADER_BYTES + budget.limits.files * 1024:
         raise budget.refusal(f"it lists more than {budget.limits.files:,} files")
     if end - size < 0 or end - size < offset:
-        raise zipfile.BadZipFile("its list of members is not where it says")
+        raise zipfile.BadZipFile("its list of members is not at the recorded position")
     return end - size, end, end - size - offset
 
 
@@ -197,7 +197,7 @@ def _blocks(raw: BinaryIO, member: _Member, end: int, budget: Budget) -> Iterato
             break
         size += len(block)
         if size > member.size:
-            raise budget.refusal(f"{member.name!r} has more than the {member.size:,} bytes that it says")
+            raise budget.refusal(f"{member.name!r} has more than the {member.size:,} bytes that it declares")
         budget.content(len(block))
         checksum = zlib.crc32(block, checksum)
         yield block

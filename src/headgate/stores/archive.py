@@ -53,7 +53,7 @@ class ArchiveTarget:
 
     def begin(self, contents: Contents) -> None:
         if self._path.exists():
-            raise BadValue("file", self.name, "exists already; nothing is written over")
+            raise BadValue("file", self.name, "already exists and is not overwritten")
         # What it holds opens doors: sealed secrets, digests of API tokens. So nothing is written into a file, or
         # behind a link, that somebody else has put there.
         self._unfinished.unlink(missing_ok=True)
