@@ -140,11 +140,12 @@ def test_hold_unhold_release(headgate: Headgate, gate: Gate) -> None:
     assert refused.code == 75
     assert "it is moved. Clear the hold first" in refused.err
     assert "demo is held" in headgate("status").out
+    assert headgate("ingest", "unhold", "demo", "--release-all").code == 2
+    assert gate.queue.hold_of("demo"), "nothing is changed before --yes, or an answer"
     assert "2 are still held" in good(headgate("ingest", "unhold", "demo")).err
     seen = good(headgate("ingest", "release", "--profile", "demo", "--dry-run", "--json")).json
     assert (seen["dry_run"], seen["count"]) == (True, 2)
     assert set(states(gate).values()) == {"held"}
-    assert headgate("ingest", "unhold", "demo", "--release-all").code == 2
     assert good(headgate("ingest", "unhold", "demo", "--release-all", "--yes")).out == "release: 2 done\n"
     assert set(states(gate).values()) == {"pending"}
     assert headgate("ingest", "release", "--profile", "demo", "--reason", "x").code == 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from headgate import Batch, Gate, IngestJob, UnknownName
@@ -56,12 +57,18 @@ def rows_for(count: int, **more: Any) -> list[dict[str, Any]]:
     return [{"payload_url": f"https://example.org/{number}", **more} for number in range(count)]
 
 
-def batch_with_jobs(queue: Queue, count: int = 1, profile: str = PROFILE, **more: Any) -> Batch:
-    """A batch that is processing, with so many pending jobs."""
+def batch_with_jobs(
+    queue: Queue, count: int = 1, profile: str = PROFILE, max_crashes: int | None = None, **more: Any
+) -> Batch:
+    """A batch that is processing, with so many pending jobs. `max_crashes`: as its profile says, which is written."""
+    if max_crashes is not None:
+        folder = Path("headgate-profiles")
+        folder.mkdir(exist_ok=True)
+        (folder / f"{profile}.toml").write_text(f'collection = "c"\nowner = "o"\nmax_crashes = {max_crashes}\n')
     made = new_batch(queue, profile)
     batch = taken_batch(queue)
     assert batch.id == made.id
-    assert queue.create_jobs(batch, rows_for(count, **more)) == count
+    assert queue.create_jobs(batch, rows_for(count, **more), max_crashes=max_crashes) == count
     queue.fire(batch, "start")
     return queue.batch(batch.id)
 

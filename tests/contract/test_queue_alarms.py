@@ -158,8 +158,8 @@ def test_holds_in_profiles_are_holds(gate: Gate, profiles: Path) -> None:
 
 def test_a_hold_of_an_unknown_profile_is_refused(gate: Gate, profiles: Path) -> None:
     with pytest.raises(UnknownName, match=f"did you mean {PROFILE}"):
-        gate.queue.hold_collection(PROFILE + "z", reason=WHY, by="ann")
+        gate.queue.set_hold(PROFILE + "z", reason=WHY, by="ann")
     assert gate.queue.holds() == []
-    assert gate.queue.hold_collection(PROFILE, reason=WHY, by="ann").profile == PROFILE
+    assert gate.queue.set_hold(PROFILE, reason=WHY, by="ann").profile == PROFILE
     new_batch(gate.queue, "elsewhere")
-    assert gate.queue.hold_collection("elsewhere", reason=WHY, by="ann").profile == "elsewhere"
+    assert gate.queue.set_hold("elsewhere", reason=WHY, by="ann").profile == "elsewhere"

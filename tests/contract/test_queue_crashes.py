@@ -68,7 +68,7 @@ def check_deaths(gate: Gate, machine: Machine, item: Item, most: int, note: Call
     found = die(queue, item)
     assert (found.state, found.crashes, found.former, found.worker) == ("held", most, state, "")
     word = "notifying" if state == "notify" else state
-    assert found.message.startswith(f"its worker died {most} times while {word}; ")
+    assert found.message.startswith(f"its worker crashed {most} times while {word}; ")
     check_told(gate, found, state, "held")
     acquire = queue.acquire_batch if is_batch(item.id) else queue.acquire_job
     assert acquire(state, lease=LONG) is None
@@ -91,7 +91,7 @@ def test_a_job_that_kills_its_workers_is_held_in_every_state(
 ) -> None:
     """The limit is the job's own: its profile's, at the time that it was made."""
     queue = gate.queue
-    batch = batch_with_jobs(queue, settings={"max_crashes": 2})
+    batch = batch_with_jobs(queue, max_crashes=2)
     job = queue.job(queue.job_ids(batch.id, Folder.PROCESSING)[0])
     for state in STEPS:
         job = advance(queue, job, state)
@@ -139,7 +139,7 @@ def test_after_three_deaths_whoever_looks_for_work_gets_the_next_job(gate: Gate)
 
 def test_without_a_limit_it_is_tried_for_ever(gate: Gate) -> None:
     queue = gate.queue
-    batch_with_jobs(queue, settings={"max_crashes": 0})
+    batch_with_jobs(queue, max_crashes=0)
     (job,) = queue.jobs()
     for count in range(1, 5):
         found = die(queue, job)
@@ -172,7 +172,7 @@ def test_an_owner_that_reports_too_late_did_not_die(gate: Gate) -> None:
 
 def test_deleting_leaves_no_trace_of_a_job_that_killed_its_workers(gate: Gate) -> None:
     queue = gate.queue
-    batch = batch_with_jobs(queue, 2, settings={"max_crashes": 1})
+    batch = batch_with_jobs(queue, 2, max_crashes=1)
     first, second = queue.jobs()
     for job in (first, second):
         assert die(queue, job).state == "held"

@@ -305,7 +305,7 @@ def test_a_job_that_killed_its_worker_says_so_and_is_released_by_itself(server: 
     gate.queue.submit("deadly", "ann", "https://example.org/1")
     batch = gate.queue.acquire_batch("pending", worker="a test")
     assert batch is not None
-    gate.queue.create_jobs(batch, [{"payload_url": "https://example.org/1", "settings": {"max_crashes": 1}}])
+    gate.queue.create_jobs(batch, [{"payload_url": "https://example.org/1"}], max_crashes=1)
     gate.queue.fire(batch, "start")
     job = gate.queue.acquire_job("pending", worker="node7", lease=0.03)
     assert job is not None

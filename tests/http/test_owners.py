@@ -1,6 +1,9 @@
 """Owners over HTTP: what lists show to whom, the override header, revoking and rotating tokens, keys by principal."""
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from headgate import Gate
 from headgate.stores.base import HistoryFilter
@@ -161,3 +164,31 @@ def test_a_key_does_not_carry_an_answer_beyond_the_scopes_of_a_token(with_scopes
     assert (
         with_scopes("lock:acquire", principal="cem").post("/v1/locks", json=wanted, headers=key).json() == first.json()
     )
+
+
+def test_an_owner_decides_neither_crashes_of_jobs_nor_problems_of_others(
+    with_scopes: Tokens, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    profiles = tmp_path / "headgate-profiles"
+    profiles.mkdir()
+    (profiles / "demo.toml").write_text('collection = "c"\nowner = "o"\nmax_crashes = 2\n')
+    ann = with_scopes("queue:submit", "queue:work", principal="ann")
+    bob = with_scopes("queue:work", principal="bob")
+    body = {"profile": "demo", "submitter": "ann", "payload_url": "file:///x"}
+    bid = ann.post("/v1/batches", json=body).json()["id"]
+    problem = f"/v1/inventory/intakes/{bid}/problem"
+    assert ann.put(problem, json={"problem": "it is mine"}).status_code == 409, "nobody has taken it"
+    batch = ann.post("/v1/batches/next?state=pending", json={}).json()
+    assert batch["id"] == bid
+    refused = bob.put(problem, json={"problem": "I want it to fail"})
+    assert (refused.status_code, refused.json()["type"]) == (403, "urn:headgate:not-owner")
+    assert ann.put(problem, json={"problem": "no end marker"}).status_code == 204
+    proof = {"token": batch["token"], "state": "pending", "worker": batch["worker"], "position": 0}
+    row = {"payload_url": "file:///x"}
+    endless = ann.post(f"/v1/batches/{bid}/jobs", json={**proof, "jobs": [{**row, "settings": {"max_crashes": 0}}]})
+    assert endless.status_code == 422
+    assert "taken from the profile" in endless.json()["detail"]
+    assert ann.post(f"/v1/batches/{bid}/jobs", json={**proof, "jobs": [row]}).status_code == 200
+    (job,) = gate.queue.jobs(batch=bid)
+    assert job.configuration["max_crashes"] == 2

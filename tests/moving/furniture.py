@@ -108,7 +108,7 @@ def fill_queue(gate: Gate) -> None:
     ):
         queue_steps.job_in(gate.queue, state)
     for most in (1, 2):  # One is held because its worker died, the other one is tried again.
-        queue_steps.batch_with_jobs(gate.queue, priority=0, settings={"max_crashes": most})
+        queue_steps.batch_with_jobs(gate.queue, priority=0, max_crashes=most)
         assert gate.queue.acquire_job("pending", lease=0.03, outlives=True)
         until(lambda: gate.queue.reap() == 1, "its owner to die")
     gate.queue.submit("other", "bob", "https://example.org/ü", request_id="once", erc_who="Ann")

@@ -41,7 +41,7 @@ def test_a_job_is_held_in_every_state_and_the_tree_is_as_others_know_it(
 ) -> None:
     gate, doomed = gates
     queue, root = gate.queue, f"/{url.rpartition('/')[2]}"
-    batch = batch_with_jobs(queue, settings={"max_crashes": 1})
+    batch = batch_with_jobs(queue, max_crashes=1)
     merritt, (job,) = spelt.endswith("mrt-zk"), queue.jobs()
     for state in work_states(queue.tables()[1]):
         job_id = die(doomed, queue, state, url)

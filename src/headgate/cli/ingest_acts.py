@@ -50,8 +50,11 @@ def reason(function: F) -> F:
 def hold(session: Session, profile: str, reason: str) -> None:
     """Put a collection on hold: its pending batches and jobs become held."""
     with session.gate() as gate:
-        found = gate.queue.hold_collection(profile, reason=reason, by=session.client())
+        found = gate.queue.set_hold(profile, reason=reason, by=session.client())
+        unused = profile != ALL and not gate.queue.batches(profile=profile, limit=1)
     session.answer(plain(found), lambda: f"held  {found.profile}: {found.reason}")
+    if unused:
+        session.say(f"no batch in the queue has the profile {profile} now; the hold applies to those submitted later")
 
 
 @click.command("unhold")
@@ -64,13 +67,17 @@ def hold(session: Session, profile: str, reason: str) -> None:
 def unhold(session: Session, /, profile: str, *, release_all: bool, dry_run: bool, **how: Any) -> int:
     """End the hold of a collection. Held batches and jobs stay held until they are released."""
     with session.gate() as gate:
-        if not dry_run:
+
+        def clear() -> None:
             cleared = gate.queue.clear_hold(profile, by=session.client())
             session.say(f"the hold of {profile} is gone" if cleared else f"{profile} was not held")
+
         found = _held(gate.queue, profile)
-        if release_all:
+        if release_all and found:
             how["reason"] = how["reason"] or f"the hold of {profile} was cleared"
-            return act_on_all(session, "release", found, gate.queue.release, dry_run=dry_run, **how)
+            return act_on_all(session, "release", found, gate.queue.release, first=clear, dry_run=dry_run, **how)
+        if not dry_run:
+            clear()
     if found:
         again = session.command("ingest", "release", "--profile", profile, "--reason", "why")
         session.say(f"{len(found)} are still held; to release them: {again}")
@@ -231,7 +238,7 @@ def act_on_each(  # noqa: PLR0913 - each is an option of the command
     return 0
 
 
-def act_on_all(
+def act_on_all(  # noqa: PLR0913 - each is an option of the command
     session: Session,
     verb: str,
     found: Sequence[Item],
@@ -241,8 +248,9 @@ def act_on_all(
     dry_run: bool,
     yes: bool,
     needs_reason: bool = True,
+    first: Callable[[], None] = lambda: None,
 ) -> int:
-    """Show them, ask, act on each, and tell of those that refused."""
+    """Show them, ask, act on each, and report those that refused. `first`: done before, once that is agreed."""
     if not found:
         session.answer({"count": 0, "items": []}, lambda: f"nothing to {verb}")
         return NOTHING_TO_DO
@@ -258,6 +266,7 @@ def act_on_all(
         if not _agreed(verb, found):
             session.say("nothing was changed")
             return 0
+    first()
     return _act(session, verb, found, act, reason)
 
 

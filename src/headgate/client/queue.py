@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
 from headgate.core.queue import (
+    MAX_CRASHES,
     Batch,
     Changes,
     Folder,
@@ -73,7 +74,10 @@ class ServiceQueue:
 
     def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
         del work_folder  # The service's own: its daemons work there.
-        body = {**_proof(taken), "position": position, "jobs": plain(jobs)}
+        # How many workers may die on a job the service takes from its own copy of the profile.
+        own = [{name: value for name, value in job.settings.items() if name != MAX_CRASHES} for job in jobs]
+        said = [replace(job, settings=settings) for job, settings in zip(jobs, own, strict=True)]
+        body = {**_proof(taken), "position": position, "jobs": plain(said)}
         return int(self._send(taken.id, "jobs", body)["count"])
 
     def fire(self, taken: Taken, event: str, message: str, changes: Changes) -> Item:

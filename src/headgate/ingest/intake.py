@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.core.errors import BadProfiles, BadValue, Invalid, Refused, ServiceUnavailable
-from headgate.core.queue import MAX_CRASHES, Batch, IngestJob, NewJob
+from headgate.core.queue import Batch, IngestJob, NewJob
 from headgate.ingest import manifest, messages
 from headgate.ingest.context import Context, now, stop_of
 from headgate.ingest.payload import (
@@ -45,7 +45,7 @@ def batch_pending(context: Context, batch: Batch, hold: ItemHold) -> Outcome:
         rows = _rows(context, batch, profile, stop_of(hold))
     except NO_JOBS as error:
         return _no_jobs(context, batch, str(error))
-    made = context.queue.create_jobs(batch, rows)
+    made = context.queue.create_jobs(batch, rows, max_crashes=profile.max_crashes)
     if profile.confirmation_mail:
         messages.announce(context, batch.id, messages.QUEUED)
     return Done(f"{made:,} jobs" if made != 1 else "1 job")
@@ -84,8 +84,6 @@ def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Seque
     if submission.type in BATCHES:
         found = _batch_manifest(context, batch, profile, stop, uploaded=uploaded)
     said: dict[str, Any] = {"submitted": now().isoformat(timespec="seconds"), "batch_type": submission.type}
-    if profile.max_crashes is not None:
-        said[MAX_CRASHES] = profile.max_crashes
     return [
         replace(row, settings={**row.settings, **said, "supplied_id": row.identifiers.primary})
         for row in jobs_of(submission, found, profile.priority)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -14,8 +15,10 @@ from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
+from headgate.core.pipeline import check_count
 from headgate.core.queue import (
     ALL,
+    MAX_CRASHES,
     Batch,
     Folder,
     Hold,
@@ -169,10 +172,13 @@ class Queue:
         """Not done, and nobody's: somebody takes it again in the same state."""
         self._store.give_back(check_taken(item), printable(message))
 
-    def create_jobs(self, batch: Batch | Taken, rows: Iterable[NewJob | Mapping[str, Any]]) -> int:
+    def create_jobs(
+        self, batch: Batch | Taken, rows: Iterable[NewJob | Mapping[str, Any]], *, max_crashes: int | None = None
+    ) -> int:
         """Make the jobs of a batch that was taken as pending: all rows, also after a try that was cut off.
 
         Give the same rows in the same order; those that were made already are passed over. Gives how many there are.
+        `max_crashes`: as the batch's profile says; a service asks its own copy of the profile.
         """
         taken = check_taken(batch)
         made = self._store.batch(taken.id).made
@@ -180,13 +186,22 @@ class Queue:
         for _ in islice(jobs, made):
             pass
         while portion := list(islice(jobs, CREATE_PORTION)):
-            made = self.create_portion(taken, made, portion)
+            made = self.create_portion(taken, made, portion, max_crashes)
         event("batch.jobs", batch=taken.id, made=made)
         return made
 
-    def create_portion(self, batch: Batch | Taken, position: int, rows: Sequence[NewJob | Mapping[str, Any]]) -> int:
+    def create_portion(
+        self,
+        batch: Batch | Taken,
+        position: int,
+        rows: Sequence[NewJob | Mapping[str, Any]],
+        max_crashes: int | None = None,
+    ) -> int:
         """The same for the rows from a position on, in one transaction."""
         jobs = [check_new_job(row) for row in rows]
+        if max_crashes is not None:
+            most = {MAX_CRASHES: check_count(MAX_CRASHES, max_crashes)}
+            jobs = [replace(job, settings={**job.settings, **most}) for job in jobs]
         return self._store.create_jobs(check_taken(batch), position, jobs, self._work_folder)
 
     def fire(
@@ -275,16 +290,16 @@ class Queue:
         )
 
     def set_hold(self, profile: str = ALL, *, reason: str, by: str | None = None) -> Hold:
-        """A collection waits: its pending batches and jobs go to held. ALL: nobody gets anything new to do."""
+        """A collection waits: its pending batches and jobs go to held. ALL: nobody gets anything new to do.
+
+        UnknownName, with the nearest, when this process has profiles and neither one of them nor a batch in the queue
+        has that name.
+        """
         hold = Hold(check_name("profile", profile), check_reason(reason), actor(by))
+        if self._profiles is not None and self._profiles.exists and profile != ALL:
+            check_in_use(self, profile, self._profiles)
         event("queue.hold", logging.WARNING, profile=hold.profile, reason=hold.reason, who=hold.who)
         return self._store.set_hold(hold)
-
-    def hold_collection(self, profile: str, *, reason: str, by: str | None = None) -> Hold:
-        """Hold a collection. UnknownName, with the nearest, when neither a profile nor a batch has that name."""
-        if self._profiles is not None and profile != ALL:
-            check_in_use(self, profile, self._profiles)
-        return self.set_hold(profile, reason=reason, by=by)
 
     def clear_hold(self, profile: str = ALL, *, by: str | None = None) -> bool:
         """The hold is gone; what is held stays so until it is released. False: there was none.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headgate.core.errors import BadValue, UnknownName
 from headgate.core.machine import Machine
 from headgate.core.names import check_resource
-from headgate.core.pipeline import check_count
 from headgate.core.queue import (
     FIXED_KEYS,
     MAX_CRASHES,
@@ -110,20 +109,12 @@ def check_document(what: str, document: object) -> dict[str, Any]:
 
 
 def check_settings(what: str, document: object) -> dict[str, Any]:
-    """What the maker of a job adds to its configuration: nothing that the store itself writes there."""
+    """What an owner adds to a job's configuration: nothing that the store or the profile decides."""
     found = check_document(what, document)
     if fixed := [name for name in FIXED_KEYS if name in found]:
         raise BadValue(what, ", ".join(fixed), "cannot be set; it is fixed when the job is created")
     if MAX_CRASHES in found:
-        check_count(MAX_CRASHES, found[MAX_CRASHES])
-    return found
-
-
-def check_additions(what: str, document: object) -> dict[str, Any]:
-    """What an owner adds to a job's configuration later: not how many workers may die on it either."""
-    found = check_settings(what, document)
-    if MAX_CRASHES in found:
-        raise BadValue(what, MAX_CRASHES, "cannot be set; it is fixed when the job is created")
+        raise BadValue(what, MAX_CRASHES, "cannot be set; it is taken from the profile of the batch")
     return found
 
 
@@ -174,13 +165,17 @@ def check_changes(
         priority=None if priority is None else check_priority(priority),
         space_needed=space_needed,
         identifiers=None if identifiers is None else check_identifiers(identifiers),
-        configuration=None if configuration is None else check_additions("configuration", configuration),
+        configuration=None if configuration is None else check_settings("configuration", configuration),
         report=report,
     )
 
 
 class KnownProfiles(Protocol):
     """The ingest profiles of the process that keeps the store."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a folder of profiles."""
 
     def holds(self) -> Sequence[Hold]:
         """The collections that their profiles hold."""

@@ -136,7 +136,7 @@ async def hold(request: Request, service: TheService, who: Operator) -> Response
     profile = (await form_of(request)).get("profile", "").strip()
 
     def do(reason: str) -> str:
-        found = service.gate.queue.hold_collection(profile, reason=reason, by=who.by())
+        found = service.gate.queue.set_hold(profile, reason=reason, by=who.by())
         return f"{_collection(found.profile)} is held by {found.who}: {found.reason}."
 
     return await act(request, who, lambda: holding(service.gate.queue, profile), do, "/ingest")

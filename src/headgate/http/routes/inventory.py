@@ -23,6 +23,7 @@ from headgate.http.queue_schemas import (
 from headgate.http.repeats import NOTHING, RESULT, under
 from headgate.http.schemas import Acted, After, Limit, Page, answer, documented, nothing, page
 from headgate.service.work_folder import is_known
+from headgate.stores.acting import must_own
 
 router = direct.router("inventory")
 InventoryReader = Annotated[Caller, needs("read", "queue:work")]
@@ -130,8 +131,13 @@ def intake(gate: TheGate, _who: Consumer, bid: str) -> Response:
 
 @router.put("/inventory/intakes/{bid}/problem", status_code=204)
 def set_problem(gate: TheGate, _who: Consumer, bid: str, given: ProblemTold) -> Response:
-    """Why a batch's payload gave no jobs."""
-    gate.queue.batch(bid)
+    """Record why a batch's payload gave no jobs. 409 unless the batch was taken as pending, 403 when another principal
+    has taken it.
+    """
+    batch = gate.queue.batch(bid)
+    if batch.state != "pending" or not batch.worker:
+        raise QueueRefused(bid, "report a problem", f"it is {batch.state}, and nobody has taken it as pending")
+    must_own(bid, batch.principal)
     gate.inventory.set_problem(bid, given.problem)
     return nothing()
 

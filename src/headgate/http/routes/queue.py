@@ -13,6 +13,7 @@ from headgate.core.faults import Fault
 from headgate.core.names import check_reason
 from headgate.core.queue import (
     ALL,
+    MAX_CRASHES,
     Batch,
     Folder,
     Hold,
@@ -131,9 +132,14 @@ def job_ids(gate: TheGate, _who: Reader, bid: str, folder: Folder = Folder.PROCE
 
 @router.post("/batches/{bid}/jobs", HARMLESS, responses=documented(200, Count, "How many it has then."))
 def create_jobs(gate: TheGate, service: TheService, _who: Consumer, bid: str, asked: JobsMade) -> Response:
-    """Make jobs of a batch that was taken as pending, from a position on; those that are there are passed over."""
+    """Make jobs of a batch that was taken as pending, from a position on; those that are there are passed over.
+
+    How many workers may die on each is taken from the profile that the batch started with.
+    """
     taken = Taken(bid, asked.token, asked.state, asked.worker)
-    count = gate.queue.create_portion(taken, asked.position, asked.jobs)
+    kept = gate.inventory.intake(check_item_id(bid)) if gate.keeps_inventory else None
+    most = kept.profile.get(MAX_CRASHES) if kept else None
+    count = gate.queue.create_portion(taken, asked.position, asked.jobs, most)
     service.ring(("job", "pending"))
     return answer({"count": count})
 
@@ -199,7 +205,7 @@ def holds(gate: TheGate, _who: Reader) -> Response:
 @router.put("/holds/{profile}", responses=documented(200, Hold, "What holds."))
 def set_hold(gate: TheGate, who: Operator, profile: str, act: Acted) -> Response:
     """A collection waits; `*`: nobody gets anything new to do. A hold that stood keeps its reason."""
-    return answer(gate.queue.hold_collection(profile, reason=act.reason, by=who.by(act.by)))
+    return answer(gate.queue.set_hold(profile, reason=act.reason, by=who.by(act.by)))
 
 
 @router.delete("/holds/{profile}", responses=documented(200, dict[str, bool], "Whether there was one."))
