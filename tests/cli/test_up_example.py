@@ -19,6 +19,7 @@ import pytest
 
 from headgate.stores.sql.opening import versions
 from tests.cli.commands import Headgate, Result
+from tests.docs.pages import blocks_of
 from tests.users import rights
 from tests.waiting import until
 
@@ -67,6 +68,19 @@ def commands_in(said: str) -> list[str]:
     return [line.strip() for line in said.splitlines() if re.match(r"  cd | {5}\S", line)]
 
 
+def type_what_the_readme_shows(folder: Path) -> None:
+    """What README shows after `make run`, in a fresh shell that knows no `headgate`."""
+    (folder / ".venv").symlink_to(Path(sys.executable).parent.parent)
+    blocks = blocks_of((ROOT / "README.md").read_text(encoding="utf-8"))
+    (shown,) = (block.content for block in blocks if "cd headgate-example" in block.content)
+    fresh = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    command = ["sh", "-e", "-c", shown]
+    done = subprocess.run(command, cwd=folder, env=fresh, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "harbour" in done.stdout
+    assert "jid" in done.stdout
+
+
 def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -> None:
     built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(built, cwd=ROOT, check=True, capture_output=True)
@@ -100,6 +114,7 @@ def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -
     ):
         assert told in first.stdout
     assert "all well" not in first.stdout
+    type_what_the_readme_shows(tmp_path)
     second = run_installed(words(*ONCE, "--json"))
     found = json.loads(second.stdout.splitlines()[-1])
     assert (found["well"], len(found["objects"]), len(found["batches"])) == (True, 4, 4)
