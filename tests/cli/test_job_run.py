@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -299,3 +301,41 @@ def test_a_place_in_the_path_that_cannot_be_looked_into_has_no_commands(monkeypa
     # For root every folder can be looked into; a name that is too long cannot be.
     monkeypatch.setenv("PATH", f"/{'x' * 300}:{os.environ['PATH']}")
     check_command("sh")
+
+
+def test_a_command_that_is_not_there_ends_the_loop_with_one_line(pipeline: Headgate) -> None:
+    done = pipeline("job", "run", "clean", "--loop", "--", "no-such-command")
+    assert (done.code, done.err.count("no such command"), "Traceback" in done.err) == (127, 1, False)
+    assert rows(pipeline) == {}
+
+
+def test_a_chunk_without_a_limit_does_not_fail_at_full_speed(pipeline: Headgate) -> None:
+    text = PIPELINE.replace("max_attempts = 2", "max_attempts = 0")
+    (pipeline.folder / "pipeline.toml").write_text(text)
+    assert pipeline("define", "pipeline.toml").code == 0
+    script = 'date +%s.%N >>tries; [ "$(wc -l <tries)" -ge 6 ]'
+    assert run(pipeline, "--loop", "-q", script=script).code == 1
+    tries = [float(line) for line in (pipeline.folder / "tries").read_text().splitlines()]
+    # After the fourth and the fifth failure of the first chunk.
+    assert tries[4] - tries[3] >= 0.5
+    assert tries[5] - tries[4] >= 1.0
+
+
+def test_workers_that_are_killed_again_and_again_are_started_after_growing_pauses() -> None:
+    started: list[float] = []
+
+    class Watched(Crew):
+        def _start(self) -> None:
+            started.append(time.monotonic())
+            if len(started) == 4:
+                self._stop(signal.SIGTERM, None)
+            super()._start()
+
+    def die(_stops: object, _tell: object) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    crew = Watched(cast("Session", SimpleNamespace(quiet=True, claimed=False, interrupted=False)), 1, die)
+    assert crew.work() == 128 + signal.SIGTERM
+    pauses = [after - before for before, after in pairwise(started)]
+    assert [pause >= wanted for pause, wanted in zip(pauses, (0.2, 0.4, 0.8), strict=True)] == [True] * 3

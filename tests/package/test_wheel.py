@@ -33,12 +33,13 @@ def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(wheel, tmp_path_factory.mktemp("core") / "venv")
 
 
-def run(programs: Path, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def run(programs: Path, folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
     environment = {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "HOME": str(folder),
         "LANG": "C.UTF-8",
         "HEADGATE_MASTER_KEY_FILE": str(folder / "ring"),
+        **more,
     }
     return subprocess.run(
         [str(programs / words[0]), *words[1:]],
@@ -57,6 +58,7 @@ def test_the_wheel_has_every_file_of_the_package_and_its_types(wheel: Path) -> N
 
 def test_the_core_alone_works_on_sqlite(core: Path, tmp_path: Path) -> None:
     assert run(core, tmp_path, "headgate", "--version").stdout.startswith("headgate ")
+    assert run(core, tmp_path, "headgate", "init").returncode == 0
     locked = run(core, tmp_path, "headgate", "lock", "run", "file:/x", "--", "echo", "held")
     assert (locked.returncode, locked.stdout) == (0, "held\n"), locked.stderr
     told = run(core, tmp_path, "headgate", "history", "--event", "release", "--json")
@@ -83,7 +85,7 @@ def test_there_is_a_case_for_every_extra() -> None:
 
 @pytest.mark.parametrize("extra", NEEDS)
 def test_what_is_missing_is_told_with_the_name_of_its_extra(extra: str, core: Path, tmp_path: Path) -> None:
-    done = run(core, tmp_path, *NEEDS[extra])
+    done = run(core, tmp_path, *NEEDS[extra], HEADGATE_URL=f"sqlite:///{tmp_path}/headgate.db")
     assert done.returncode == (2 if NEEDS[extra][0] == "headgate" else 1)
     assert f'pip install "headgate[{extra}]"' in done.stderr
     assert NEEDS[extra][0] == "python" or "Traceback" not in done.stderr

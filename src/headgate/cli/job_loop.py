@@ -16,9 +16,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+import click
+
 from headgate.cli.failures import NOTHING_TO_DO, report
 from headgate.cli.session import Session
-from headgate.cli.stopping import STOP_SIGNALS, Stops
+from headgate.cli.stopping import HEARING_SECONDS, STOP_SIGNALS, Stops
 from headgate.core.errors import HeadgateError, Invalid, Unavailable
 from headgate.service.ledger import LEFT_MOST
 
@@ -26,6 +28,8 @@ from headgate.service.ledger import LEFT_MOST
 WORKED, IDLE, BROKEN, INTERRUPTED = b"w", b"i", b"b", b"s"
 #: What is left is counted again after so long.
 COUNT_SECONDS = 2.0
+#: The longest pause after children that were killed (seconds).
+LONGEST_PAUSE = 10.0
 #: As much as a child says: a letter, and a number or a sentence.
 MOST_SAID = 4000
 
@@ -108,6 +112,8 @@ class Crew:
         self._progress = Progress()
         #: Why there was nothing more to do.
         self._idle = ""
+        #: Children in a row that were killed.
+        self._killed = 0
 
     def work(self) -> int:
         """Until nothing is left. 0: all went well, or there was nothing to do; 1: a chunk failed."""
@@ -135,10 +141,16 @@ class Crew:
             if not self._children:
                 return broken
             word, code = self._next_end()
+            self._rest()
             if word == BROKEN:
                 broken = code
             # When one finds nothing, another may still make something that can be worked on.
             idle = word == IDLE or (idle and word not in (WORKED, INTERRUPTED))
+
+    def _rest(self) -> None:
+        until = time.monotonic() + (min(0.1 * 2.0 ** min(self._killed, 10), LONGEST_PAUSE) if self._killed else 0)
+        while not self._stopped_by and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, HEARING_SECONDS))
 
     def _start(self) -> None:
         reading, writing = os.pipe()
@@ -177,7 +189,11 @@ class Crew:
             code = self._run_one(stops, tell)
         except HeadgateError as error:
             stops.hold()
-            return report(error, self._session), BROKEN if isinstance(error, Invalid | Unavailable) else WORKED
+            going_on = self._session.claimed and not isinstance(error, Invalid | Unavailable)
+            return report(error, self._session), WORKED if going_on else BROKEN
+        except click.exceptions.Exit as end:  # The command cannot be run, and its user was told why.
+            stops.hold()
+            return end.exit_code, WORKED if self._session.claimed else BROKEN
         except Exception:  # noqa: BLE001 - the child ends here, and its parent must not start it over and over
             stops.hold()
             traceback.print_exc()
@@ -195,6 +211,8 @@ class Crew:
         reading = self._children.pop(child)
         said = os.read(reading, MOST_SAID)
         os.close(reading)
+        # A child that was killed says nothing. If it is killed again and again, the pauses between grow.
+        self._killed = 0 if said else self._killed + 1
         word, rest = said[:1] or WORKED, said[1:]
         code = os.waitstatus_to_exitcode(status)
         if word == IDLE:

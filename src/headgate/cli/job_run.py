@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from headgate.service.ledger import Ledger
     from headgate.service.renewal import ClaimHold
 
+#: So many attempts of a chunk follow each other at once in a loop, then after pauses that grow up to this (seconds).
+PROMPT_ATTEMPTS, LONGEST_PAUSE = 4, 60.0
 #: The claim file could not be written.
 CANNOT_WRITE = 74
 #: Of a command's last line, so much is kept.
@@ -158,10 +160,17 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
             **session.store_variables(),
         }
         code = _work(session, gate.ledger, hold, following, stops, folder, told, processes.said)
+        if tell and code:
+            stops.rest(pause_after(claim.attempt))
         if tell and tell.count_left:
             with suppress(HeadgateError):  # It was worked on and reported: a number more or less is no failure.
                 tell.left(gate.ledger.left(job))
         return code
+
+
+def pause_after(attempt: int) -> float:
+    """Seconds that a loop pauses after a failed attempt: a chunk without a limit must not fail at full speed."""
+    return min(0.5 * 2.0 ** min(attempt - PROMPT_ATTEMPTS, 10), LONGEST_PAUSE) if attempt >= PROMPT_ATTEMPTS else 0
 
 
 def _work(

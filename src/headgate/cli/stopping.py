@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
 #: Signals that ask a worker to stop.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+#: A pause ends so long after a stop signal at the latest.
+HEARING_SECONDS = 0.1
 
 
 class Stops:
@@ -28,6 +33,12 @@ class Stops:
     def hold(self) -> None:
         """From now on no signal ends the process: a claim may be ours, and has to be reported."""
         self._held = True
+
+    def rest(self, seconds: float) -> None:
+        """Wait so long, or until a stop signal arrives."""
+        until = time.monotonic() + seconds
+        while not self.number and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, HEARING_SECONDS))
 
     def __enter__(self) -> Self:
         for number in STOP_SIGNALS:
