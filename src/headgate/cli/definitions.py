@@ -31,6 +31,7 @@ def define(session: Session, file: Path, holders: Sequence[str], *, yes: bool) -
     """Define the datasets and jobs of a pipeline file, and print what changed.
 
     Defining the same file again changes nothing. Datasets and jobs that the file does not name are left alone.
+    If any part of the file is refused, nothing is defined.
 
     The file contains no secrets, only where they are: env:NAME is a variable, file:PATH a file that only its owner can
     read. Encrypting them needs the key ring (HEADGATE_MASTER_KEY_FILE), or the key of the one job that uses them
@@ -52,9 +53,8 @@ def define(session: Session, file: Path, holders: Sequence[str], *, yes: bool) -
     pipeline = read_pipeline(file)
     with session.gate() as gate:
         confirmed = confirm_holders(session, planned_holders(gate.ledger, pipeline), holders, yes=yes)
-        results = [*define_all(gate.ledger, pipeline, confirmed)]
-    changes = [line for each in results for line in each.changes]
-    warnings = list(dict.fromkeys(line for each in results for line in each.warnings))
+        defined = define_all(gate.ledger, pipeline, confirmed)
+    changes, warnings = list(defined.changes), list(defined.warnings)
     session.answer(
         {"changes": changes, "warnings": warnings}, lambda: "\n".join(changes) or "nothing changed: all is as defined"
     )
@@ -70,17 +70,12 @@ def planned_holders(ledger: Ledger, pipeline: Mapping[str, Any]) -> list[str]:
     return ledger.secrets.new_holders(uses, named, {name: body.get("secret_jobs") for name, body in datasets.items()})
 
 
-def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[str] = ()) -> Iterable[Defined]:
-    """Datasets first, since jobs name them; secrets last, since they are sealed for the jobs."""
+def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[str] = ()) -> Defined:
+    """Everything that the file says, or nothing."""
     datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
-    plain = {name: _secrets(name, body["secrets"]) for name, body in datasets.items() if "secrets" in body}
-    bare = {name: {key: body[key] for key in body if key != "secrets"} for name, body in datasets.items()}
-    for name, content in bare.items():
-        yield ledger.define_dataset(name, **content)
-    for name, content in pipeline.get("job", {}).items():
-        yield ledger.define_job(name, **content, holders=holders)
-    for name, secrets in plain.items():
-        yield ledger.define_dataset(name, **bare[name], secrets=secrets, holders=holders)
+    plain = {name: {"secrets": _secrets(name, body["secrets"])} for name, body in datasets.items() if "secrets" in body}
+    whole = {name: {**body, **plain.get(name, {})} for name, body in datasets.items()}
+    return ledger.define(whole, pipeline.get("job", {}), holders=holders)
 
 
 def _secrets(dataset: str, places: object) -> dict[str, str]:

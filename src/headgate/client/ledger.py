@@ -31,16 +31,21 @@ class ServiceLedger:
 
     # ---------------------------------------------------------------- definitions
 
-    def define_dataset(self, dataset: Dataset) -> Defined:
+    def define(self, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
         body = {
-            "uri": dataset.uri, "order": dataset.order.value, "settings": dict(dataset.settings),
-            "secret_jobs": dataset.secret_jobs,
+            "datasets": {
+                each.name: {
+                    "uri": each.uri, "order": each.order.value, "settings": dict(each.settings),
+                    "secret_jobs": each.secret_jobs,
+                }
+                for each in datasets
+            },
+            "jobs": {
+                each.name: {key: value for key, value in each.to_document().items() if key not in ("name", "paused")}
+                for each in jobs
+            },
         }  # fmt: skip
-        return self._defined(self._connection.send("PUT", "datasets", dataset.name, body=body))
-
-    def define_job(self, job: Job) -> Defined:
-        body = {name: value for name, value in job.to_document().items() if name not in ("name", "paused")}
-        return self._defined(self._connection.send("PUT", "jobs", job.name, body=body))
+        return self._defined(self._connection.send("PUT", "pipeline", body=body))
 
     def datasets(self) -> Sequence[Dataset]:
         return [parse(Dataset, each) for each in self._connection.get("datasets")]

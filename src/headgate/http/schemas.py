@@ -180,6 +180,13 @@ class JobAsked(Body):
     )
 
 
+class PipelineAsked(Body):
+    """Datasets and jobs as they shall be, each by its name."""
+
+    datasets: dict[str, DatasetAsked] = {}
+    jobs: dict[str, JobAsked] = {}
+
+
 class Defined(BaseModel):
     """What a definition did."""
 

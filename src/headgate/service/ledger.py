@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import BadValue, WrongKey
@@ -22,24 +22,18 @@ from headgate.core.ledger import (
     parse_status,
 )
 from headgate.core.names import check_name, check_note, check_reason
-from headgate.core.ordering import parse_order
-from headgate.core.pipeline import check_count, check_job, parse_on_failure, parse_stop_exit
-from headgate.core.variables import NO_MORE, NamePatterns, check_job_variables
+from headgate.core.variables import NO_MORE, NamePatterns
 from headgate.core.words import unknown_word
 from headgate.service.checks import (
     check_limit,
-    check_names,
     check_positive_lease,
-    check_span,
-    check_texts,
-    check_uri,
     printable,
 )
 from headgate.service.claim_reports import ClaimLike, reference, without_secrets
 from headgate.service.claim_secrets import with_secrets
-from headgate.service.holders import check_confirmed
+from headgate.service.definitions import Definitions
 from headgate.service.identity import actor, asker_for, owner
-from headgate.service.secrets import Opened, Secrets, check_secrets
+from headgate.service.secrets import Opened, Secrets
 from headgate.service.working import Work
 from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, RowFilter
 from headgate.telemetry import event
@@ -98,19 +92,9 @@ class Ledger:
         exactly these from then on. None: they stay as they are. `secret_jobs`: the jobs that may hold them, others get
         them masked; None: any. `holders`: jobs that become holders by this, as DATASET/JOB; else HoldersUnconfirmed.
         """
-        dataset = Dataset(
-            check_name("dataset", name), check_uri(uri), parse_order(order), check_texts("settings", settings),
-            secret_jobs=None if secret_jobs is None else check_names("secret_jobs", secret_jobs),
-        )  # fmt: skip
-        if secrets is not None:
-            self.secrets.check(name, check_secrets(secrets))
-            new = self.secrets.new_holders({}, [name] if secrets else (), {name: dataset.secret_jobs})
-            check_confirmed(new, holders)
-        defined = self._store.define_dataset(dataset)
-        if secrets is not None:
-            changes, warnings = self.secrets.set(name, secrets, holders)
-            defined = Defined((*defined.changes, *changes), (*defined.warnings, *warnings))
-        return self._defined(defined)
+        dataset = {"uri": uri, "order": order, "settings": settings, "secret_jobs": secret_jobs}
+        body = dataset if secrets is None else {**dataset, "secrets": secrets}
+        return self.define({name: body}, holders=holders)
 
     def define_job(  # noqa: PLR0913 - each is a property by its name
         self,
@@ -133,25 +117,29 @@ class Ledger:
         `share`: its keys open the secrets of datasets that it has gained, as far as the keys at hand allow. `holders`:
         those of which that is meant, as DATASET/JOB; else HoldersUnconfirmed.
         """
-        job = Job(
-            check_name("job", name),
-            check_names("inputs", inputs),
-            check_names("outputs", outputs),
-            check_texts("environment", environment),
-            check_count("max_attempts", max_attempts),
-            check_count("max_crashes", max_crashes),
-            check_count("max_interruptions", max_interruptions),
-            check_span("retry_delay", retry_delay),
-            parse_on_failure(on_failure),
-            parse_stop_exit(stop_exit),
-        )
-        check_job_variables(job.environment, self._variables, "here")
-        check_job(job)
-        if share:
-            check_confirmed(self.secrets.new_holders({name: (*job.inputs, *job.outputs)}), holders)
-        defined = self._store.define_job(job)
-        missing = self.secrets.share(job.name, holders) if share else []
-        return self._defined(Defined(defined.changes, (*defined.warnings, *missing)))
+        job = {
+            "inputs": inputs, "outputs": outputs, "environment": environment, "max_attempts": max_attempts,
+            "max_crashes": max_crashes, "max_interruptions": max_interruptions, "retry_delay": retry_delay,
+            "on_failure": on_failure, "stop_exit": stop_exit,
+        }  # fmt: skip
+        return self.define(jobs={name: job}, share=share, holders=holders)
+
+    def define(
+        self,
+        datasets: Mapping[str, Mapping[str, Any]] | None = None,
+        jobs: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        share: bool = True,
+        holders: Iterable[str] = (),
+    ) -> Defined:
+        """Datasets and jobs as they shall be, each by its name with what define_dataset and define_job take.
+
+        Everything is checked first, keys and secrets too; then all of it is defined in one transaction.
+        """
+        plan = Definitions(datasets or {}, jobs or {}, self._variables)
+        plan.check(self.secrets, holders, share=share)
+        defined = self._store.define(plan.datasets, plan.jobs)
+        return self._defined(plan.seal(self.secrets, defined, holders, share=share))
 
     def datasets(self) -> Sequence[Dataset]:
         """All datasets, by name; of their secrets, the names."""

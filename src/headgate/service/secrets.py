@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -176,8 +177,8 @@ class Secrets:
         every = users_of(self._store, named) | {job: list(datasets) for job, datasets in uses.items()}
         return new_holders(self._store, self._sealer, every, named, allowed or {})
 
-    def check(self, dataset: str, secrets: Mapping[str, str]) -> None:
-        """Refused, as setting them would be; the dataset need not be there yet."""
+    def check(self, dataset: str, secrets: Mapping[str, str], users: Iterable[str] = ()) -> None:
+        """Refused, as setting them would be; neither the dataset nor the jobs that shall use it need be there yet."""
         from headgate.core.credentials import Custody
         from headgate.service.sealing import plan_secrets
 
@@ -185,8 +186,12 @@ class Secrets:
             custody = self._store.dataset_custody(dataset)
         except UnknownName:
             custody = Custody(dataset, "", {dataset: {}}, (), (), 0)
+        keys = {(key.job, key.generation): key for key in custody.keys}
+        for job in users:
+            with suppress(UnknownName):
+                keys |= {(key.job, key.generation): key for key in self._store.job_custody(job).keys}
         if secrets:
-            plan_secrets(self._sealer(custody), secrets)
+            plan_secrets(self._sealer(replace(custody, keys=tuple(keys.values()))), secrets)
 
     def set(self, dataset: str, secrets: Mapping[str, str], holders: Iterable[str] = ()) -> tuple[list[str], list[str]]:
         """A dataset's secrets are exactly these. Gives what changed, and warnings; secrets are named, never shown."""

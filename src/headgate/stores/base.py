@@ -278,11 +278,11 @@ class LedgerStore(Protocol):
     #: What errors call this store.
     name: str
 
-    def define_dataset(self, dataset: Dataset) -> Defined:
-        """Unknown or other: as defined. Refused when its chunks would change their order."""
+    def define(self, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
+        """Unknown or other: as defined, the claimable chunks of the jobs found; all of them, or none.
 
-    def define_job(self, job: Job) -> Defined:
-        """Unknown or other: as defined, its claimable chunks found. UnknownName, BadValue for a second producer."""
+        Refused when the chunks of a dataset would change their order. UnknownName, BadValue for a second producer.
+        """
 
     def datasets(self) -> Sequence[Dataset]:
         """All datasets, by name."""

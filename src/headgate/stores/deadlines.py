@@ -166,7 +166,7 @@ LOCK_CALLS: Mapping[str, Rule] = {
     "happened": listing, "clients": listing, "resources": listing, "expire": bulk,
 }  # fmt: skip
 LEDGER_CALLS: Mapping[str, Rule] = {
-    "define_dataset": bulk, "define_job": bulk, "datasets": listing, "jobs": listing, "publish": of_rows,
+    "define": bulk, "datasets": listing, "jobs": listing, "publish": of_rows,
     "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": of_chunks, "failures": listing,
     "standing": listing, "happened": listing, "tallies": listing, "spans": listing, "running": listing,
     "history": listing, "master_wraps": listing, "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,

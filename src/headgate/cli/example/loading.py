@@ -94,7 +94,7 @@ class Example:
         if noted.get("store", tag) != tag:
             raise Refused(f"{self._folder.path} holds files of another store than the one in it; remove the folder")
         self._folder.remember(store=tag)
-        list(define_all(self._gate.ledger, read_pipeline(self._folder.path / "pipeline.toml")))
+        define_all(self._gate.ledger, read_pipeline(self._folder.path / "pipeline.toml"))
         self.batches = dict(noted.get("batches", {}))
         for name, payload in PAYLOADS.items():
             if name not in self.batches:

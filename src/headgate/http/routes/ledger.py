@@ -29,6 +29,7 @@ from headgate.http.schemas import (
     Limit,
     ManyResubmitted,
     Page,
+    PipelineAsked,
     PlanFound,
     RequestId,
     Resubmission,
@@ -70,6 +71,15 @@ def dataset(gate: TheGate, _who: Reader, name: str) -> Response:
 def define_dataset(gate: TheGate, _who: Definer, name: str, asked: DatasetAsked) -> Response:
     """Define a dataset; the same again changes nothing."""
     return answer(gate.ledger.define_dataset(name, **asked.model_dump()))
+
+
+@router.put("/pipeline", responses=documented(200, Defined, "It is so now."))
+def define_pipeline(gate: TheGate, service: TheService, _who: Definer, asked: PipelineAsked) -> Response:
+    """Define datasets and jobs in one transaction: all of them, or none when one is refused."""
+    bodies = asked.model_dump()
+    defined = gate.ledger.define(bodies["datasets"], bodies["jobs"], share=False)
+    service.ring(("job",))
+    return answer(defined)
 
 
 @router.get("/jobs", responses=documented(200, list[Job], "By name."))

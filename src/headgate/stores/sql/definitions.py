@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headgate.core.errors import Refused
@@ -20,14 +20,31 @@ from headgate.stores.sql.shapes import Shape, all_datasets, all_jobs, read_datas
 from headgate.stores.sql.statement import Statement
 
 
-def define_dataset(tx: Transaction, dataset: Dataset) -> Defined:
+def define(tx: Transaction, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
+    """New datasets and jobs, or other definitions of them. Warnings are those that were not there before."""
+    named = {each.name for each in datasets} | {name for job in jobs for name in (*job.inputs, *job.outputs)}
+    tx.all(sql.OWN_DATASETS, names=sorted(named))  # In one order, whatever the order of the definitions.
+    known = _warnings(tx) if jobs else []
+    changes = [line for each in datasets for line in define_dataset(tx, each)]
+    changes += [line for each in jobs for line in _define_job(tx, each)]
+    warnings = [line for line in _warnings(tx) if line not in known] if jobs else []
+    return Defined(tuple(changes), tuple(warnings))
+
+
+def _warnings(tx: Transaction) -> list[str]:
+    datasets = {dataset.name: number for number, dataset in all_datasets(tx).items()}
+    published = [name for name, number in datasets.items() if tx.one(sql.HAS_READY, dataset=number)]
+    return warnings_for(list(all_jobs(tx).values()), published)
+
+
+def define_dataset(tx: Transaction, dataset: Dataset) -> Sequence[str]:
     """A new dataset, or another definition of one. Its secrets are another matter, and stay."""
     row = next(iter(tx.all(sql.OWN_DATASETS, names=[dataset.name])), None)
     number, old = (0, None) if row is None else read_dataset(row)
     dataset = replace(dataset, secrets=old.secrets if old else {})
     changes = differences(old, dataset)
     if not changes:
-        return Defined(())
+        return ()
     columns = {
         "uri": dataset.uri, "dataid_order": str(dataset.order), "settings": _json(dataset.settings),
         "secrets": _json(dataset.secrets),
@@ -35,7 +52,7 @@ def define_dataset(tx: Transaction, dataset: Dataset) -> Defined:
     }  # fmt: skip
     if old is None:
         tx.run(sql.ADD_DATASET, name=dataset.name, **columns)
-        return Defined(tuple(changes))
+        return changes
     if old.order is not dataset.order and tx.one(sql.HAS_CHUNKS, dataset=number):
         raise Refused(f"dataset {dataset.name} already has chunks in {old.order} order; the order cannot be changed")
     tx.run(sql.CHANGE_DATASET, id=number, **columns)
@@ -43,12 +60,11 @@ def define_dataset(tx: Transaction, dataset: Dataset) -> Defined:
         if not dataset.may_hold(job):
             tx.run(DROP_COPIES_OF, dataset=number, job=job)
     stamp_definitions(tx)
-    return Defined(tuple(changes))
+    return changes
 
 
-def define_job(tx: Transaction, job: Job) -> Defined:
+def _define_job(tx: Transaction, job: Job) -> Sequence[str]:
     """A new job, or another definition of one. What may be claimable is worked out anew when its inputs change."""
-    tx.all(sql.OWN_DATASETS, names=sorted({*job.inputs, *job.outputs}))
     datasets = {dataset.name: number for number, dataset in all_datasets(tx).items()}
     jobs = all_jobs(tx)
     check_beside(job, datasets, jobs.values())
@@ -57,11 +73,7 @@ def define_job(tx: Transaction, job: Job) -> Defined:
     if changes:
         _write_job(tx, old, job, datasets)
         stamp_definitions(tx)
-    others = [each for each in jobs.values() if each.name != job.name]
-    published = [name for name, number in datasets.items() if tx.one(sql.HAS_READY, dataset=number)]
-    known = warnings_for(others, published)
-    warnings = warnings_for([*others, job], published)
-    return Defined(tuple(changes), tuple(line for line in warnings if line not in known))
+    return changes
 
 
 def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str, int]) -> None:

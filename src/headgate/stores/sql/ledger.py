@@ -45,11 +45,8 @@ class SqlLedger:
         self._reaped_many = False
         self._quick = QuickClaims(database)
 
-    def define_dataset(self, dataset: Dataset) -> Defined:
-        return self._database.write_through(lambda tx: definitions.define_dataset(tx, dataset))
-
-    def define_job(self, job: Job) -> Defined:
-        return self._database.write_through(lambda tx: definitions.define_job(tx, job))
+    def define(self, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
+        return self._database.write_through(lambda tx: definitions.define(tx, datasets, jobs))
 
     def datasets(self) -> Sequence[Dataset]:
         return sorted(self._database.read(all_datasets).values(), key=lambda each: each.name)
