@@ -54,5 +54,5 @@ def test_a_job_that_cannot_run_is_tried_again_after_growing_pauses(
 
 
 def publish(gate: Gate, folder: ExampleFolder) -> None:
-    list(define_all(gate.ledger, read_pipeline(folder.path / "pipeline.toml")))
+    define_all(gate.ledger, read_pipeline(folder.path / "pipeline.toml"))
     gate.ledger.publish("harbour", ["ark_99999_x.v1"])
