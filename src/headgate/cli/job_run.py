@@ -191,7 +191,7 @@ def _work(
             hold.stop()
             return _interrupted(session, ledger, hold, stops.number, "before the command began")
         with claim_file(claim, folder) as path:
-            code = following.until_end([hold], {**told, "HEADGATE_CLAIM_FILE": str(path)})
+            code = following.until_end([hold], {**told, "HEADGATE_CLAIM_FILE": str(path)}, settle=True)
     except OSError as error:
         hold.stop()
         return _could_not_start(session, ledger, claim, error)

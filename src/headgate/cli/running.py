@@ -26,6 +26,9 @@ RESERVE_SECONDS = 1.0
 LOOK_SECONDS, ENDING_SECONDS = 1.0, 0.02
 #: What cannot even be killed within this time (a dead network file system) is not waited for.
 KILL_SECONDS = 1.0
+#: A stop of everything on a machine (scancel, a service manager) may reach the command before it reaches us. So we
+#: listen on for this part of the command's time, at most so long; and longer when a stop signal ended the command.
+SETTLE_PART, SETTLE_SECONDS, SETTLE_SIGNALLED_SECONDS = 0.05, 0.25, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,9 @@ class Following:
         self.lost: Lost | None = None
         #: Whether the command left something running that had to be ended.
         self.left_something = False
-        #: The first stop signal that arrived before the command was reaped; 0: none.
+        #: The first stop signal that arrived before the command's end was settled; 0: none.
         self.stopped_by = 0
+        self._settled = False
 
     def look(self, _lost: Lost | None = None) -> None:
         """Look at the locks now. May be called from any thread."""
@@ -87,17 +91,20 @@ class Following:
 
     def hear(self, number: int) -> None:
         """Pass a signal on to the command, and remember the first one that asks it to stop."""
-        if number in STOP_SIGNALS and self._code is None:
+        if number in STOP_SIGNALS and not self._settled:
             self.stopped_by = self.stopped_by or number
         self._processes.send(number)
 
     def until_end(
-        self, holds: Sequence[KeptAlive], environment: Mapping[str, str | None], *, signals: bool = True
-    ) -> int:
+        self, holds: Sequence[KeptAlive], environment: Mapping[str, str | None], *, signals: bool = True,
+        settle: bool = False,
+    ) -> int:  # fmt: skip
         """Start the command, and follow it to its end. Gives its exit code as shells tell it.
 
-        `signals`: pass on those that we get; only the main thread can.
+        `signals`: pass on those that we get; only the main thread can. `settle`: listen for stop signals a moment
+        longer than the command runs.
         """
+        begun = steady()
         self._limits = self._limits.within(min(hold.lease or math.inf for hold in holds))
         with self._signals(holds) if signals else nullcontext():
             # Told before the command runs: we may be stopped at any moment after that.
@@ -107,6 +114,9 @@ class Following:
                 if steady() >= self._kill_at:
                     self._processes.send(signal.SIGKILL)
                 self._sleep(_deadline(holds))
+            if settle:
+                self._settle(steady() - begun)
+            self._settled = True
         code = self._code or 0
         if code == -signal.SIGKILL and steady() >= self._guardian_kills_at and self.lost is None:
             self.lost = holds[0].loss("it could not be renewed in time")
@@ -116,6 +126,15 @@ class Following:
         """Nobody looks any more."""
         os.close(self._alarm)
         os.close(self._ring)
+
+    def _settle(self, lasted: float) -> None:
+        """Wait a moment for a stop signal that the command got before we did."""
+        signalled = self._code is not None and -self._code in STOP_SIGNALS
+        until = steady() + (SETTLE_SIGNALLED_SECONDS if signalled else min(lasted * SETTLE_PART, SETTLE_SECONDS))
+        while not self.stopped_by and self.lost is None and (left := until - steady()) > 0:
+            if select.select([self._alarm], [], [], left)[0]:
+                with suppress(BlockingIOError):
+                    os.read(self._alarm, 4096)
 
     def _over(self) -> bool:
         code = self._processes.reap()
