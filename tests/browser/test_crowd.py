@@ -121,6 +121,7 @@ def test_pausing_the_queue_asks_for_no_collection_and_is_not_pausing_the_page(cr
     expect(page.get_by_role("button", name=re.compile("Pause"))).to_have_text("Pause updates")
     page.get_by_role("link", name="Pause the queue…").click()
     dialog = page.get_by_role("dialog", name="Pause the whole queue?")
+    expect(dialog).to_be_visible()
     assert [each.strip() for each in dialog.locator("label").all_inner_texts()] == ["Reason (recorded in the history)"]
     dialog.get_by_label("Reason").fill("the tape library is full")
     dialog.get_by_role("button", name="Pause the queue").click()

@@ -42,6 +42,7 @@ def tab_to(page: Page, wanted: Locator) -> None:
 
 
 def test_a_collection_is_held_and_released_by_mouse(working: Site, visit: Visit) -> None:
+    working.gate.queue.submit("mouse", "ann", "https://example.org/before")
     page = visit(working)
     page.get_by_role("link", name="Ingest", exact=True).click()
     page.get_by_role("link", name="Hold a collection…").click()
@@ -68,6 +69,7 @@ def test_a_collection_is_held_and_released_by_mouse(working: Site, visit: Visit)
 
 
 def test_a_collection_is_held_and_released_by_keyboard_alone(working: Site, visit: Visit) -> None:
+    working.gate.queue.submit("keys", "ann", "https://example.org/before")
     page = visit(working)
     press(page, "g", "i")
     expect(page.get_by_role("heading", level=1)).to_have_text("Ingest")

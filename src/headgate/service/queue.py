@@ -51,6 +51,7 @@ from headgate.service.queue_checks import (
     check_new_job,
     check_state,
     check_taken,
+    names_in_use,
 )
 from headgate.service.renewal import ItemHold
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
@@ -300,6 +301,10 @@ class Queue:
             check_in_use(self, profile, self._profiles)
         event("queue.hold", logging.WARNING, profile=hold.profile, reason=hold.reason, who=hold.who)
         return self._store.set_hold(hold)
+
+    def collections(self) -> Sequence[str]:
+        """Names of collections that may be held: of the profiles, and of batches in the queue."""
+        return names_in_use(self, self._profiles)
 
     def clear_hold(self, profile: str = ALL, *, by: str | None = None) -> bool:
         """The hold is gone; what is held stays so until it is released. False: there was none.

@@ -191,5 +191,10 @@ def check_in_use(queue: Queue, profile: str, profiles: KnownProfiles) -> str:
     """The name of a profile, or one that batches in the queue have. UnknownName otherwise, with the nearest."""
     if profile in profiles.names() or queue.batches(profile=profile, limit=1) or queue.jobs(profile=profile, limit=1):
         return profile
-    known = [batch.profile for batch in queue.batches(limit=MOST_NAMED)]
-    raise UnknownName("profile", profile, profiles.hint(profile, known))
+    raise UnknownName("profile", profile, profiles.hint(profile, names_in_use(queue, None)))
+
+
+def names_in_use(queue: Queue, profiles: KnownProfiles | None) -> list[str]:
+    """Names of the profiles, and those that the first batches in the queue have."""
+    known = profiles.names() if profiles else ()
+    return sorted({*known, *(batch.profile for batch in queue.batches(limit=MOST_NAMED))})

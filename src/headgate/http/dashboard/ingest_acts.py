@@ -33,6 +33,7 @@ from headgate.http.routes.queue import scope_of
 from headgate.http.service import Service
 from headgate.http.sessions import form_of
 from headgate.service.queue import Queue
+from headgate.wiring import Gate
 
 router = page_router()
 Actor = Annotated[Caller, needs("operate", "admin:force")]
@@ -70,7 +71,7 @@ def acts_of(queue: Queue, item: Item) -> list[Act]:
         try:
             choose(machine, item.id, item.state, row.event, facts)
         except QueueRefused as error:
-            why_not = str(error)
+            why_not = error.why
         found.append(Act(row.event, _verb(row.event), scope_of(row.event), f"{path_of(item.id)}/{row.event}", why_not,
                          Also.DROP_ALL in row.also))  # fmt: skip
     return [*_releases(item, facts), *found]
@@ -127,7 +128,7 @@ def facts_of(queue: Queue, item: Item) -> Facts:
 @router.get("/ingest/hold")
 def ask_to_hold(request: Request, gate: TheGate, who: Operator, profile: str = "") -> Response:
     """What holding a collection would do."""
-    return ask(request, who, holding(gate.queue, profile))
+    return ask(request, who, holding(gate, profile))
 
 
 @router.post("/ingest/hold")
@@ -139,7 +140,7 @@ async def hold(request: Request, service: TheService, who: Operator) -> Response
         found = service.gate.queue.set_hold(profile, reason=reason, by=who.by())
         return f"{_collection(found.profile)} is held by {found.who}: {found.reason}."
 
-    return await act(request, who, lambda: holding(service.gate.queue, profile), do, "/ingest")
+    return await act(request, who, lambda: holding(service.gate, profile), do, "/ingest")
 
 
 @router.get("/ingest/holds/{profile}/clear")
@@ -164,10 +165,12 @@ async def clear(request: Request, service: TheService, who: Operator, profile: s
     return await act(request, who, lambda: clearing(service.gate.queue, profile), do, "/ingest")
 
 
-def holding(queue: Queue, profile: str) -> Question:
+def holding(gate: Gate, profile: str) -> Question:
     """The question before a collection is held."""
+    queue, sight = gate.queue, gate.sight
+    known = [name for name in queue.collections() if sight is None or sight.profile(name)]
     told = _stopped(queue, profile) if profile else WAITS
-    fields = [Field("profile", "Collection (the name of its profile)", profile, hidden=profile == ALL)]
+    fields = [Field("profile", "Collection (the name of its profile)", profile, known=known, hidden=profile == ALL)]
     return Question(
         heading="Pause the whole queue?" if profile == ALL else f"Hold {_collection(profile, begins=False)}?",
         consequences=[told, *_held_already(queue, profile)],

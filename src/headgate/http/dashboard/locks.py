@@ -106,7 +106,7 @@ def _held_table(
     """One page of the locks, in any order; those that somebody waits for come first unless another one is asked for."""
     waiting = Column("Waiting", lambda lock: counted.get(lock.resource, 0), numeric=True)
     columns, order = {**HELD, "waiting": waiting}, query.get("sort", "")
-    rows = ordered(found, columns, order or "-waiting")
+    rows = ordered(ordered(found, columns, "resource"), columns, order or "-waiting")
     begin = int(query["after"]) if query.get("after", "").isdecimal() else 0
     more = begin + ROWS < len(rows)
     exact = set(chosen) <= {"mode"}

@@ -56,11 +56,10 @@ def overview(request: Request, gate: TheGate, who: Reader) -> Response:
     found, day = gate.overview(), gate.activity.day()
     # Both are counted in the same way; here they are also of the same moment.
     found = replace(found, now=replace(found.now, failures_last_day=day.failures))
-    needs = list(needs_of(found))
-    now = found.now
+    needs, now = list(needs_of(found)), found.now
     quiet = not (now.locks or now.chunks_running or now.batches or any(line.total for line in day.lines))
     return render(
-        request, "overview.html", who, title="Overview", sentence=sentence_of(found, needs), tone=tone_of(needs),
+        request, "overview.html", who, title="Overview", sentence=sentence_of(found, needs), tone=tone_of(found, needs),
         needs=needs, alarms=found.alarms, tiles=list(tiles_of(found)), day=day, tones=TONES, all_new=quiet,
     )  # fmt: skip
 
@@ -71,24 +70,23 @@ def sentence_of(found: Overview, needs: list[Need]) -> str:
     figures = (
         f"{plural(now.chunks_running, 'chunk')} and {plural(now.ingest_jobs_running, 'ingest job')} running, "
         f"{plural(now.failures_last_day, 'failure')} in the last day, "
-    ) + (f"oldest wait {duration(wait)}" if wait is not None else "no client waiting")
-    if not needs:
+    ) + (f"longest wait for a lock {duration(wait)}" if wait is not None else "no client waiting")
+    problems = [f"{plural(len(found.alarms), 'alarm')}: something is stuck"] if found.alarms else []
+    problems += [need.text for need in needs]
+    if not problems:
         return f"All well: {figures}"
-    return f"{', '.join(need.text for need in needs)}. {figures[0].upper()}{figures[1:]}."
+    return f"{', '.join(problems)}. {figures}."
 
 
-def tone_of(needs: list[Need]) -> str:
+def tone_of(found: Overview, needs: list[Need]) -> str:
     """As bad as the worst."""
-    if not needs:
+    if not needs and not found.alarms:
         return "ok"
-    return "failed" if any(need.word == "failed" for need in needs) else "held"
+    return "failed" if found.alarms or any(need.word == "failed" for need in needs) else "held"
 
 
 def needs_of(found: Overview) -> Iterator[Need]:
-    """What needs a person, the worst first."""
-    if found.alarms:
-        yield Need("alarms", "failed", f"{plural(len(found.alarms), 'alarm')}: something is stuck",
-                   _named(alarm.what for alarm in found.alarms), "#alarms", "See what to do", "")  # fmt: skip
+    """What an operator should look at, the worst first; alarms have a section of their own."""
     yield from _failures(found)
     yield from _stops(found)
 

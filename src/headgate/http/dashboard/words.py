@@ -36,6 +36,7 @@ LOOKS: dict[str, Look] = {
     **dict.fromkeys(("exclusive",), Look("running", "lock")),
     **dict.fromkeys(("ERROR", EXPIRED, "failed", "fail", "expire", "expired", "reap", "refuse", "refused",
                      "given-up"), Look("failed", "cross")),
+    **dict.fromkeys(("stuck",), Look("failed", "warn")),
     **dict.fromkeys(("HOLD", "held", "hold", "paused", "pause"), Look("held", "pause")),
     **dict.fromkeys(("PENDING", "pending", "waiting", "queued", "RESUBMIT", "resubmit", "submit", "create", "wait",
                      "interrupt", "interrupted"),
