@@ -1,57 +1,89 @@
 """On a terminal: tables that fit, colours that may be switched off. Elsewhere: plain text."""
 
-import fcntl
-import os
-import pty
-import struct
-import subprocess
-import termios
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from headgate.cli import output
-from tests.cli.commands import PROGRAM, Headgate
+from headgate.cli.tables import cells, fitted
+from headgate.cli.tree import COMMANDS, GROUPS
+from tests.cli.commands import Headgate
+from tests.cli.terminal import typed
 
+FLOW = [("sum", "m_tidy", "a_report"), ("tidy", "z_raw", "m_tidy")]
 LONG = "mysql://db1/" + "a-rather-long-name-of-a-database/" * 5
 
 
 def on_terminal(headgate: Headgate, *words: str, width: int = 100, errors: bool = False, **environment: str) -> str:
     """What the command writes to a terminal of that width; its stderr too, if asked for."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    process = subprocess.Popen(
-        [PROGRAM, *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs if errors else subprocess.DEVNULL,
-        env=headgate.environment(TERM="xterm-256color", **environment),
-        cwd=headgate.folder,
-    )
-    os.close(theirs)
-    written = b""
-    while part := read_terminal(ours):
-        written += part
-    os.close(ours)
-    assert process.wait(20) == 0
-    return written.decode().replace("\r\n", "\n")
+    code, shown = typed(headgate, *words, width=width, errors=errors, **environment)
+    assert code == 0
+    return shown
 
 
-def read_terminal(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # The last one on the other side has gone.
-        return b""
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_a_table_fits_the_terminal_and_loses_nothing(headgate: Headgate, width: int) -> None:
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_table_fits_the_terminal_and_keeps_ids_whole(headgate: Headgate, width: int) -> None:
     lock = headgate.acquire(LONG)
     written = on_terminal(headgate, "lock", "list", width=width, NO_COLOR="1")
     assert max(len(line) for line in written.splitlines()) <= width
     assert "alice" in written
-    assert (lock["id"] in written) == (width >= 120)
-    assert sum(line.count("e") for line in written.splitlines()) >= LONG.count("e")
+    assert lock["id"] in written
+    assert "mysql:/" in written
+    assert f"(cut to {width} columns: --wide shows everything)" in written
+    for whole in (on_terminal(headgate, "lock", "list", "--wide", width=width), headgate("lock", "list").out):
+        assert LONG in whole
+        assert "TOKEN" in whole
+        assert "cut to" not in whole
+
+
+def test_text_gives_way_before_columns_are_left_out() -> None:
+    rows = [["jid0000000001", "failed", "a long story of what went wrong", "12 s ago"]]
+    headings = ["ID", "STATE", "WHY", "SINCE"]
+    (_, line), is_cut = fitted(headings, rows, 50)
+    assert ["".join(cell.split()) for cell in line] == ["jid0000000001", "failed", "alongstoryof…", "12sago"]
+    assert is_cut
+    assert sum(map(len, line)) + 6 == 50
+    (first, _), _ = fitted(headings, rows, 40)
+    assert [cell.strip() for cell in first] == ["ID", "STATE", "WHY"]
+    (_, line), is_cut = fitted(headings, rows, 80)
+    assert ([cell.strip() for cell in line], is_cut) == (rows[0], False)
+    (_, line), _ = fitted(["ID", "RESOURCE"], [["1", "mysql://db1/" + "x" * 40 + "/core"]], 30)
+    assert [cells(cell) for cell in line] == [2, 26]
+    assert line[1].startswith("mysql://")
+    assert line[1].endswith("/core")
+    (_, line), _ = fitted(["ID", "WHY"], [["1", "日本" * 20]], 24)
+    assert sum(map(cells, line)) + 2 <= 24
+
+
+def test_the_grid_is_drawn_in_the_order_of_the_flow(headgate: Headgate) -> None:
+    jobs = "".join(f'[job.{job}]\ninputs = ["{source}"]\noutputs = ["{made}"]\n' for job, source, made in FLOW)
+    datasets = "".join(f"[dataset.{name}]\n" for name in ("a_report", "m_tidy", "z_raw"))
+    (headgate.folder / "pipeline.toml").write_text(datasets + jobs)
+    assert headgate("define", "pipeline.toml").code == 0
+    assert headgate("data", "publish", "z_raw", "1..2").code == 0
+    assert headgate("job", "run", "tidy", "--", "false").code == 1
+    shown = headgate("data", "grid")
+    assert shown.out.splitlines()[:3] == [
+        "DATAID  z_raw  m_tidy  a_report", "1       #      x       .", "2       #      .       .",
+    ]  # fmt: skip
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert list(headgate("data", "grid", "--json").json["1"]) == ["z_raw", "m_tidy", "a_report"]
+    coloured = on_terminal(headgate, "data", "grid")
+    assert "\x1b[1;31mx\x1b[0m" in coloured
+    assert "\x1b" not in on_terminal(headgate, "data", "grid", NO_COLOR="1")
+    narrow = on_terminal(headgate, "data", "grid", width=24, NO_COLOR="1")
+    assert narrow.startswith("DATAID  1  2  3\n1       #  x  .\n")
+    assert "1 z_raw, 2 m_tidy, 3 a_report" in narrow
+
+
+def test_every_command_has_one_place_in_the_root_help(headgate: Headgate) -> None:
+    named = [name for names in GROUPS.values() for name in names]
+    assert sorted(named) == sorted(COMMANDS)
+    shown = headgate("--help").out
+    assert max(map(len, shown.splitlines())) <= 80
+    places = [shown.index(word) for word in ("lock  ", "ledger  ", "queue  ", "headgate init", "headgate up --example")]
+    assert places == sorted(places)
+    assert [shown.index(f"\n{heading}:") for heading in GROUPS] == sorted(shown.index(f"\n{each}:") for each in GROUPS)
 
 
 def test_colours_on_a_terminal_only_and_never_against_the_users_will(headgate: Headgate) -> None:

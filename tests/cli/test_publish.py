@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from headgate import connect
+from headgate.cli import progress
+from headgate.cli.session import Session
 from tests.cli.commands import PROGRAM, Headgate
 from tests.waiting import until
 
@@ -43,21 +46,34 @@ def test_after_a_kill_it_is_run_again_and_nothing_is_there_twice(pipeline: Headg
         again = pipeline("data", "publish", "raw", f"1..{MANY}", "--json", "--yes")
         assert again.json == {"dataset": "raw", "published": MANY - there, "given": MANY}
         assert gate.ledger.left("clean") == MANY
-        assert f"{MANY} so far" not in again.err
+        assert again.err == ""
+
+
+def test_a_line_says_how_far_it_is_how_fast_and_how_long_the_rest_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "TOLD_SECONDS", 0.0)
+    with progress.progress(Session(), lambda: 20_000, BATCH, "chunks") as tell:
+        tell(5000)
+    line = r"5,000 of 20,000 chunks \(25%\), [0-9,]+/s, [0-9.]+ s left\n"
+    assert re.fullmatch(line, capsys.readouterr().err)
+    with progress.progress(Session(quiet=True), lambda: 20_000, BATCH) as tell:
+        tell(5000)
+    assert capsys.readouterr().err == ""
 
 
 def test_lines_where_nobody_looks_and_nothing_for_a_few(pipeline: Headgate) -> None:
     few = pipeline("data", "publish", "raw", "1..5000")
     assert (few.code, few.err) == (0, "")
-    assert pipeline("data", "publish", "raw", "1..5001").err == "5001 so far\n"
+    assert pipeline("data", "publish", "raw", "1..5001").err == "", "it takes less than a few seconds"
     assert pipeline("data", "publish", "raw", "1..5001", "--quiet").err == ""
 
 
 @pytest.mark.parametrize(("last", "bar"), [(5001, True), (5000, False)])
 def test_a_bar_on_a_terminal(pipeline: Headgate, last: int, bar: bool) -> None:
     shown = on_terminal(pipeline, "data", "publish", "raw", f"1..{last}")
-    assert (f"{last}/{last}" in shown and "100%" in shown) is bar
-    assert "so far" not in shown
+    assert (f"{last:,} of {last:,} chunks (100%)" in shown) is bar
+    assert shown.endswith("\r\x1b[K") is bar
 
 
 def on_terminal(command: Headgate, *words: str) -> str:

@@ -117,13 +117,15 @@ def test_completion_creates_no_store_and_does_not_wait_for_one(tmp_path: Path) -
 
 #: Sooner than people would be told: what is proven is that it is told, and how.
 SOONER = """
-import headgate.cli.moving, headgate.cli.output
-headgate.cli.output.PATIENCE_SECONDS = 0.0
+import headgate.cli.moving, headgate.cli.progress
+headgate.cli.progress.PATIENCE_SECONDS = 0.001
 headgate.cli.moving.FEW = 1
 """
 
 
-@pytest.mark.parametrize(("words", "waited"), [(["doctor"], "checking everything"), (["backup", "b.gz"], "6/6")])
+@pytest.mark.parametrize(
+    ("words", "waited"), [(["doctor"], "checking everything"), (["backup", "b.gz"], "6 of 6 rows (100%)")]
+)
 def test_what_takes_long_says_so_on_a_terminal(words: list[str], waited: str, headgate: Headgate) -> None:
     headgate.acquire("file:/x")
     (headgate.folder / "sitecustomize.py").write_text(SOONER)

@@ -9,8 +9,9 @@ import click
 
 from headgate.cli.dataids import EXACT, ONE
 from headgate.cli.items import ItemId
-from headgate.cli.output import ago, table, working
-from headgate.cli.session import DURATION, Session, common
+from headgate.cli.output import ago, table
+from headgate.cli.progress import working
+from headgate.cli.session import DURATION, Session, common, tabular
 from headgate.cli.values import JOB, Word
 from headgate.core.durations import in_words
 from headgate.core.owners import LOCAL
@@ -72,7 +73,7 @@ class Since(click.ParamType[datetime]):
     show_default=True,
     help="Largest number of entries.",
 )
-@common
+@tabular
 @click.pass_obj
 def history(session: Session, /, limit: int, **which: Any) -> None:
     """Show past events, newest first.
@@ -96,7 +97,7 @@ def history(session: Session, /, limit: int, **which: Any) -> None:
 
 
 @click.command("settings")
-@common
+@tabular
 @click.pass_obj
 def settings(session: Session) -> None:
     """Show each setting, its value, and where the value comes from. Passwords are masked.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from headgate.cli.dataids import EXACT, DataIds, Selection, confirm, is_exact, many_dataids
-from headgate.cli.output import ago, aligned, table
-from headgate.cli.session import InOrder, Session, common
+from headgate.cli.output import ago, table
+from headgate.cli.session import InOrder, Session, common, tabular
 from headgate.cli.values import DATASET, JOB, KIND, STATUS, word_option
 from headgate.core.errors import BadValue
 from headgate.core.ranges import Members, expand
@@ -26,16 +26,6 @@ HEADINGS = ("DATASET", "DATAID", "JOB", "KIND", "STATUS", "SINCE", "ATTEMPT", "W
 BATCH = 5000
 #: A longer range of data ids is not listed: each is a question to the store.
 MOST_LISTED = 1000
-#: A letter for each status: the picture is read without colours.
-SIGNS = {
-    "READY": "#",
-    "RUNNING": ">",
-    "ERROR": "x",
-    "RESUBMIT": "r",
-    "HOLD": "h",
-    "PENDING": "p",
-}
-NOTHING, UNKNOWN = ".", "?"
 
 
 @click.group("data", cls=InOrder)
@@ -96,11 +86,11 @@ def publish(session: Session, dataset: str, dataids: Selection, from_file: TextI
 
 
 def _publish(session: Session, ledger: Ledger, dataset: str, wanted: Selection) -> tuple[int, int]:
-    from headgate.cli.output import progress
+    from headgate.cli.progress import progress
 
     dataids = iter(wanted)
     new = seen = 0
-    with progress(session, lambda: len(wanted), BATCH) as tell:
+    with progress(session, lambda: len(wanted), BATCH, "chunks") as tell:
         while batch := list(islice(dataids, BATCH)):
             new += ledger.publish(dataset, batch)
             seen += len(batch)
@@ -117,7 +107,7 @@ def _publish(session: Session, ledger: Ledger, dataset: str, wanted: Selection) 
 @word_option("--status", STATUS, "Only this status.")
 @click.option("--after", metavar="DATAID", help="Last data id of the previous page; needs --dataset.")
 @click.option("--limit", type=int, metavar="N", default=1000, show_default=True, help="Largest number of rows.")
-@common
+@tabular
 @click.pass_obj
 def list_rows(session: Session, /, dataids: Members | None, limit: int, **which: Any) -> None:
     """List chunks and their status, by dataset and data id."""
@@ -138,31 +128,19 @@ def list_rows(session: Session, /, dataids: Members | None, limit: int, **which:
 @click.pass_obj
 def grid(session: Session, datasets: Sequence[str], limit: int) -> None:
     """Show the status of chunks as a grid: a line for each data id, a column for each dataset, in flow order."""
+    from headgate.cli.grid import draw, flow_order
     from headgate.core.ordering import Order, order_key
     from headgate.service.checks import check_limit
 
     check_limit(limit)
     with session.gate() as gate:
-        names = list(datasets) or [each.name for each in gate.ledger.datasets()]
+        flow = flow_order(gate.ledger.datasets(), gate.ledger.jobs())
+        names = sorted(datasets, key=lambda each: flow.index(each) if each in flow else len(flow)) or flow
         rows = [row for name in names for row in gate.ledger.status(name, kind="OUTPUT")]
     found = {(row.dataid, row.dataset): row.status for row in rows}
     dataids = sorted({row.dataid for row in rows}, key=lambda each: order_key(each, Order.NATURAL))[-limit:]
     document = {dataid: {name: found.get((dataid, name)) for name in names} for dataid in dataids}
-    session.answer(document, lambda: picture(names, document))
-
-
-def picture(names: Sequence[str], document: dict[str, dict[str, str | None]]) -> str:
-    """The grid as letters, with a legend."""
-    if not document:
-        return "no chunks yet"
-    lines = [[dataid, *(sign(document[dataid][name]) for name in names)] for dataid in document]
-    legend = ", ".join(f"{letter} {status}" for status, letter in SIGNS.items())
-    return aligned([["DATAID", *names], *lines]) + f"\n\n{legend}, {UNKNOWN} any other, {NOTHING} nothing"
-
-
-def sign(status: str | None) -> str:
-    """The letter for a status."""
-    return NOTHING if status is None else SIGNS.get(status, UNKNOWN)
+    session.answer(document, lambda: draw(names, document))
 
 
 def _rows(rows: Iterable[Row]) -> str:

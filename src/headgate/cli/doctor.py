@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.alarms import alarm_lines
-from headgate.cli.output import working
+from headgate.cli.progress import working
 from headgate.cli.session import Session, common, store_line
 from headgate.core.plurals import plural, plural_of
 from headgate.core.wire import plain

@@ -13,7 +13,7 @@ from headgate.cli.alarms import alarm_lines
 from headgate.cli.items import ItemId
 from headgate.cli.job_progress import bars
 from headgate.cli.output import ago, table
-from headgate.cli.session import InOrder, Session, common
+from headgate.cli.session import InOrder, Session, common, tabular
 from headgate.cli.values import PROFILE, Word, word_option
 from headgate.core.errors import BadValue
 from headgate.core.queue import ALL, Folder
@@ -104,7 +104,7 @@ def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str
     help="Largest number of entries.",
 )
 @watching.watchable
-@common
+@tabular
 @click.pass_obj
 def batches(session: Session, /, limit: int, *, watch: bool, every: float, **which: Any) -> None:
     """List batches by id."""
@@ -156,7 +156,7 @@ def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) ->
     help="Largest number of entries.",
 )
 @watching.watchable
-@common
+@tabular
 @click.pass_obj
 def jobs(session: Session, /, limit: int, *, watch: bool, every: float, **which: Any) -> None:
     """List ingest jobs by id."""
@@ -189,7 +189,7 @@ def show_job(session: Session, /, job: str, *, watch: bool, every: float) -> Non
 
 
 @ingest.command("holds", short_help="List collections on hold.")
-@common
+@tabular
 @click.pass_obj
 def holds(session: Session) -> None:
     """List collections on hold, and whether the whole queue is paused."""

@@ -12,7 +12,8 @@ import click
 
 from headgate.cli.items import is_ark
 from headgate.cli.output import ago, pairs, say, table
-from headgate.cli.session import DURATION, Session, common
+from headgate.cli.progress import Line, Pace
+from headgate.cli.session import DURATION, Session, common, tabular
 from headgate.core.errors import Invalid, MissingExtra, Refused, ServiceUnavailable
 from headgate.core.redaction import redact_all
 from headgate.core.wire import plain
@@ -26,7 +27,7 @@ PROBLEMS_FOUND = 1
 
 
 @click.command("profiles")
-@common
+@tabular
 @click.pass_obj
 def profiles(session: Session) -> None:
     """Check the ingest profiles and list them. Every mistake in every file is reported."""
@@ -53,7 +54,7 @@ def profiles(session: Session) -> None:
     show_default=True,
     help="Largest number of objects.",
 )
-@common
+@tabular
 @click.pass_obj
 def objects(session: Session, /, limit: int, **which: Any) -> None:
     """List stored objects by ARK."""
@@ -165,29 +166,23 @@ def _told(name: str, look: Callable[[], list[Problem]]) -> list[Problem]:
 
 
 class _Meter:
-    """How far a long reading is, on a terminal."""
+    """How far a long reading is."""
 
     def __init__(self, session: Session, objects: int) -> None:
-        self._shown = sys.stderr.isatty() and not session.quiet
-        self._objects = objects
+        self._line, self._pace = Line(session), Pace(objects, "objects")
         self._done = 0
         self.bytes = 0
 
     def read(self, size: int) -> None:
         self.bytes += size
-        self._show()
+        self._line.write(lambda: f"{self._pace.line(self._done)}, {self.bytes:,} bytes")
 
     def next(self) -> None:
         self._done += 1
-        self._show()
+        self.read(0)
 
     def end(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-
-    def _show(self) -> None:
-        if self._shown:
-            sys.stderr.write(f"\r\x1b[K{self._done:,} of {self._objects:,} objects, {self.bytes:,} bytes")
+        self._line.clear()
 
 
 def _profile_table(found: Sequence[Profile]) -> str:

@@ -19,8 +19,10 @@ from typing import Any
 import click
 
 from headgate.cli.failures import NOTHING_TO_DO, report
+from headgate.cli.progress import per_second
 from headgate.cli.session import Session
 from headgate.cli.stopping import HEARING_SECONDS, STOP_SIGNALS, Stops
+from headgate.core.durations import in_words
 from headgate.core.errors import HeadgateError, Invalid, Unavailable
 from headgate.service.ledger import LEFT_MOST
 
@@ -30,6 +32,8 @@ WORKED, IDLE, BROKEN, INTERRUPTED = b"w", b"i", b"b", b"s"
 COUNT_SECONDS = 2.0
 #: The longest pause after children that were killed (seconds).
 LONGEST_PAUSE = 10.0
+#: A terminal is told no more often, but for failures and the end.
+TOLD_SECONDS = 1.0
 #: As much as a child says: a letter, and a number or a sentence.
 MOST_SAID = 4000
 
@@ -56,7 +60,7 @@ RunOne = Callable[[Stops, Tell], int]
 
 
 class Progress:
-    """How far it is: one line that is written over on a terminal, one JSON object a chunk where nobody looks."""
+    """How far it is: a line now and then on a terminal, one JSON object a chunk elsewhere."""
 
     def __init__(self) -> None:
         self.done = self.failed = self.interrupted = 0
@@ -65,6 +69,7 @@ class Progress:
         self._done_then = 0
         self._begun = time.monotonic()
         self._counted = -math.inf
+        self._told = -math.inf
 
     @property
     def count_is_due(self) -> bool:
@@ -86,16 +91,22 @@ class Progress:
         rate = (self.done + self.failed) / max(time.monotonic() - self._begun, 0.001)
         left = None if self._left is None else max(self._left - (self.done - self._done_then), 0)
         if sys.stderr.isatty():
-            more = "+" if self._left == LEFT_MOST else ""
-            waiting = "" if left is None else f"{left}{more} left, "
-            # The blanks wipe out what a longer line left.
-            stopped = f"{self.interrupted} interrupted, " if self.interrupted else ""
-            sys.stderr.write(f"\r{self.done} done, {self.failed} failed, {stopped}{waiting}{rate:.1f}/s    ")
+            # A line of its own: what the command writes to the same terminal stays readable.
+            if code or not left or time.monotonic() >= self._told + TOLD_SECONDS:
+                self._told = time.monotonic()
+                sys.stderr.write(self._line(rate, left) + "\n")
         else:
             line = {"done": self.done, "failed": self.failed, "interrupted": self.interrupted, "left": left}
             line |= {"exit_code": code}
             sys.stderr.write(json.dumps({**line, "per_second": round(rate, 2)}) + "\n")
         sys.stderr.flush()
+
+    def _line(self, rate: float, left: int | None) -> str:
+        stopped = f", {self.interrupted} interrupted" if self.interrupted else ""
+        more = "+" if self._left == LEFT_MOST else ""
+        waiting = "" if left is None else f", {left:,}{more} left"
+        time_left = f", {in_words(left / rate)} to go" if left and not more else ""
+        return f"{self.done:,} done, {self.failed:,} failed{stopped}{waiting}, {per_second(rate)}{time_left}"
 
 
 class Crew:

@@ -11,8 +11,9 @@ from headgate.cli.claiming import claim_chunk, nothing_to_do
 from headgate.cli.dataids import EXACT, ONE, Selection, act_on_each, many_dataids
 from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.job_run import run
-from headgate.cli.output import pairs, table, working
-from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.cli.output import pairs, table
+from headgate.cli.progress import working
+from headgate.cli.session import DURATION, InOrder, Session, common, tabular
 from headgate.cli.values import DATASET, JOB, KIND, STATUS
 from headgate.core.durations import in_words
 from headgate.core.ledger import STATUS_WORDS
@@ -172,7 +173,7 @@ def explain(session: Session, job_name: str, dataid: str) -> None:
 @click.option(
     "--limit", type=int, metavar="N", default=20, show_default=True, help="Largest number of chunks in each part."
 )
-@common
+@tabular
 @click.pass_obj
 def plan(session: Session, job_name: str, limit: int) -> None:
     """Show which chunks run next, in order, and what blocks the others."""
@@ -185,7 +186,7 @@ def plan(session: Session, job_name: str, limit: int) -> None:
 
 
 @job.command("list")
-@common
+@tabular
 @click.pass_obj
 def list_jobs(session: Session) -> None:
     """List jobs with their inputs and outputs."""
@@ -200,7 +201,7 @@ def list_jobs(session: Session) -> None:
 
 @job.command("connections")
 @click.argument("job_name", metavar="JOB", type=JOB)
-@common
+@tabular
 @click.pass_obj
 def connections(session: Session, job_name: str) -> None:
     """Show the URIs of the datasets of JOB, without claiming a chunk.

@@ -10,7 +10,7 @@ import click
 
 from headgate.cli.lock_run import run
 from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, table
-from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.cli.session import DURATION, InOrder, Session, common, tabular
 from headgate.cli.values import Word
 from headgate.cli.waiters import waiters
 from headgate.core.durations import in_words
@@ -242,7 +242,7 @@ def hand_over(session: Session, lock_id: str, to: str, reason: str) -> None:
     "--limit", type=click.IntRange(min=1), metavar="N", default=100, show_default=True, help="Largest number of locks."
 )
 @click.option("--after", metavar="ID", help="Last lock of the previous page.")
-@common
+@tabular
 @click.pass_obj
 def list_locks(session: Session, /, limit: int, **which: Any) -> None:
     """List locks and the clients that wait for them.

@@ -9,7 +9,7 @@ import click
 
 from headgate.cli.items import ItemId
 from headgate.cli.output import ago, pairs, table
-from headgate.cli.session import InOrder, Session, common
+from headgate.cli.session import InOrder, Session, common, tabular
 from headgate.core.durations import in_words
 from headgate.core.wire import plain
 
@@ -48,7 +48,7 @@ def messages() -> None:
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="Largest number of messages."
 )
-@common
+@tabular
 @click.pass_obj
 def list_messages(session: Session, failed: bool, item: str | None, limit: int) -> None:  # noqa: FBT001 - click passes by name
     """List messages by id, with the error of the last attempt."""

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.cli.output import progress
+from headgate.cli.progress import progress
 from headgate.cli.session import Session, common
-from headgate.stores.moving_port import PORTION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headgate.service.moving import Moved
 
-#: Fewer rows need no bar: they take less than a second. So often is told how far it is.
+#: Fewer rows take less than a second.
 FEW = 20_000
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -50,9 +47,9 @@ def copy(session: Session, from_url: str, to_url: str, force: bool) -> None:  # 
     options = store_options(session.settings, create=True)
     with (
         moving.copying(from_url, to_url, force=force, options=options) as work,
-        progress(session, work.total, FEW) as tell,
+        progress(session, work.total, FEW, "rows") as tell,
     ):
-        moved = work.run(_at_times(tell))
+        moved = work.run(tell)
     queue_alone = "zookeeper" in (_kind(from_url), _kind(to_url))
     setting = "COORDINATION_URL" if _kind(to_url) == "zookeeper" else "URL"
     hint = "; coordination_url is no longer needed" if queue_alone and setting == "URL" else ""
@@ -75,8 +72,8 @@ def backup(session: Session, file: Path) -> None:
     """
     from headgate import moving
 
-    with moving.backing_up(session.settings, file) as work, progress(session, work.total, FEW) as tell:
-        moved = work.run(_at_times(tell))
+    with moving.backing_up(session.settings, file) as work, progress(session, work.total, FEW, "rows") as tell:
+        moved = work.run(tell)
     _answer(session, moved, *moving.not_backed_up(session.settings))
 
 
@@ -98,18 +95,13 @@ def restore(session: Session, file: Path) -> None:
     """
     from headgate import moving
 
-    with moving.restoring(session.settings, file) as work, progress(session, work.total, FEW) as tell:
-        moved = work.run(_at_times(tell))
+    with moving.restoring(session.settings, file) as work, progress(session, work.total, FEW, "rows") as tell:
+        moved = work.run(tell)
     _answer(session, moved, *work.notes)
 
 
 def _kind(url: str) -> str:
     return url.partition("://")[0]
-
-
-def _at_times(tell: Callable[[int], None]) -> Callable[[int], None]:
-    """The same, not for every portion."""
-    return lambda done: tell(done) if done % FEW < PORTION else None
 
 
 def _answer(session: Session, moved: Moved, *hints: str) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,24 +17,18 @@ from headgate.core.visible import visible, visible_json
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
-    from headgate.cli.session import Session
     from headgate.core.locks import Lock
 
-#: What takes longer than this is told of.
-PATIENCE_SECONDS = 1.0
-#: From this width on, no id is broken in a table.
-WIDE = 110
-#: Colours beside words that say the same.
+RED, GREEN, YELLOW, BLUE, MAGENTA = "31", "32", "33", "34", "35"
+#: Colours beside words that say the same, as a terminal numbers them.
 STYLES = {
-    "exclusive": "yellow",
-    "shared": "green",
-    "waits": "magenta",
-    "break": "red",
-    "expire": "red",
-    "failed": "red",
-    "held": "yellow",
-    "completed": "green",
-}
+    "exclusive": YELLOW, "shared": GREEN, "waits": MAGENTA, "break": RED, "expire": RED,
+    "failed": RED, "held": YELLOW, "completed": GREEN,
+    "READY": GREEN, "DONE": GREEN, "RUNNING": BLUE, "ERROR": RED, "RESUBMIT": MAGENTA, "HOLD": YELLOW,
+    "PENDING": YELLOW, "first": MAGENTA, "next": GREEN, "blocked": YELLOW,
+}  # fmt: skip
+#: Whether tables are written whole on a terminal, too.
+_everything = False
 
 
 #: Begins a terminal's code in texts of ours until they are written. Nobody can guess it, so no name contains it.
@@ -79,7 +72,7 @@ def lease_words(expires_in: float | None) -> str:
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Rows as a table: fitted to the terminal, or plain aligned columns when nobody looks."""
     texts = [[str(cell) for cell in row] for row in rows]
-    return _rich_table(headings, texts) if sys.stdout.isatty() else aligned([headings, *texts])
+    return _fitted_table(headings, texts) if sys.stdout.isatty() and not _everything else aligned([headings, *texts])
 
 
 def pairs(values: Mapping[str, object]) -> str:
@@ -95,79 +88,41 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-@contextmanager
-def progress(session: Session, total: Callable[[], int], few: int) -> Iterator[Callable[[int], None]]:
-    """Something to call with how much is done: a bar on a terminal, a line where nobody looks, nothing for a few."""
-    bar = sys.stderr.isatty() and not session.quiet and not session.as_json
-    if bar and (count := total()) > few:
-        with _bar(count) as tell:
-            yield tell
-    else:
-        yield lambda done: session.say(f"{done} so far") if done > few and not bar else None
-
-
-@contextmanager
-def working(session: Session, what: str) -> Iterator[None]:
-    """On a terminal, say after a second that something goes on whose end nobody can tell."""
-    if not sys.stderr.isatty() or session.quiet or session.as_json:
-        yield
-        return
-    from threading import Timer
-
-    from rich.console import Console
-
-    shown = Console(stderr=True).status(what)
-    timer = Timer(PATIENCE_SECONDS, shown.start)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        shown.stop()
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task("", total=total)
-        yield lambda done: shown.update(task, completed=done)
-
-
 def colours() -> bool:
     """Whether a terminal shows them and nobody objects."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def painted(word: str) -> str:
-    """A word in its colour, or just the word."""
-    if not colours():
-        return word
-    import click
-
-    return click.style(visible(word), fg=STYLES.get(word), bold=True).replace("\x1b[", _CODE)
+def painted(word: str, text: str = "") -> str:
+    """A word, or a text that stands for it, in the word's colour; just the text where there are no colours."""
+    return _styled(text or word, "1", STYLES.get(word, ""))
 
 
-def _rich_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    from io import StringIO
+def _styled(text: str, *styles: str) -> str:
+    codes = ";".join(filter(None, styles))
+    return f"{_CODE}{codes}m{text}{_CODE}0m" if codes and colours() else text
 
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    width = Console().width
-    grid = Table(*headings, box=None, pad_edge=False, header_style="bold")
-    for column in grid.columns:
-        # An id in pieces cannot be copied; on a narrow terminal there is no other way.
-        column.overflow, column.no_wrap = "fold", column.header == "ID" and width >= WIDE
-    for row in rows:
-        grid.add_row(*(Text(visible(cell, lines=False), style=STYLES.get(cell, "")) for cell in row))
-    # Written into a buffer first: a table is printed whole, or not at all.
-    buffer = StringIO()
-    Console(file=buffer, width=width, force_terminal=colours()).print(grid)
-    lines = buffer.getvalue().rstrip("\n").replace("\x1b[", _CODE).split("\n")
-    return "\n".join(line.rstrip() for line in lines)
+def terminal_width() -> int:
+    """Columns of the terminal."""
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+def show_everything() -> None:
+    """Cut no table from now on: the user said `--wide`."""
+    global _everything  # noqa: PLW0603 - it is a property of this run's terminal, like its colours
+    _everything = True
+
+
+def _fitted_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    from headgate.cli.tables import fitted
+
+    width = terminal_width()
+    safe = [[visible(cell, lines=False) for cell in row] for row in rows]
+    (first, *lines), is_cut = fitted(headings, safe, width)
+    drawn = ["  ".join(_styled(cell, "1") for cell in first)]
+    drawn += ["  ".join(_styled(cell, STYLES.get(cell.rstrip(), "")) for cell in line) for line in lines]
+    note = [_styled(f"(cut to {width} columns: --wide shows everything)", "2")] if is_cut else []
+    return "\n".join([*(line.rstrip() for line in drawn), *note])

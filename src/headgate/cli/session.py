@@ -166,17 +166,29 @@ def _common(*names: str, hidden: bool, **settings: Any) -> Callable[[F], F]:
     return click.option(*names, expose_value=False, callback=_keep, hidden=hidden, **settings)
 
 
+def _widen(_context: click.Context, _parameter: click.Parameter, value: Any) -> None:
+    if value:
+        from headgate.cli.output import show_everything
+
+        show_everything()
+
+
 def common(function: F) -> F:
     """The options that every command takes; the rarer ones are shown in `headgate --help` only."""
-    return _add_common(function, hidden=True)
+    return _add_common(function, hidden=True, tables=False)
+
+
+def tabular(function: F) -> F:
+    """The same options for a command that prints a table."""
+    return _add_common(function, hidden=True, tables=True)
 
 
 def global_options(function: F) -> F:
     """The same options, before the command's name and all shown."""
-    return _add_common(function, hidden=False)
+    return _add_common(function, hidden=False, tables=True)
 
 
-def _add_common(function: F, *, hidden: bool) -> F:
+def _add_common(function: F, *, hidden: bool, tables: bool) -> F:
     options = (
         _common("--json", "as_json", hidden=False, is_flag=True, help="Print the result as one JSON document."),
         _common("--url", hidden=False, metavar="URL", help="Store to use; see `headgate status`."),
@@ -191,7 +203,11 @@ def _add_common(function: F, *, hidden: bool) -> F:
         ),
         _common("-q", "--quiet", hidden=hidden, is_flag=True, help="Print nothing on stderr but errors."),
     )
-    for option in reversed(options):
+    wide = click.option(
+        "--wide", is_flag=True, expose_value=False, callback=_widen, hidden=not tables,
+        help="Show tables whole, wider than the terminal if need be.",
+    )  # fmt: skip
+    for option in reversed((wide, *options)):
         function = option(function)
     return function
 

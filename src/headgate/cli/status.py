@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.output import ago, aligned, table
-from headgate.cli.session import Session, common, store_line
+from headgate.cli.session import Session, store_line, tabular
 from headgate.core.counts import MEANINGS
 from headgate.core.durations import in_words
 from headgate.core.queue import ALL
@@ -30,7 +30,7 @@ NAMED = 5
 @click.option(
     "--rich", is_flag=True, help="With --json: include counts, running chunks, holders, waiters, the queue and alarms."
 )
-@common
+@tabular
 @click.pass_obj
 def status(session: Session, rich: bool) -> None:  # noqa: FBT001 - click passes by name
     """Show what is locked, running, failed or stuck, each with the next command to type.

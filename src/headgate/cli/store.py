@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.cli.output import ago, aligned, say, working
+from headgate.cli.output import ago, aligned, say
+from headgate.cli.progress import working
 from headgate.cli.session import InOrder, Session, common
 from headgate.core.wire import plain
 

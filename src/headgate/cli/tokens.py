@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.output import ago, table
-from headgate.cli.session import DURATION, InOrder, Session, common
+from headgate.cli.session import DURATION, InOrder, Session, common, tabular
 from headgate.cli.values import JOB
 from headgate.core.durations import in_words
 from headgate.core.scopes import ROLES, SCOPES, ApiToken
@@ -79,7 +79,7 @@ def new(
 
 
 @token.command("list")
-@common
+@tabular
 @click.pass_obj
 def list_tokens(session: Session) -> None:
     """List API tokens with their principals, scopes and expiry."""

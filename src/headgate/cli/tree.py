@@ -106,7 +106,7 @@ class LazyGroup(click.Group):
         del ctx
         for heading, names in GROUPS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, COMMANDS[name][2]) for name in names if name in COMMANDS])
+                formatter.write_dl([(name, COMMANDS[name][2]) for name in names])
 
 
 @click.group(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.cli.output import ago, table
-from headgate.cli.session import Session, common
+from headgate.cli.session import Session, tabular
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ ANYBODY = ""
     metavar="[CLIENT]",
     help="Holders and earlier waiters that block each waiter; with a name, only waiters stuck behind that client.",
 )
-@common
+@tabular
 @click.pass_obj
 def waiters(session: Session, resource: str | None, client: str | None, blocked_by: str | None) -> None:
     """List waiters, earliest first; with --blocked-by, show who is stuck behind whom.
