@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from headgate import settings
+from headgate.cli.failures import EXIT_CODES, MEANINGS
 from headgate.cli.tree import root
 from headgate.core import describe, diagram, errors
 from headgate.core.machine import Machine
@@ -89,7 +90,23 @@ def errors_page() -> str:
     for name, kind in vars(errors).items():
         if inspect.isclass(kind) and issubclass(kind, errors.HeadgateError):
             parts.append(f"## {name}\n\n{inspect.getdoc(kind)}\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, _exit_codes()])
+
+
+def _exit_codes() -> str:
+    kinds = {code: ", ".join(f"`{kind.__name__}`" for kind, its in EXIT_CODES if its == code) for code in MEANINGS}
+    rows = [f"| {code} | {meaning} | {kinds[code]} |" for code, meaning in MEANINGS.items()]
+    return "\n".join(
+        [
+            "## Exit codes\n",
+            "`lock run` and `job run` pass on the exit code of the command that they ran (126 and 127: it cannot be",
+            "run, or is not there; 128 + n: signal n ended it).\n",
+            "| code | meaning | errors |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
 
 
 def settings_page() -> str:

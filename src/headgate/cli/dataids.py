@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headgate.cli.failures import TRY_LATER
 from headgate.cli.session import Session
 from headgate.core.errors import BadValue, Refused, UnknownName
 from headgate.core.ranges import Members, expand
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 #: Ranges with more members than this are confirmed first.
 MANY = 10_000
-#: Some chunks were refused.
-SOME_REFUSED = 75
 #: No more refusals than this are listed.
 MOST_REFUSED = 20
 
@@ -139,7 +138,7 @@ def act_on_each(
             refused.append((dataid, str(error)))
     if refused:
         _list_refused(session, refused, len(dataids))
-    return changes, SOME_REFUSED if refused else 0
+    return changes, TRY_LATER if refused else 0
 
 
 def _list_refused(session: Session, refused: Sequence[tuple[str, str]], count: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.alarms import alarm_lines
+from headgate.cli.failures import FAILED
 from headgate.cli.progress import working
 from headgate.cli.session import Session, common, store_line
 from headgate.core.plurals import plural, plural_of
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from headgate.core.faults import Fault
     from headgate.wiring import Gate
 
-#: A fault is left that was not repaired, or something is stuck.
-FAULTS_REMAIN = 1
 #: One repair may show what another one hid.
 MOST_ROUNDS = 5
 
@@ -67,7 +66,7 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
     }
     stuck = alarm_lines(session, alarms)
     session.answer(document, lambda: _text(session, looked, left, repaired, notices, stuck))
-    return FAULTS_REMAIN if left or alarms else 0
+    return FAILED if left or alarms else 0
 
 
 def _looked_at(now: Counts) -> dict[str, int]:

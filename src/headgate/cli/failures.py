@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.errors import (
@@ -11,6 +12,7 @@ from headgate.core.errors import (
     LockRefused,
     Lost,
     NotAllowed,
+    NotOwner,
     Refused,
     StoreUnavailable,
     Unavailable,
@@ -22,21 +24,29 @@ if TYPE_CHECKING:
 
     from headgate.cli.session import Session
 
-#: There is nothing that could be done now.
-NOTHING_TO_DO = 3
-#: Wrong usage, and every request that is wrong as it stands.
-WRONG_USAGE = 2
-#: Interrupted from the keyboard, as shells tell it.
-INTERRUPTED = 130
-#: The reader of our output went away, as shells tell it.
-BROKEN_PIPE = 141
-#: By kind; INTERFACE.md promises them.
+#: Every exit code with its one meaning. A command that is run under a lock or on a chunk has its own codes.
+MEANINGS: Mapping[int, str] = {
+    0: "done",
+    1: "done, but something failed, is damaged or is stuck; the output names it",
+    2: "wrong usage, or a request that can never succeed as it is",
+    3: "nothing to do",
+    69: "the store or a service cannot be reached",
+    74: "the file of a claim cannot be written",
+    75: "refused now: another client holds it, a rule forbids it, or the time is up; try later",
+    76: "lost: the lease expired, or the token is an old one",
+    77: "not allowed: a wrong key, an API token without the right, or another owner",
+}
+DONE, FAILED, WRONG_USAGE, NOTHING_TO_DO, CANNOT_REACH, CANNOT_WRITE, TRY_LATER, LOST, NOT_ALLOWED = MEANINGS
+#: Interrupted from the keyboard, and: the reader of our output went away. As shells report signals.
+INTERRUPTED, BROKEN_PIPE = 130, 141
+#: By kind, the first that fits.
 EXIT_CODES: tuple[tuple[type[HeadgateError], int], ...] = (
-    (Refused, 75),
-    (Lost, 76),
-    (Unavailable, 69),
-    (WrongKey, 77),
-    (NotAllowed, 77),
+    (NotOwner, NOT_ALLOWED),
+    (WrongKey, NOT_ALLOWED),
+    (NotAllowed, NOT_ALLOWED),
+    (Refused, TRY_LATER),
+    (Lost, LOST),
+    (Unavailable, CANNOT_REACH),
     (Invalid, WRONG_USAGE),
 )
 #: No more than this many locks are named in the advice.
@@ -45,7 +55,7 @@ MOST_LOCKS = 3
 
 def exit_code(error: HeadgateError) -> int:
     """What the shell is told."""
-    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), FAILED)
 
 
 def report(error: HeadgateError, session: Session) -> int:

@@ -10,6 +10,7 @@ import click
 
 from headgate.cli import ingest_acts, ingest_objects, items, watching
 from headgate.cli.alarms import alarm_lines
+from headgate.cli.failures import FAILED
 from headgate.cli.items import ItemId
 from headgate.cli.job_progress import bars
 from headgate.cli.output import ago, table
@@ -32,6 +33,10 @@ TYPE, MODE = Word("type", TYPES), Word("mode", MODES)
 TYPE_HELP = f"Type of the payload: {', '.join(TYPES)}."
 BATCH_STATE = Word("state", [each for each in BATCH.states if each != BATCH.start])
 JOB_STATE = Word("state", [each for each in INGEST_JOB.states if each != INGEST_JOB.start], MERRITT_INGEST_JOB.states)
+
+
+#: States that end a batch or an ingest job, with the exit code of --watch.
+ENDED = {"completed": 0, "cleaned": 0, "failed": FAILED}
 
 
 @click.group("ingest", cls=InOrder)
@@ -123,8 +128,11 @@ def batches(session: Session, /, limit: int, *, watch: bool, every: float, **whi
 @watching.watchable
 @common
 @click.pass_obj
-def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) -> None:
-    """Show a batch, the progress of its jobs, and the commands that apply to it."""
+def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) -> int:
+    """Show a batch, the progress of its jobs, and the commands that apply to it.
+
+    With --watch it ends with the batch: exit code 0 when it is completed, 1 when it failed.
+    """
 
     def ask(gate: Gate) -> tuple[Batch, Sequence[str], Any, Sequence[Progress]]:
         with items.naming_the_nearest(session, gate.queue, batch):
@@ -138,7 +146,10 @@ def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) ->
     def text(found: tuple[Batch, Sequence[str], Any, Sequence[Progress]]) -> str:
         return bars(found[3]) + items.batch_text(session, *found[:3])
 
-    watching.answer(session, ask, document, text, watch=watch, every=every)
+    last = watching.answer(
+        session, ask, document, text, watch=watch, every=every, ended=lambda found: found[0].state in ENDED
+    )
+    return ENDED.get(last[0].state, 0) if watch else 0
 
 
 @ingest.command("jobs")
@@ -175,8 +186,11 @@ def jobs(session: Session, /, limit: int, *, watch: bool, every: float, **which:
 @watching.watchable
 @common
 @click.pass_obj
-def show_job(session: Session, /, job: str, *, watch: bool, every: float) -> None:
-    """Show an ingest job, and the commands that apply to it."""
+def show_job(session: Session, /, job: str, *, watch: bool, every: float) -> int:
+    """Show an ingest job, and the commands that apply to it.
+
+    With --watch it ends with the job: exit code 0 when it is completed, 1 when it failed.
+    """
 
     def ask(gate: Gate) -> tuple[IngestJob, Any]:
         with items.naming_the_nearest(session, gate.queue, job):
@@ -185,7 +199,11 @@ def show_job(session: Session, /, job: str, *, watch: bool, every: float) -> Non
     def text(found: tuple[IngestJob, Any]) -> str:
         return items.job_text(session, *found)
 
-    watching.answer(session, ask, lambda found: items.document(found[0]), text, watch=watch, every=every)
+    last = watching.answer(
+        session, ask, lambda found: items.document(found[0]), text, watch=watch, every=every,
+        ended=lambda found: found[0].state in ENDED,
+    )  # fmt: skip
+    return ENDED.get(last[0].state, 0) if watch else 0
 
 
 @ingest.command("holds", short_help="List collections on hold.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli import items
-from headgate.cli.failures import NOTHING_TO_DO
+from headgate.cli.failures import NOTHING_TO_DO, TRY_LATER
 from headgate.cli.ingest_objects import delete_objects
 from headgate.cli.items import ItemId, ItemIdOrArk, is_ark
 from headgate.cli.output import say, table
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from headgate.service.queue import Queue
 
 F = TypeVar("F", bound=Callable[..., Any])
-SOME_REFUSED = 75
 #: No more lines than this are shown of what would be changed.
 PREVIEW = 20
 
@@ -281,7 +280,7 @@ def _act(session: Session, verb: str, found: Sequence[Item], act: Callable[..., 
     session.answer(document, lambda: f"{verb}: {len(done)} done" + (f", {len(refused)} refused" if refused else ""))
     if refused:
         session.say(table(("ID", "REFUSED"), [(each["id"], each["why"]) for each in refused[:PREVIEW]]))
-    return SOME_REFUSED if refused else 0
+    return TRY_LATER if refused else 0
 
 
 def _preview(verb: str, found: Sequence[Item]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.failures import FAILED
 from headgate.cli.items import is_ark
 from headgate.cli.output import ago, pairs, say, table
 from headgate.cli.progress import Line, Pace
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from headgate.core.inventory import ObjectVersion, StoredObject
     from headgate.ingest.profile import Profile
     from headgate.ingest.storage import Problem
-
-PROBLEMS_FOUND = 1
 
 
 @click.command("profiles")
@@ -129,7 +128,7 @@ def verify(session: Session, arks: Sequence[str], wait: float) -> int:
     meter.end()
     document = {"objects": len(names), "bytes": meter.bytes, "problems": plain(problems)}
     session.answer(document, lambda: _verified(len(names), meter.bytes, problems))
-    return PROBLEMS_FOUND if problems else 0
+    return FAILED if problems else 0
 
 
 def delete_objects(session: Session, names: Sequence[str], *, reason: str, dry_run: bool, yes: bool) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.cli.drain import last_line
+from headgate.cli.failures import TRY_LATER
 from headgate.cli.guardian import Guardian
 from headgate.cli.running import Following, Limits
 from headgate.cli.spawned import Spawned
@@ -24,8 +25,6 @@ from headgate.service.queue import Queue
 from headgate.service.queue_checks import DEFAULT_LEASE
 from headgate.service.renewal import ItemHold
 
-#: The exit code by which a command says that it cannot work on the item yet.
-NOT_NOW = 75
 #: What a command may change, by the JSON object that it prints.
 CHANGES = ("message", "priority", "space_needed", "identifiers", "configuration")
 
@@ -65,7 +64,7 @@ class ItemCommand:
         why = last_line(spawned.said("err"))
         if code == 0:
             return self._done(item, spawned.said("out"))
-        if code == NOT_NOW:
+        if code == TRY_LATER:
             return NotNow(why)
         ended = f"exit code {code}" if code < 128 else f"ended by signal {code - 128}"
         return Failed(why or ended, by_signal=code - 128 in STOP_SIGNALS)

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from headgate.cli.failures import NOTHING_TO_DO, report
+from headgate.cli.failures import FAILED, NOTHING_TO_DO, report
 from headgate.cli.progress import per_second
 from headgate.cli.session import Session
 from headgate.cli.stopping import HEARING_SECONDS, STOP_SIGNALS, Stops
@@ -141,7 +141,7 @@ class Crew:
         if code is not None:
             return code
         self._session.say(self._idle)
-        return 1 if self._progress.failed else 0
+        return FAILED if self._progress.failed else 0
 
     def _until_idle(self) -> int | None:
         """Start children while there is work. Gives an exit code when going on makes no sense."""
@@ -208,7 +208,7 @@ class Crew:
         except Exception:  # noqa: BLE001 - the child ends here, and its parent must not start it over and over
             stops.hold()
             traceback.print_exc()
-            return 1, WORKED if self._session.claimed else BROKEN
+            return FAILED, WORKED if self._session.claimed else BROKEN
         if self._session.interrupted:
             return code, INTERRUPTED
         # A command may itself end with this code: only a child that claimed nothing is idle.

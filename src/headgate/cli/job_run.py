@@ -14,7 +14,7 @@ import click
 
 from headgate.cli.claiming import claim_chunk, nothing_to_do
 from headgate.cli.dataids import EXACT, ONE
-from headgate.cli.failures import NOTHING_TO_DO
+from headgate.cli.failures import CANNOT_WRITE, NOTHING_TO_DO
 from headgate.cli.lock_run import COMMAND, PASS_API_TOKEN, RunCommand, open_processes
 from headgate.cli.session import DURATION, Session, common
 from headgate.cli.stopping import Stops, signal_name
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 #: So many attempts of a chunk follow each other at once in a loop, then after pauses that grow up to this (seconds).
 PROMPT_ATTEMPTS, LONGEST_PAUSE = 4, 60.0
-#: The claim file could not be written.
-CANNOT_WRITE = 74
 #: Of a command's last line, so much is kept.
 LONGEST_LINE = 500
 #: Pause before a store that does not answer is told again.

@@ -11,6 +11,7 @@ from headgate.cli.claiming import claim_chunk, nothing_to_do
 from headgate.cli.dataids import EXACT, ONE, Selection, act_on_each, many_dataids
 from headgate.cli.failures import NOTHING_TO_DO
 from headgate.cli.job_run import run
+from headgate.cli.job_wait import wait
 from headgate.cli.output import pairs, table
 from headgate.cli.progress import working
 from headgate.cli.session import DURATION, InOrder, Session, common, tabular
@@ -21,7 +22,7 @@ from headgate.core.wire import plain
 from headgate.core.words import nearest
 
 if TYPE_CHECKING:
-    from headgate.core.claims import Verdict
+    from headgate.core.claims import Condition, Verdict
     from headgate.core.ledger import Change, Claim
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,6 +74,7 @@ def job() -> None:
 
 
 job.add_command(run)
+job.add_command(wait)
 
 
 @job.command("next")
@@ -380,7 +382,14 @@ def _answer_changes(session: Session, changes: Sequence[Change]) -> None:
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     conditions = [
-        {"name": each.name, "ok": each.ok, "answer": each.answer, "text": each.text, "row": plain(each.row)}
+        {
+            "name": each.name,
+            "ok": each.ok,
+            "failed": each.failed,
+            "answer": each.answer,
+            "text": each.text,
+            "row": plain(each.row),
+        }
         for each in verdict.conditions
     ]
     return {
@@ -389,7 +398,12 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _mark(condition: Condition) -> str:
+    """NO: it blocks; err: it failed, and may be retried; yes: it is fine."""
+    return "NO" if not condition.ok else "err" if condition.failed else "yes"
+
+
 def _explained(verdict: Verdict) -> str:
     head = verdict.sentence().splitlines()[0]
-    lines = [f"  {'yes' if each.ok else 'NO '}  {each.text}" for each in verdict.conditions]
+    lines = [f"  {_mark(each):<3}  {each.text}" for each in verdict.conditions]
     return "\n".join([head, *lines])

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from headgate import __version__
-from headgate.cli.failures import BROKEN_PIPE, INTERRUPTED, report, write_json
+from headgate.cli.failures import BROKEN_PIPE, INTERRUPTED, MEANINGS, WRONG_USAGE, report, write_json
 from headgate.cli.session import Session, global_options
 from headgate.core.errors import HeadgateError
 
@@ -51,18 +51,11 @@ GROUPS = {
 }
 
 
-EPILOG = """\b
-Exit codes:
-  0   done
-  2   wrong usage
-  3   nothing to do
-  69  the store or service cannot be reached
-  75  refused: another client holds it, try later
-  76  lost: the lease has expired, or the token is stale
-  77  not allowed: wrong key, or an API token without that right
-
-Results go to stdout, messages and errors to stderr. `headgate COMMAND --help` explains a command.
-"""
+EPILOG = (
+    "\b\nExit codes:\n"
+    + "\n".join(f"  {code:<3} {meaning}" for code, meaning in MEANINGS.items())
+    + "\n\nResults go to stdout, messages and errors to stderr. `headgate COMMAND --help` explains a command.\n"
+)
 
 
 class Ended(BaseException):
@@ -182,7 +175,7 @@ def _complain(error: click.ClickException, session: Session) -> int:
         written = StringIO()
         error.show(written)
         say(written.getvalue().rstrip("\n"))
-    return error.exit_code
+    return WRONG_USAGE
 
 
 def _end_in_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -19,12 +20,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 #: Clears a terminal, and begins at its top.
 CLEAR = "\x1b[2J\x1b[H"
+#: Between two looks at what is waited for.
+WAIT_POLL_SECONDS = 0.5
 
 
 def watchable(function: F) -> F:
     """The options of a question that may be asked again and again."""
     every = click.option("--every", type=DURATION, default=2, help="Interval of --watch (default: 2s).")
-    watch = click.option("--watch", is_flag=True, help="Show it again and again, until you press Ctrl-C.")
+    watch = click.option("--watch", is_flag=True, help="Show it again and again, until it ends or you press Ctrl-C.")
     return watch(every(function))
 
 
@@ -36,8 +39,9 @@ def answer(
     *,
     watch: bool,
     every: float,
+    ended: Callable[[T], bool] = lambda _found: False,
 ) -> T:
-    """Ask and answer, once or again and again. Gives what was found last."""
+    """Ask and answer, once, or again and again until it has ended. Gives what was found last."""
     if not watch:
         with session.gate() as gate:
             found = ask(gate)
@@ -45,12 +49,13 @@ def answer(
         return found
     if not every > 0:
         raise BadValue("every", every, "is not more than 0 seconds")
-    return _watch(session, ask, document, text, every)
+    return _watch(session, ask, document, text, every, ended)
 
 
 def _watch(
-    session: Session, ask: Callable[[Gate], T], document: Callable[[T], object], text: Callable[[T], str], every: float
-) -> T:
+    session: Session, ask: Callable[[Gate], T], document: Callable[[T], object], text: Callable[[T], str], every: float,
+    ended: Callable[[T], bool],
+) -> T:  # fmt: skip
     from headgate.cli.output import shown as as_shown
     from headgate.cli.output import to_json
 
@@ -69,4 +74,35 @@ def _watch(
                     sys.stdout.write(shown + "\n")
                     sys.stdout.flush()
                 before = shown
+                if ended(found):
+                    return found
             time.sleep(every)
+
+
+def wait_until(
+    session: Session,
+    look: Callable[[], T],
+    ended: Callable[[T], bool],
+    sentence: Callable[[T], str],
+    timeout: float | None,
+) -> tuple[T, bool]:
+    """Look until it has ended, or for `timeout` seconds; say on stderr what is waited for when that changes.
+
+    Returns what was found last, and whether it has ended. A store that does not answer is asked again until then.
+    """
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    said = ""
+    while True:
+        try:
+            found = look()
+        except Unavailable as error:
+            if time.monotonic() >= until:
+                raise
+            session.say(f"headgate: {error}")
+        else:
+            if ended(found) or time.monotonic() >= until:
+                return found, ended(found)
+            if sentence(found) != said:
+                said = sentence(found)
+                session.say(said)
+        time.sleep(max(min(WAIT_POLL_SECONDS, until - time.monotonic()), 0))

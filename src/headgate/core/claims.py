@@ -106,6 +106,11 @@ class Condition:
         """True unless it stands in the way."""
         return self.answer is not Answer.NO
 
+    @property
+    def failed(self) -> bool:
+        """The row behind it failed, or its worker died: even where it may be retried, it is not fine."""
+        return self.row is not None and (self.row.status == ERROR or self.row.expired)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

@@ -173,7 +173,8 @@ async def _session(request: Request) -> Session:
     if not given:
         raise NotAllowed(
             "there is no API token: set HEADGATE_API_TOKEN (headgate lock run and job run pass it on with "
-            "--pass-api-token), or send it in the header Authorization, behind the word Bearer"
+            "--pass-api-token), or send it in the header Authorization, behind the word Bearer. Create one on the "
+            "service's machine with: headgate token new NAME --role worker"
         )
     return await _look_up(request, service_of(request).gate.sessions.find, given)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,10 +29,12 @@ from headgate.core.words import unknown_word
 from headgate.service.checks import (
     check_limit,
     check_positive_lease,
+    check_span,
     printable,
 )
 from headgate.service.claim_reports import ClaimLike, reference, without_secrets
 from headgate.service.claim_secrets import with_secrets
+from headgate.service.clock import steady
 from headgate.service.definitions import Definitions
 from headgate.service.identity import actor, asker_for, owner
 from headgate.service.secrets import Opened, Secrets
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 
     from headgate.core.faults import Fault
     from headgate.core.history import Entry
+    from headgate.service.job_waiting import JobProgress
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
@@ -411,6 +416,18 @@ class Ledger:
     def left(self, job: str) -> int:
         """How many chunks wait for the job, counted up to LEFT_MOST."""
         return self._store.left(check_name("job", job), LEFT_MOST)
+
+    def wait(self, job: str, dataids: Sequence[str] = (), *, timeout: float | None = None) -> JobProgress:
+        """Wait until these chunks, or all that the job may claim, are finished or failed for good, or for `timeout`
+        seconds. Returns how far they are then.
+        """
+        from headgate.service.job_waiting import POLL_SECONDS, JobWait
+
+        waiting = JobWait(self, job, [check_name("dataid", each) for each in dataids])
+        until = math.inf if timeout is None else steady() + check_span("timeout", timeout)
+        while not (found := waiting.look()).ended and steady() < until:
+            time.sleep(min(POLL_SECONDS, max(until - steady(), 0)))
+        return found
 
     def status(
         self,

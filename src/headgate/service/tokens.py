@@ -27,6 +27,8 @@ REMEMBERED_SECONDS = 1.0
 #: How exactly the last use is kept.
 LAST_USE_SECONDS = 60.0
 MOST_REMEMBERED = 1000
+#: The command that creates one.
+CREATE = "headgate token new NAME --role worker"
 #: The salt and the digest by which a store knows a token, in hex.
 Proof = tuple[str, str]
 
@@ -142,7 +144,9 @@ class Tokens:
         """The token that this text is; NotAllowed when it is none that is good."""
         found = _FORM.fullmatch(text)
         if not found:
-            raise NotAllowed("the API token does not have the form hg_…_…; create one with: headgate token new")
+            raise NotAllowed(
+                f"the API token (HEADGATE_API_TOKEN) does not have the form hg_…_…; create one with: {CREATE}"
+            )
         token = self.good(found[1], text)
         with self._guard:
             if len(self._proven) >= MOST_REMEMBERED:
@@ -167,9 +171,15 @@ class Tokens:
         """
         found = self._store.token(token_id)
         if found is None or (text is not None and not hmac.compare_digest(found[1][1], _digest(found[1][0], text))):
-            raise NotAllowed("the API token is unknown; list tokens with: headgate token list")
+            raise NotAllowed(
+                "the API token (HEADGATE_API_TOKEN) is unknown; list tokens with: headgate token list, or create one "
+                f"with: {CREATE}"
+            )
         if not found[0].good:
-            raise NotAllowed(f"the API token {token_id} of {found[0].name} has expired; ask for another one")
+            raise NotAllowed(
+                f"the API token {token_id} of {found[0].name} has expired; create another one with: {CREATE}, "
+                "and set it in HEADGATE_API_TOKEN"
+            )
         return found[0]
 
     def note_use(self, token_id: str) -> None:

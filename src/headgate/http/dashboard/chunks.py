@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse
 
 from headgate.core.claims import Condition
 from headgate.core.errors import NotAllowed, TransitionRefused, UnknownName
-from headgate.core.ledger import ERROR, EXTERNAL, RUNNING, Change, Kind, Row
+from headgate.core.ledger import EXTERNAL, RUNNING, Change, Kind, Row
 from headgate.core.machine import Also, By
 from headgate.core.states import CHUNK
 from headgate.http.auth import Caller, Reader, TheGate, TheService, needs
@@ -163,7 +163,7 @@ def sign_of(condition: Condition) -> Sign:
     """A failure that may be tried again is not in the way, and is not fine either."""
     if not condition.ok:
         return Sign("cross", "failed", "blocks:")
-    if condition.row is not None and (condition.row.status == ERROR or condition.row.expired):
+    if condition.failed:
         return Sign("warn", "held", "failed, may be retried:")
     return Sign("check", "ok", "fine:")
 

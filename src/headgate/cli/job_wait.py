@@ -1,0 +1,63 @@
+"""`headgate job wait`: wait until chunks are finished, and report the outcome by the exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.cli.dataids import EXACT, DataIds
+from headgate.cli.failures import FAILED, TRY_LATER
+from headgate.cli.session import DURATION, Session, common
+from headgate.cli.values import JOB
+from headgate.cli.watching import wait_until
+from headgate.core.plurals import plural
+from headgate.core.wire import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.core.ranges import Members
+    from headgate.service.job_waiting import JobProgress
+
+
+@click.command("wait", short_help="Wait until chunks are finished.")
+@click.argument("job_name", metavar="JOB", type=JOB)
+@click.argument("dataids", metavar="[DATAID]...", nargs=-1, type=DataIds())
+@EXACT
+@click.option("--timeout", type=DURATION, help="Longest time to wait (default: no limit).")
+@common
+@click.pass_obj
+def wait(session: Session, job_name: str, dataids: Sequence[Members], timeout: float | None) -> int:
+    """Wait until chunks are finished, or nobody will try them again.
+
+    Without a DATAID: until JOB has no chunk left that is running or can be claimed. A DATAID can be a range of days,
+    months or numbers, and need not exist yet.
+
+    Exit code 0 when all are finished, 1 when a chunk failed for good or is held, 75 when --timeout has passed.
+
+    \b
+    Examples:
+      headgate job wait clean --timeout 2h
+      headgate job wait clean 2026-11-01..2026-11-07
+    """
+    from headgate.service.job_waiting import JobProgress, JobWait
+
+    with session.gate() as gate:
+        waiting = JobWait(gate.ledger, job_name, [dataid for part in dataids for dataid in part])
+        found, ended = wait_until(session, waiting.look, lambda each: each.ended, JobProgress.sentence, timeout)
+    session.answer({**plain(found), "ended": ended}, lambda: _text(session, found))
+    return TRY_LATER if not ended else FAILED if found.failed else 0
+
+
+def _text(session: Session, found: JobProgress) -> str:
+    if not found.ended:
+        return f"not finished: {plural(found.left, 'chunk')} of {found.job}"
+    if not found.failed:
+        return f"finished: {found.job}"
+    lines = [
+        f"  {each.dataid}  {each.status}: {each.message or 'no message'}\n"
+        f"      {session.command('job', 'explain', found.job, each.dataid)}"
+        for each in found.failures
+    ]
+    return "\n".join([f"{plural(found.failed, 'chunk')} of {found.job} failed or held:", *lines])

@@ -1,0 +1,67 @@
+"""Exit codes: one table, one meaning each."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from headgate.cli import failures
+from headgate.cli.failures import EXIT_CODES, MEANINGS
+from headgate.core import errors
+
+ROOT = Path(__file__).parents[2]
+#: As shells report commands that cannot be run, and signals.
+SHELLS = {126, 127, 128, 130, 141}
+
+
+def test_every_error_has_a_code_of_the_table() -> None:
+    kinds = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, errors.HeadgateError)]
+    found = {
+        kind.__name__: next(code for base, code in EXIT_CODES if issubclass(kind, base))
+        for kind in kinds
+        if kind is not errors.HeadgateError
+    }
+    assert set(found.values()) == {2, 69, 75, 76, 77} <= set(MEANINGS)
+    assert found["LockRefused"] == found["ClaimRefused"] == 75
+    assert found["LockLost"] == found["ClaimLost"] == 76
+    assert {name for name, code in found.items() if code == 77} == {"NotOwner", "NotAllowed", "WrongKey"}
+    assert {name for name, code in found.items() if code == 69} == {
+        "Unavailable", "StoreUnavailable", "ServiceUnavailable", "StorageGuardFailed",
+    }  # fmt: skip
+
+
+def numbers_of(path: Path) -> list[str]:
+    """Where a command ends with a number that is written out: returned, raised or set as a constant."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        values: list[ast.expr | None] = []
+        if isinstance(node, ast.Return):
+            values = [node.value, *([node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [])]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Exit", "_exit", "SystemExit")):
+            values = list(node.args)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).isupper():
+            values = [node.value]
+        numbers = [each.value for each in values if isinstance(each, ast.Constant) and isinstance(each.value, int)]
+        found += [
+            f"{path.name}:{getattr(node, 'lineno', 0)}: {number}"
+            for number in numbers
+            if number in set(MEANINGS) - {0, 1}
+        ]
+    return found
+
+
+def test_no_command_ends_with_a_number_of_its_own() -> None:
+    files = [path for path in (ROOT / "src/headgate/cli").rglob("*.py") if path != Path(failures.__file__)]
+    allowed = ("MOST_", "TRIES", "SECONDS")
+    lines = {path: path.read_text(encoding="utf-8").splitlines() for path in files}
+    wrong = [each for path in files for each in numbers_of(path)
+             if not any(word in lines[path][int(each.split(":")[1]) - 1] for word in allowed)]  # fmt: skip
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", ["docs/reference/commands.md", "docs/reference/errors.md"])
+def test_the_reference_has_the_table(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    flat = " ".join(text.split())
+    assert all(" ".join(meaning.split()) in flat for meaning in MEANINGS.values())
