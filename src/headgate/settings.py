@@ -236,6 +236,7 @@ KNOWN = (
     ),
     Known("round_pause", "10", "Pause between checks of ingest jobs that wait for space.", kind="seconds"),
     Known("client", "", "Client name for locks (default: user@host)."),
+    Known("log_format", "auto", "Log lines: `text`, `json`, or `auto` (text on a terminal, JSON otherwise)."),
     Known("lock_delay", "0", "Seconds that a resource stays locked after an exclusive holder died.", kind="seconds"),
     Known("resource_limit", str(RESOURCE_LIMIT), "Resources that one lock request may name.", kind="count"),
     Known("guards", "", "Storage guards by URI scheme, separated by commas: file, or those of installed packages."),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from headgate.core.redaction import SECRET_WORDS, redact, redact_all
-from headgate.core.visible import visible_json
+from headgate.core.visible import visible, visible_json
 
 logger = logging.getLogger("headgate")
 logger.addHandler(logging.NullHandler())
@@ -47,6 +47,23 @@ class JsonLines(logging.Formatter):
             **getattr(record, "keys", {}),
         }
         return visible_json(json.dumps(line, default=lambda value: redact(str(value)), ensure_ascii=False))
+
+
+class ReadableLines(logging.Formatter):
+    """One line an event for people: time of day, level, event, keys. Lines that follow are indented (tracebacks)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created).astimezone()
+        keys = dict(getattr(record, "keys", {}))
+        trace = str(keys.pop("traceback", ""))
+        said = " ".join(f"{key}={_readable(value)}" for key, value in keys.items())
+        line = f"{at:%H:%M:%S} {record.levelname.lower():<7} {redact(record.getMessage())} {said}".rstrip()
+        return "\n".join([visible(line), *(f"    {visible(each)}" for each in trace.splitlines())])
+
+
+def _readable(value: object) -> str:
+    text = redact(str(value))
+    return text if text and not set(text) & set(' ="\n') else json.dumps(text, ensure_ascii=False)
 
 
 def _safe(key: str, value: object) -> object:

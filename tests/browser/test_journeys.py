@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from headgate import Lock, LockLost
-from headgate.cli.up import FIRST_TOKEN
+from headgate.cli.services import FIRST_TOKEN
 from tests.browser.conftest import Visit, axe_clean, press
 from tests.browser.site import Site
 

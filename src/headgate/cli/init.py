@@ -86,7 +86,9 @@ def prepare_store(session: Session) -> None:
     if not session.settings["url"]:
         place = _found_place(session.settings)
         _check(place, given=False)
-        session.settings = load({"url": place.url, "coordination_url": session.coordination_url})
+        session.settings = load(
+            {"url": place.url, "coordination_url": session.coordination_url, "log_format": session.log_format}
+        )
     if create_stores(session.settings):
         session.say(f"created a store: {named_store(session.settings).url}")
 

@@ -158,8 +158,7 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
             **session.store_variables(),
         }
         code = _work(session, gate.ledger, hold, following, stops, folder, told, processes.said)
-        if tell and code:
-            stops.rest(pause_after(claim.attempt))
+        stops.rest(pause_after(claim.attempt) if tell and code else 0)
         if tell and tell.count_left:
             with suppress(HeadgateError):  # It was worked on and reported: a number more or less is no failure.
                 tell.left(gate.ledger.left(job))

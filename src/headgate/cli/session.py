@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+#: How log lines look; auto: text on a terminal, else JSON.
+LOG_FORMATS = ("auto", "text", "json")
+
+
 @dataclass
 class Session:
     """One run of the command."""
@@ -33,6 +37,8 @@ class Session:
     coordination_url: str | None = None
     #: Answer with one JSON document.
     as_json: bool = False
+    #: How log lines look, if it was said by a flag.
+    log_format: str | None = None
     #: How much to log: 0 is nothing.
     verbose: int = 0
     #: No talk on stderr but errors.
@@ -49,7 +55,7 @@ class Session:
         """The settings of this run."""
         from headgate.settings import load
 
-        return load({"url": self.url, "coordination_url": self.coordination_url})
+        return load({"url": self.url, "coordination_url": self.coordination_url, "log_format": self.log_format})
 
     @contextmanager
     def gate(self, *, stay: bool = False) -> Iterator[Gate]:
@@ -139,10 +145,14 @@ class Session:
             return
         import logging
 
-        from headgate.telemetry import JsonLines, logger
+        from headgate.core.words import check_word
+        from headgate.telemetry import JsonLines, ReadableLines, logger
 
+        wanted = check_word("log_format", self.settings["log_format"], LOG_FORMATS)
         handler = logging.StreamHandler()
-        handler.setFormatter(JsonLines())
+        handler.setFormatter(
+            ReadableLines() if wanted == "text" or (wanted == "auto" and sys.stderr.isatty()) else JsonLines()
+        )
         logger.addHandler(handler)
         logger.setLevel(logging.INFO if self.verbose == 1 else logging.DEBUG)
 
@@ -200,6 +210,12 @@ def _add_common(function: F, *, hidden: bool, tables: bool) -> F:
         ),
         _common(
             "-v", "--verbose", hidden=hidden, count=True, help="Write log lines to stderr; -vv for debug messages."
+        ),
+        _common(
+            "--log-format",
+            hidden=hidden,
+            type=click.Choice(LOG_FORMATS),
+            help="Log lines: text, json, or auto (default): text on a terminal, json otherwise.",
         ),
         _common("-q", "--quiet", hidden=hidden, is_flag=True, help="Print nothing on stderr but errors."),
     )

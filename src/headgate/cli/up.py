@@ -14,8 +14,16 @@ from headgate.cli.alarms import alarm_rounds
 from headgate.cli.daemon_plan import Plan, plan
 from headgate.cli.daemons import Orders, daemon_options, has_profiles, heard_by, run_daemons
 from headgate.cli.init import prepare_store
+from headgate.cli.services import (
+    FIRST_TOKEN,
+    already_runs,
+    announced,
+    new_address,
+    services_here,
+    sign_in_command,
+    sign_in_line,
+)
 from headgate.cli.session import Session, common
-from headgate.cli.tokens import DEFAULT_SERVICE, once_within, sign_in_address
 from headgate.core.errors import BadValue, Refused
 
 if TYPE_CHECKING:
@@ -23,9 +31,6 @@ if TYPE_CHECKING:
     from headgate.http.server import Server
     from headgate.service.tokens import NewToken
     from headgate.wiring import Gate
-
-#: The name of the token that the first start makes.
-FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
 
 
 @click.command("up")
@@ -83,26 +88,34 @@ def _run(
     orders = Orders()
     with heard_by(orders), wanted.guarded(), session.gate() as gate:
         is_first = _is_first(gate, listen, tls=tls is not None, insecure=insecure)
-        with _answering(gate, listen, tls, orders) as server:
+        with _answering(session, gate, listen, tls, orders) as server, announced(gate, server.url) as renewal:
             # Made when it can be told: a start that failed would leave one that nobody knows.
             first = _first_token(gate) if is_first or shown is not None else None
             _tell(session, server.url, first, gate)
             if once:
                 _finish(gate, wanted, interval)
             elif shown is None:
-                run_daemons(session, gate, wanted, interval, orders, [alarm_rounds(session, gate)], **how)
+                run_daemons(session, gate, wanted, interval, orders, [alarm_rounds(session, gate), renewal], **how)
             else:
+                shown.note(server.url)
                 with shown.running(gate, orders.stop):
-                    run_daemons(session, gate, wanted, min(interval, shown.interval), orders, **how)
+                    run_daemons(session, gate, wanted, min(interval, shown.interval), orders, [renewal], **how)
     return 0 if shown is None else shown.code
 
 
 @contextmanager
-def _answering(gate: Gate, listen: str, tls: tuple[str, str] | None, orders: Orders) -> Iterator[Server]:
-    from headgate.http.server import Server
+def _answering(
+    session: Session, gate: Gate, listen: str, tls: tuple[str, str] | None, orders: Orders
+) -> Iterator[Server]:
+    from headgate.http.server import Server, parse_address
     from headgate.http.service import Service
 
-    server = Server(Service(gate), listen, tls)
+    try:
+        server = Server(Service(gate), listen, tls)
+    except BadValue:
+        if refusal := already_runs(session, gate, parse_address(listen)[1]):
+            raise refusal from None
+        raise
     server.start(orders.stop.set)
     gc.freeze()  # What is loaded by now stays. To look through it took 70 ms, every second under load.
     try:
@@ -154,14 +167,16 @@ def _tell(session: Session, url: str, first: NewToken | None, gate: Gate) -> Non
     """Where it answers. The token itself is not told: what is printed here is kept by journals."""
     if first is None:
         session.answer({"url": url}, lambda: f"headgate answers at {url}")
-        return
-    code = gate.sessions.new_code(first.id)
-    address = sign_in_address(url, code)
-    session.answer({"url": url, "sign_in": address}, lambda: f"headgate answers at {address}")
-    at = [] if url == DEFAULT_SERVICE else ["--at", url]
-    another, new = session.command("token", "sign-in", *at), session.command("token", "new", "NAME", "--role", "admin")
-    session.say(f"that address signs a browser in as an admin {once_within(code)}; another one: {another}")
-    session.say(f"an API token, for a program or a person: {new}")
+        session.say(sign_in_line(session, gate, url))
+    else:
+        address, limits = new_address(gate, url, first)
+        session.answer({"url": url, "sign_in": address}, lambda: f"headgate answers at {address}")
+        another = sign_in_command(session, url, first.id)
+        session.say(f"that address signs a browser in as an admin {limits}; another one: {another}")
+        new = session.command("token", "new", "NAME", "--role", "admin")
+        session.say(f"an API token, for a program or a person: {new}")
+    for other in services_here(gate):
+        session.say(f"another service runs on this store, at {other}")
 
 
 def _finish(gate: Gate, wanted: Plan, interval: float) -> None:

@@ -110,9 +110,11 @@ class ExampleFolder:
         try:
             return ThreadingHTTPServer((HOST, port), handler)
         except OSError as error:
+            service = self.remembered().get("service", "")
+            sign_in = self.command("token", "sign-in", "--at", service)
             raise Refused(
-                f"the example in {self.path} had its files on {HOST}:{port}, and that is taken ({error.strerror}): it "
-                "runs already, or remove the folder to begin anew"
+                f"the example in {self.path} runs already, at {service}\nto sign in: {sign_in}\nIf it does not run, "
+                f"another program has its port {HOST}:{port} ({error.strerror}): remove the folder to begin anew"
             ) from error
 
     def _write(self, port: int) -> None:

@@ -51,6 +51,10 @@ class Shown:
         self.code = 0
         self._failed: HeadgateError | None = None
 
+    def note(self, url: str) -> None:
+        """Remember where the service answers, for those who start the example a second time."""
+        self._folder.remember(service=url)
+
     @contextmanager
     def running(self, gate: Gate, stop: threading.Event) -> Iterator[None]:
         """Loaded and told of while the block runs; with `once`, the block is told to stop after that."""

@@ -1,0 +1,80 @@
+"""Services that run on a store: where they answer, and how to sign in at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from headgate.cli.tokens import DEFAULT_SERVICE, once_within, sign_in_address
+from headgate.core.daemons import LEASE_SECONDS, Daemon
+from headgate.core.errors import HeadgateError, Refused
+from headgate.daemons.rounds import Rounds
+from headgate.service.identity import owner
+
+if TYPE_CHECKING:
+    from headgate.cli.session import Session
+    from headgate.core.scopes import ApiToken
+    from headgate.service.tokens import NewToken
+    from headgate.wiring import Gate
+
+#: What a service is called among the daemons of a store.
+SERVICE = "service"
+#: The name of the token that the first start makes.
+FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
+
+
+@contextmanager
+def announced(gate: Gate, url: str) -> Iterator[Rounds]:
+    """The store knows of this service meanwhile. Gives the rounds that keep it so."""
+    daemon = Daemon(f"{SERVICE} {url.replace('://', ' ')}", owner(), (SERVICE,))
+
+    def renew() -> int:
+        gate.queue.presence.sign_on(daemon)
+        return 0
+
+    with suppress(HeadgateError):
+        renew()
+    try:
+        yield Rounds(SERVICE, renew, LEASE_SECONDS / 3)
+    finally:
+        with suppress(HeadgateError):
+            gate.queue.presence.sign_off(daemon.id)
+
+
+def services_here(gate: Gate) -> list[str]:
+    """Where other services of this machine answer, on the same store, as far as the store has heard of them lately."""
+    host = owner().partition(" ")[0]
+    found = [each for each in gate.queue.presence.living() if each.steps == (SERVICE,) and each.worker != owner()]
+    names = [each.id.split(" ") for each in found if each.worker.partition(" ")[0] == host]
+    return [f"{scheme}://{address}" for _service, scheme, address in names]
+
+
+def already_runs(session: Session, gate: Gate, port: int) -> Refused | None:
+    """The error of a start whose port is taken by a service on the same store; None: something else has the port."""
+    running = [url for url in services_here(gate) if url.endswith(f":{port}")]
+    if not running:
+        return None
+    return Refused(
+        f"headgate runs already on this store, at {running[0]}\n{sign_in_line(session, gate, running[0])}\n"
+        "To run a second service on the store, name another port: headgate up --listen 127.0.0.1:0"
+    )
+
+
+def sign_in_line(session: Session, gate: Gate, url: str) -> str:
+    """How to sign in at a service: an address for the token of the first start, else the command that prints one."""
+    token = next((each for each in gate.tokens.list() if each.good and each.name == FIRST_TOKEN), None)
+    if token is None:
+        return f"to sign in: {sign_in_command(session, url, 'ID')} (token IDs: {session.command('token', 'list')})"
+    return f"to sign in: {sign_in_command(session, url, token.id)}"
+
+
+def sign_in_command(session: Session, url: str, *token_id: str) -> str:
+    """The command that prints an address by which a browser is signed in at that service."""
+    return session.command("token", "sign-in", *token_id, *([] if url == DEFAULT_SERVICE else ["--at", url]))
+
+
+def new_address(gate: Gate, url: str, token: NewToken | ApiToken) -> tuple[str, str]:
+    """An address that signs a browser in, and how often and how long it can be used."""
+    code = gate.sessions.new_code(token.id)
+    return sign_in_address(url, code), once_within(code)
