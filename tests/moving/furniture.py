@@ -91,6 +91,7 @@ def _chunks(gate: Gate, key: str) -> Any:
     ledger.resubmit("clean", "4", reason="bad data")
     ledger.set_status("tidy", "5", "clean", "OUTPUT", "RUNNING", reason="by hand")
     ledger.set_status("tidy", "6", "clean", "OUTPUT", "ODD", reason="by hand")
+    ledger.interrupt(ledger.claim("clean", "8", key=key), "interrupted by SIGTERM")
     ledger.pause("idle", reason="not yet")
     return ledger.claim("clean", "7", key=key, worker="w7")
 
@@ -112,7 +113,7 @@ def fill_queue(gate: Gate) -> None:
         assert gate.queue.acquire_job("pending", lease=0.03, outlives=True)
         until(lambda: gate.queue.reap() == 1, "its owner to die")
     gate.queue.submit("other", "bob", "https://example.org/ü", request_id="once", erc_who="Ann")
-    gate.queue.set_hold("stopped", reason="full", by="op")
+    gate.queue.set_hold("other", reason="full", by="op")
     lasting = {*BATCH.states} - {"new", "deleted", "cleaned", "reporting"}
     assert lasting <= {batch.state for batch in gate.queue.batches()}
     assert sorted((job.crashes, job.former) for job in gate.queue.jobs() if job.crashes) == [(1, ""), (1, "pending")]
@@ -136,7 +137,10 @@ def seen(gate: Gate) -> dict[str, Any]:
         "lock history": gate.history(limit=1000),
         "datasets": ledger.datasets(),
         "jobs": ledger.jobs(),
-        "chunks": [(each.dataset, each.dataid, each.status, each.token, each.message) for each in ledger.status()],
+        "chunks": [
+            (each.dataset, each.dataid, each.status, each.token, each.message, each.interruptions)
+            for each in ledger.status()
+        ],
         "chunk history": gate.history(job="clean", limit=1000),
         "queue": queue_steps.everything(gate),
         "objects": gate.inventory.objects(),
