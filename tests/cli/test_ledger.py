@@ -76,7 +76,7 @@ def test_a_typo_is_told_with_its_line_and_the_nearest_name(
 
 
 def test_the_life_of_a_chunk(pipeline: Headgate) -> None:
-    assert pipeline("data", "publish", "orders_raw", "2026-11-01..2026-11-03").out.startswith("published  3 chunk(s)")
+    assert pipeline("data", "publish", "orders_raw", "2026-11-01..2026-11-03").out.startswith("published  3 chunks")
     dataid, token = claim(pipeline)
     assert dataid == "2026-11-01"
     assert pipeline("job", "heartbeat", "clean", dataid, "--token", token).code == 0

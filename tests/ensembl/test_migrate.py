@@ -209,7 +209,7 @@ def test_a_program_that_still_uses_the_original_is_told_of(sql_url: str) -> None
     build(sql_url, ROWS)
     migrate(sql_url)
     execute(sql_url, "insert into resource_lock values (10, 'read', '2021-01-01 00:00:00', 1, 1)")
-    assert migrate(sql_url).lines[2].startswith("Ensembl's table has 1 newer lock(s)")
+    assert migrate(sql_url).lines[2].startswith("Ensembl's table has 1 newer lock,")
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(sql_url: str) -> None:

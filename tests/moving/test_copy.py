@@ -59,7 +59,7 @@ def test_everything_moves_and_goes_on_where_it_was(
     with opened(source, tmp_path) as gate:
         held = furnish(gate)
         before = seen(gate)
-    with pytest.raises(StoreInUse, match="running claims"):
+    with pytest.raises(StoreInUse, match="running claim"):
         copy(source, target)
     moved = copy(source, target, force=True)
     assert not [table for table, (rows, _digest) in moved.tables.items() if not rows], "a table that was never filled"
@@ -212,7 +212,7 @@ def test_work_that_begins_while_a_store_is_copied_is_found(
                     return real(self)
 
                 patched.setattr(Database, "still", claimed_before)
-            with pytest.raises(StoreInUse, match="1 running claims"), copying(source, target) as work:
+            with pytest.raises(StoreInUse, match="1 running claim"), copying(source, target) as work:
                 work.run(lambda _done: claim_once())
         if when == "before the snapshot":
             assert not Path(target.removeprefix("sqlite:///")).exists()

@@ -107,7 +107,7 @@ def test_a_queue_goes_into_the_database_that_keeps_the_ledger(zookeeper: str, tm
     with headgate.connect(zookeeper) as gate:
         batch = new_batch(gate.queue)
         taken_batch(gate.queue)
-        with pytest.raises(StoreInUse, match="1 taken batches"):
+        with pytest.raises(StoreInUse, match="1 taken batch"):
             copy(zookeeper, url)
     copy(zookeeper, url, force=True)
     with headgate.connect(url) as gate:
@@ -156,7 +156,7 @@ def test_an_item_that_is_taken_while_the_queue_is_copied_is_found(zookeeper: str
             if not taken:
                 taken.append(taken_batch(gate.queue))
 
-        with pytest.raises(StoreInUse, match="1 taken batches"), copying(url, zookeeper) as work:
+        with pytest.raises(StoreInUse, match="1 taken batch"), copying(url, zookeeper) as work:
             work.run(take_once)
         gate.queue.give_back(taken[0])
     copy(url, zookeeper)

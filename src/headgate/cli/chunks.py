@@ -14,6 +14,7 @@ from headgate.cli.output import ago, table
 from headgate.cli.session import InOrder, Session, common, tabular
 from headgate.cli.values import DATASET, JOB, KIND, STATUS, word_option
 from headgate.core.errors import BadValue
+from headgate.core.plurals import plural
 from headgate.core.ranges import Members, expand
 from headgate.core.wire import plain
 
@@ -80,7 +81,8 @@ def publish(session: Session, dataset: str, dataids: Selection, from_file: TextI
     session.answer(
         {"dataset": dataset, "published": new, "given": seen},
         lambda: (
-            f"published  {new} chunk(s) of {dataset}" + (f", {seen - new} were there already" if seen > new else "")
+            f"published  {plural(new, 'chunk')} of {dataset}"
+            + (f", {seen - new} were there already" if seen > new else "")
         ),
     )
 

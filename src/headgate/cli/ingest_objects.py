@@ -16,6 +16,7 @@ from headgate.cli.output import ago, pairs, say, table
 from headgate.cli.progress import Line, Pace
 from headgate.cli.session import DURATION, Session, common, tabular
 from headgate.core.errors import Invalid, MissingExtra, Refused, ServiceUnavailable
+from headgate.core.plurals import plural
 from headgate.core.redaction import redact_all
 from headgate.core.wire import plain
 
@@ -101,7 +102,8 @@ def export(session: Session, /, ark: str, folder: Path, **how: Any) -> None:
     session.answer(
         document,
         lambda: (
-            f"{version.object_id} v{version.number}: {len(version.files):,} files, {version.size:,} bytes in {folder}"
+            f"{version.object_id} v{version.number}: {plural(len(version.files), 'file')}, {version.size:,} bytes in "
+            f"{folder}"
         ),
     )
 
@@ -223,9 +225,9 @@ def _object_text(found: StoredObject, versions: Sequence[ObjectVersion]) -> str:
 
 def _verified(objects: int, size: int, problems: Sequence[Problem]) -> str:
     if not problems:
-        return f"{objects:,} objects, {size:,} bytes: all as it was stored"
+        return f"{plural(objects, 'object')}, {size:,} bytes: all as it was stored"
     lines = [f"{each.object_id} {each.path}: {each.why}" for each in problems]
-    return "\n".join([*lines, f"{len(problems):,} problems in {objects:,} objects, {size:,} bytes"])
+    return "\n".join([*lines, f"{plural(len(problems), 'problem')} in {plural(objects, 'object')}, {size:,} bytes"])
 
 
 COMMANDS = (profiles, objects, show_object, export, verify)

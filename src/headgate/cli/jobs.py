@@ -18,6 +18,7 @@ from headgate.cli.session import DURATION, InOrder, Session, common, tabular
 from headgate.cli.values import DATASET, JOB, KIND, STATUS
 from headgate.core.durations import in_words
 from headgate.core.ledger import STATUS_WORDS
+from headgate.core.plurals import plural
 from headgate.core.wire import plain
 from headgate.core.words import nearest
 
@@ -350,7 +351,7 @@ def reap(session: Session) -> None:
     """Turn claims of crashed workers into errors. The daemon `reaper` does this regularly."""
     with session.gate() as gate:
         count = gate.ledger.reap()
-    session.answer({"reaped": count}, lambda: f"reaped  {count} chunk(s)")
+    session.answer({"reaped": count}, lambda: f"reaped  {plural(count, 'chunk')}")
 
 
 def plain_port(port: Any) -> dict[str, Any]:

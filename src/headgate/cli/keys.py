@@ -14,6 +14,7 @@ from headgate.cli.session import InOrder, Session, common
 from headgate.cli.values import JOB
 from headgate.core.documents import read_document
 from headgate.core.errors import BadValue, HoldersUnconfirmed, WrongKey
+from headgate.core.plurals import plural
 
 if TYPE_CHECKING:
     from headgate.service.secrets import NewKey
@@ -89,7 +90,7 @@ def retire(session: Session, job_name: str) -> None:
     """Invalidate all keys of JOB except the newest."""
     with session.gate() as gate:
         count = gate.secrets.retire(job_name)
-    session.answer({"job": job_name, "retired": count}, lambda: f"retired  {count} key(s) of {job_name}")
+    session.answer({"job": job_name, "retired": count}, lambda: f"retired  {plural(count, 'key')} of {job_name}")
 
 
 @keys.command("open", short_help="Decrypt the secrets in the JSON of a claim.")

@@ -10,6 +10,7 @@ import click
 from headgate.cli.output import ago, aligned, say
 from headgate.cli.progress import working
 from headgate.cli.session import InOrder, Session, common
+from headgate.core.plurals import plural
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -89,26 +90,22 @@ def _agreed(found: Sequence[tuple[str, StoreState]]) -> bool:
 
 def _would(found: Sequence[tuple[str, StoreState]]) -> str:
     def line(name: str, state: StoreState) -> str:
-        kept = _plural(state.persistent_locks, "persistent lock")
+        kept = plural(state.persistent_locks, "persistent lock")
         return f"{name}: would end {_counts(state)}; would give {kept} a new token"
 
     return "\n".join(line(name, state) for name, state in found)
 
 
 def _done(raised: Raised) -> str:
-    kept = f"{_plural(raised.persistent_locks, 'persistent lock')} with a new token"
+    kept = f"{plural(raised.persistent_locks, 'persistent lock')} with a new token"
     return f"{raised.store}: tokens go on after {raised.floor}; ended {_counts(raised)}; {kept}"
 
 
 def _counts(what: StoreState | Raised) -> str:
     return (
-        f"{_plural(what.leased_locks, 'leased lock')}, {_plural(what.claims, 'claim')}, "
-        f"{_plural(what.items, 'batch or ingest job', 'batches or ingest jobs')}"
+        f"{plural(what.leased_locks, 'leased lock')}, {plural(what.claims, 'claim')}, "
+        f"{plural(what.items, 'batch or ingest job', 'batches or ingest jobs')}"
     )
-
-
-def _plural(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _shown(found: Sequence[tuple[str, StoreState]]) -> str:

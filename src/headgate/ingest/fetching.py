@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from headgate.core.errors import ServiceUnavailable
+from headgate.core.plurals import plural
 from headgate.core.queue import IngestJob, later_priority
 from headgate.core.redaction import redact
 from headgate.ingest.context import Context, stop_of
@@ -63,7 +64,7 @@ def job_downloading(context: Context, job: IngestJob, hold: ItemHold) -> Outcome
         return Failed(f"the working folder cannot be written: {error.strerror or error}")
     size = sum(each.size for each in found.values())
     priority = measured_priority(job.priority, job.space_needed, size, profile.limits.large_size)
-    message = f"{size:,} bytes in {len(found):,} files"
+    message = f"{size:,} bytes in {plural(len(found), 'file')}"
     return Done(message, priority=priority, space_needed=size, configuration={"failed_files": []})
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from headgate import private
 from headgate.core.errors import BadManifest, BadPayload, BadValue, StoreUnavailable
 from headgate.core.item_names import file_name_of
+from headgate.core.plurals import plural
 from headgate.core.queue import IngestJob
 from headgate.ingest import container, manifest
 from headgate.ingest.beneath import sync_folder, write_synced
@@ -168,7 +169,7 @@ class NotGathered(Exception):
 
     def __init__(self, failed: Sequence[Failed]) -> None:
         self.failed = tuple(failed)
-        super().__init__(f"{len(failed)} files could not be downloaded")
+        super().__init__(f"{plural(len(failed), 'file')} could not be downloaded")
 
     @property
     def message(self) -> str:

@@ -21,6 +21,7 @@ from headgate.core.inventory import (
     StoredObject,
 )
 from headgate.core.names import check_name, check_reason, check_resource
+from headgate.core.plurals import plural
 from headgate.core.queue import check_item_id
 from headgate.core.redaction import redact
 from headgate.service.checks import check_limit
@@ -234,6 +235,6 @@ def pause_after(tries: int, asked: float | None = None, chance: Callable[[], flo
 
 
 def _fault(message: Message) -> Fault:
-    tried = "1 try" if message.tries == 1 else f"{message.tries} tries"
+    tried = plural(message.tries, "try")
     what = f"the {message.kind} about {message.item} was not delivered after {tried}: {message.problem}"
     return Fault(UNDELIVERED, message.id, what, "send it again, as `headgate messages resend` does")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headgate.core.census import EXPIRED
 from headgate.core.ledger import DONE, ERROR, HOLD, READY, RESUBMIT, RUNNING, Job, Row
+from headgate.core.plurals import plural
 from headgate.service.counts import chunks_by_status
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class JobProgress:
         """What is waited for."""
         named = f": {', '.join(self.waiting[:5])}{' …' if self.left > 5 else ''}" if self.waiting else ""
         paused = f"; the job is paused: {self.paused}" if self.paused else ""
-        return f"waiting for {self.left:,} chunk{'' if self.left == 1 else 's'} of {self.job}{named}{paused}"
+        return f"waiting for {plural(self.left, 'chunk')} of {self.job}{named}{paused}"
 
 
 class JobWait:

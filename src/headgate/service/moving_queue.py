@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from headgate.core.errors import HalfMoved, StoreInUse
 from headgate.core.history import Entry
 from headgate.core.jumps import Jump, next_jump
+from headgate.core.plurals import plural
 from headgate.core.queue import Batch, Hold, IngestJob, is_batch
 from headgate.core.wire import parse, plain
 from headgate.stores.moving_port import PORTION, Contents, Digest, QueuePlace, Row
@@ -106,7 +107,7 @@ class QueueTarget:
 def _refuse_users(place: QueuePlace) -> None:
     batches = len(place.queue.batches(BatchFilter(taken=True, limit=PORTION)))
     jobs = len(place.queue.jobs(JobFilter(taken=True, limit=PORTION)))
-    users = [f"{count} taken {what}" for count, what in ((batches, "batches"), (jobs, "ingest jobs")) if count]
+    users = [plural(count, what) for count, what in ((batches, "taken batch"), (jobs, "taken ingest job")) if count]
     if users:
         raise StoreInUse(place.name, users)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.core.errors import BadValue, NotAllowed, Refused, UnknownName, WrongKey
 from headgate.core.names import check_name
+from headgate.core.plurals import plural
 from headgate.service.holders import Allowed, check_confirmed, new_holders, users_of
 from headgate.service.keyring import KEY_SETTING, RING_SETTING, Ring, add_to_ring, read_private, read_ring
 from headgate.settings import Settings
@@ -413,9 +414,9 @@ def _lost_with(wraps: Sequence[MasterWrap]) -> str:
         {f"{each.dataset}/{each.name}" for each in wraps if each.dataset} - {"/".join(each) for each in shared}
     )
     jobs = sorted({each.job for each in wraps if each.job and not each.dataset})
-    parts = [f"{len(alone)} secret(s) that no job's key opens ({_some(alone)})"] if alone else []
+    parts = [f"{plural(len(alone), 'secret')} that no job's key opens ({_some(alone)})"] if alone else []
     if jobs:
-        parts.append(f"sealing new secrets for {len(jobs)} job(s) without their keys ({_some(jobs)})")
+        parts.append(f"sealing new secrets for {plural(len(jobs), 'job')} without their keys ({_some(jobs)})")
     return "; ".join(parts) or "nothing that a job's key does not open"
 
 

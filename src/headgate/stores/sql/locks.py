@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
+from headgate.core.plurals import plural
 from headgate.stores.acting import actor
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time
@@ -277,7 +278,7 @@ class SqlLocks:
         def work(tx: Transaction) -> None:
             held = tx.one(sql.COUNT_CLIENT_LOCKS, name=client)[0]
             if held:
-                raise Refused(f"client {client!r} holds {held} lock(s); release them first")
+                raise Refused(f"client {client!r} holds {plural(held, 'lock')}; release them first")
             if not tx.count(sql.DELETE_CLIENT, name=client):
                 raise UnknownName("client", client)
 

@@ -13,6 +13,7 @@ from sqlalchemy import Boolean, LargeBinary, Table
 
 from headgate.core.errors import BadPayload, BadValue, ForeignStore, HalfMoved, StoreInUse
 from headgate.core.jumps import NUMBERED, Jump, next_jump
+from headgate.core.plurals import plural
 from headgate.stores.moving_port import PORTION, Contents, Digest, Row
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql import moving_facts as facts
@@ -103,7 +104,7 @@ class SqlSource:
             raise StoreInUse(self.name, [f"{name} changed during the copy" for name in changed[:3]])
 
     def _refuse_users(self, found: Sequence[Any]) -> None:
-        users = [f"{count} {what}" for what, count in found if count]
+        users = [plural(int(count), str(what)) for what, count in found if count]
         if users and not self._in_use:
             raise StoreInUse(self.name, users)
 

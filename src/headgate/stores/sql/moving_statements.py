@@ -7,11 +7,11 @@ from headgate.stores.sql.statement import Statement
 READ_CLOCKS = Statement("What time it is: for people, and for leases.", "select {wall}, {now}")
 COUNT_LEASES = Statement(
     "What lives by a lease now. A claim that was set by hand ends never, and nobody renews it.",
-    """select 'leased locks', count(*) from hg_lock where lease_until > :now
-       union all select 'running claims', count(distinct token) from hg_chunk
+    """select 'leased lock', count(*) from hg_lock where lease_until > :now
+       union all select 'running claim', count(distinct token) from hg_chunk
          where lease_until > :now and lease_until < :never
-       union all select 'batches that are taken', count(*) from hg_batch where lease_until > :now
-       union all select 'ingest jobs that are taken', count(*) from hg_ingest_job where lease_until > :now""",
+       union all select 'taken batch', count(*) from hg_batch where lease_until > :now
+       union all select 'taken ingest job', count(*) from hg_ingest_job where lease_until > :now""",
 )
 READ_FACT = Statement("One fact.", "select value from hg_meta where name = :name")
 HOLD_FACT = Statement(

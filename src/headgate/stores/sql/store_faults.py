@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from headgate.core.durations import in_words
 from headgate.core.faults import CLOCK_TOLERANCE, Fault, clock_fault
 from headgate.core.locks import resource_digest
+from headgate.core.plurals import plural
 from headgate.stores.sql import queue_statements
 from headgate.stores.sql import store_fault_statements as sql
 from headgate.stores.sql.chunks import Chunk
@@ -146,10 +147,12 @@ def _lost_definitions(tx: Transaction) -> Found:
     help_ = "Restore them from a backup, or define the pipeline again"
     for number, count in tx.all(sql.LOST_JOBS, limit=MOST):
         yield Fault(
-            "no-job", f"job number {number}", (f"{count} rows refer to it, but its definition is missing. {help_}")
+            "no-job",
+            f"job number {number}",
+            (f"the ledger has {plural(count, 'row')} of it, but its definition is missing. {help_}"),
         )
     for number, count in tx.all(sql.LOST_DATASETS, limit=MOST):
-        what = f"{count} rows refer to it, but its definition is missing. {help_}"
+        what = f"the ledger has {plural(count, 'row')} of it, but its definition is missing. {help_}"
         yield Fault("no-dataset", f"dataset number {number}", what)
     for (name,) in tx.all(sql.JOBS_WITHOUT_DATASETS, limit=MOST):
         yield Fault("no-datasets", str(name), "its inputs and outputs are missing; define the job again")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from headgate.core.errors import Refused, UnknownName
+from headgate.core.plurals import plural
 from headgate.stores.zookeeper.asking import catch_up, children, look, make, remove
 from headgate.stores.zookeeper.questions import Questions
 from headgate.stores.zookeeper.records import moment
@@ -38,6 +39,6 @@ class Clients:
         """Make a client unknown. Refused while it holds a lock, UnknownName when there is none."""
         held = self._questions.holds(client)
         if held:
-            raise Refused(f"client {client!r} holds {held} lock(s); release them first")
+            raise Refused(f"client {client!r} holds {plural(held, 'lock')}; release them first")
         if isinstance(self._sessions.base.ask(remove(self._tree.client(client)))[0], Exception):
             raise UnknownName("client", client)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from headgate.core.ensembl import Plan
+from headgate.core.plurals import plural
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions, no_store
 from headgate.stores.sql import opening
 from headgate.stores.sql.dialects import dialect_for
@@ -138,7 +139,7 @@ def nothing_to_do(database: Database, found: Found) -> list[str]:
         later = database.read(lambda tx: ensembl.count_later(tx, mark))
         if later:
             lines.append(
-                f"Ensembl's table has {later} newer lock(s), which Headgate does not see: a program still "
+                f"Ensembl's table has {plural(later, 'newer lock')}, which Headgate does not see: a program still "
                 "uses that table"
             )
     return lines
