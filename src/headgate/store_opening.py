@@ -64,16 +64,18 @@ def _found_by(settings: Settings, name: str) -> str:
     return f"{kinds.get(settings.source(name), 'file')} {settings.origin(name)}"
 
 
-def open_stores(settings: Settings) -> LockStore:
+def open_stores(settings: Settings, *, create: bool = True) -> LockStore:
     """The service that is named, or the store.
 
     NoStore when none is named, or when it was not created yet. One that was named for this run is created: by a flag,
-    an argument, or a variable that does not follow the working folder.
+    an argument, or a variable that does not follow the working folder; not without `create`.
     """
     if service := named_service(settings):
         return open_lock_store(service, token_for(settings, service), store_options(settings))
     url, elsewhere = own_url(settings), settings["coordination_url"]
     options, options_elsewhere = store_options(settings), store_options(settings, "coordination_url")
+    if not create:
+        options, options_elsewhere = replace(options, create=False), replace(options_elsewhere, create=False)
     try:
         return open_lock_stores(url, elsewhere, options, options_elsewhere)
     except NoStore as error:

@@ -45,13 +45,14 @@ if TYPE_CHECKING:
 class Gate(GateHistories):
     """Everything that may be asked, on one store."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, create: bool = True) -> None:
+        """`create`: create a store that was named for this run, if it does not exist yet."""
         settings.check()
         remember(each.value for each in settings.all() if each.known.secret)
         self._guards = _guards(settings["guards"])
         self._lock_delay = settings.seconds("lock_delay")
         self._resource_limit = settings.count("resource_limit")
-        self._store = open_stores(settings)
+        self._store = open_stores(settings, create=create)
         self._ledger = _ledger_beside(self._store, settings)
         #: What this gate was made of.
         self.settings = settings

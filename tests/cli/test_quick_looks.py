@@ -110,6 +110,9 @@ def test_bash_completes_commands_options_and_values(headgate: Headgate) -> None:
 def test_completion_creates_no_store_and_does_not_wait_for_one(tmp_path: Path) -> None:
     assert completed(tmp_path, ["job run cl"], HEADGATE_URL=f"sqlite:///{tmp_path}/none.db") == [""]
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "empty.db").touch()
+    assert completed(tmp_path, ["job run cl"], HEADGATE_URL=f"sqlite:///{tmp_path}/empty.db") == [""]
+    assert (tmp_path / "empty.db").stat().st_size == 0
     with socket.create_server(("127.0.0.1", 0)) as silent:  # It accepts, and never answers.
         url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/none"
         assert completed(tmp_path, ["job run cl"], HEADGATE_URL=url) == [""]

@@ -97,6 +97,15 @@ def test_a_large_range_is_asked_about(pipeline: Headgate) -> None:
         assert gate.ledger.left("clean") == 3
 
 
+def test_an_unknown_profile_is_no_filter(headgate: Headgate) -> None:
+    (headgate.folder / "headgate-profiles").mkdir()
+    (headgate.folder / "headgate-profiles" / "maps.toml").write_text("")
+    for words in (["batches"], ["jobs"], ["release", *WHY], ["resume", *WHY], ["delete", "--failed", *WHY]):
+        refused = headgate("ingest", *words, "--profile", "mapz")
+        assert (refused.code, "maps" in refused.err) == (2, True), words
+    assert headgate("ingest", "batches", "--profile", "maps").code == 0
+
+
 def test_unknown_statuses_are_refused_or_noted(pipeline: Headgate) -> None:
     unknown = pipeline("data", "list", "--status", "banana")
     assert (unknown.code, "RUNNING, READY, ERROR" in unknown.err) == (2, True)

@@ -61,10 +61,7 @@ def stored_names(context: click.Context, noun: str) -> Sequence[str]:
 
 def _in_store(find: Callable[[Gate], Sequence[str]]) -> Callable[[Session], Sequence[str]]:
     def names(session: Session) -> Sequence[str]:
-        kind, _, file = session.settings["url"].partition(":///")
-        if kind == "sqlite" and not Path(file).is_file():
-            return ()
-        with session.gate() as gate:
+        with session.gate(create=False) as gate:
             return find(gate)
 
     return names

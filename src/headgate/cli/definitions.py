@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from headgate.cli.session import Session, common
 from headgate.core import pipeline_keys
 from headgate.core.documents import read_toml
 from headgate.core.errors import BadValue
+from headgate.core.words import suggestion
 
 if TYPE_CHECKING:
     from headgate.service.ledger import Ledger
@@ -118,14 +118,12 @@ def read_pipeline(file: Path) -> Mapping[str, Any]:
 def _check_names(file: Path, text: str, content: Mapping[str, object], known: tuple[str, ...], where: str = "") -> None:
     for name in content:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             place = (
                 f"{where} in {file.name}, line {_line(text, name)},"
                 if where
                 else f"in {file.name}, line {_line(text, name)},"
             )
-            raise BadValue("key", name, f"{place} is unknown; {hint}")
+            raise BadValue("key", name, f"{place} is unknown; {suggestion(name, known)}")
 
 
 def _table(file: Path, text: str, content: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -115,7 +115,7 @@ def batches(session: Session, /, limit: int, *, watch: bool, every: float, **whi
     """List batches by id."""
 
     def ask(gate: Gate) -> Sequence[Batch]:
-        return gate.queue.batches(limit=limit + 1, **which)
+        return ingest_acts.known(gate, gate.queue.batches(limit=limit + 1, **which), which["profile"])
 
     def text(found: Sequence[Batch]) -> str:
         return items.batch_table(found) if found else _none(session, "batches", which)
@@ -173,7 +173,7 @@ def jobs(session: Session, /, limit: int, *, watch: bool, every: float, **which:
     """List ingest jobs by id."""
 
     def ask(gate: Gate) -> Sequence[IngestJob]:
-        return gate.queue.jobs(limit=limit + 1, **which)
+        return ingest_acts.known(gate, gate.queue.jobs(limit=limit + 1, **which), which["profile"])
 
     def text(found: Sequence[IngestJob]) -> str:
         return items.job_table(found) if found else _none(session, "jobs", which)

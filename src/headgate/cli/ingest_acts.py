@@ -21,8 +21,10 @@ from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.service.queue import Queue
+    from headgate.wiring import Gate
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 #: No more lines than this are shown of what would be changed.
 PREVIEW = 20
 
@@ -101,7 +103,8 @@ def release(session: Session, /, ids: Sequence[str], profile: str | None, **how:
     with session.gate() as gate:
         if not profile:
             return act_on_each(session, gate.queue, "release", ids, gate.queue.release, **how)
-        return act_on_all(session, "release", _held(gate.queue, profile), gate.queue.release, **how)
+        found = known(gate, _held(gate.queue, profile), profile)
+        return act_on_all(session, "release", found, gate.queue.release, **how)
 
 
 @click.command("resume", short_help="Resume failed jobs after their last successful step.")
@@ -120,7 +123,7 @@ def resume(session: Session, /, ids: Sequence[str], batch: str, profile: str, *,
     with session.gate() as gate:
         if not many:
             return act_on_each(session, gate.queue, "resume", ids, gate.queue.resume, **how)
-        found = gate.queue.jobs("failed", batch=batch, profile=profile)
+        found = known(gate, gate.queue.jobs("failed", batch=batch, profile=profile), profile)
         return act_on_all(session, "resume", found, gate.queue.resume, **how)
 
 
@@ -155,7 +158,7 @@ def delete(session: Session, /, ids: Sequence[str], batch: str, profile: str, *,
         raise click.UsageError("--failed needs --batch BID or --profile P")
     with session.gate() as gate:
         if failed:
-            found = gate.queue.jobs("failed", batch=batch, profile=profile)
+            found = known(gate, gate.queue.jobs("failed", batch=batch, profile=profile), profile)
             return act_on_all(session, "delete", found, gate.queue.delete, **how)
         return act_on_each(session, gate.queue, "delete", ids, gate.queue.delete, ask=True, **how)
 
@@ -298,6 +301,13 @@ def _agreed(verb: str, found: Sequence[Item]) -> bool:
 
 def _terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def known(gate: Gate, found: Sequence[T], profile: str | None) -> Sequence[T]:
+    """What was found; UnknownName if that is nothing because the profile is mistyped."""
+    if profile and not found:
+        gate.queue.check_profile(profile)
+    return found
 
 
 def _held(queue: Queue, profile: str) -> list[Item]:

@@ -58,16 +58,16 @@ class Session:
         return load({"url": self.url, "coordination_url": self.coordination_url, "log_format": self.log_format})
 
     @contextmanager
-    def gate(self, *, stay: bool = False) -> Iterator[Gate]:
+    def gate(self, *, stay: bool = False, create: bool = True) -> Iterator[Gate]:
         """Everything that may be asked, on the store that the settings name.
 
         `stay`: leave without closing it, so that a leased lock outlives this process on ZooKeeper too, where a clean
-        end releases it.
+        end releases it. `create`: create a store that was named for this run, if it does not exist yet.
         """
         from headgate.wiring import Gate
 
         self._log_to_stderr()
-        gate = Gate(self.settings)
+        gate = Gate(self.settings, create=create)
         try:
             yield gate
         except BaseException:

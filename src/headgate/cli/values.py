@@ -24,8 +24,8 @@ class Word(click.ParamType[str]):
     def __init__(self, what: str, words: Sequence[str], also: Sequence[str] = (), *, any_other: bool = False) -> None:
         """`also`: words that are accepted and not listed. `any_other`: the store knows more words than these."""
         self.name = what
-        self.words = words
-        self._known = {each.lower(): each for each in (*also, *words)}
+        self.words = tuple(map(str, words))
+        self._known = {each.lower(): str(each) for each in (*also, *words)}
         self._any_other = any_other
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from headgate.core.errors import BadProfiles
 from headgate.core.queue import Hold
+from headgate.core.words import suggestion
 from headgate.ingest.profile import Profile, load_profile
 
 #: Who holds a collection that its profile holds.
@@ -42,10 +42,7 @@ class ProfilesFolder:
     def hint(self, name: str, known: Sequence[str] = ()) -> str:
         """What to do about a name that there is no profile of. `known`: other names that are in use."""
         names = sorted({*self.names(), *known})
-        near = difflib.get_close_matches(name, names, 1)
-        if near:
-            return f"did you mean {near[0]}?"
-        return f"there are: {', '.join(names)}" if names else f"write {self._folder / f'{name}.toml'}"
+        return suggestion(name, names) or f"write {self._folder / f'{name}.toml'}"
 
     def holds(self) -> list[Hold]:
         """The collections that their profiles hold, each since its file was changed."""

@@ -297,10 +297,15 @@ class Queue:
         has that name.
         """
         hold = Hold(check_name("profile", profile), check_reason(reason), actor(by))
-        if self._profiles is not None and self._profiles.exists and profile != ALL:
-            check_in_use(self, profile, self._profiles)
+        if profile != ALL:
+            self.check_profile(profile)
         event("queue.hold", logging.WARNING, profile=hold.profile, reason=hold.reason, who=hold.who)
         return self._store.set_hold(hold)
+
+    def check_profile(self, profile: str) -> None:
+        """UnknownName, with the nearest, when this process has profiles and nothing has that name."""
+        if self._profiles is not None and self._profiles.exists:
+            check_in_use(self, profile, self._profiles)
 
     def collections(self) -> Sequence[str]:
         """Names of collections that may be held: of the profiles, and of batches in the queue."""
