@@ -72,7 +72,7 @@ def distrust(path: Path) -> str:
 def _upwards(start: Path, home: str) -> Iterator[Path]:
     for folder in (start, *start.parents):
         yield folder
-        if str(folder) == home or folder.is_mount():
+        if str(folder) == home or os.path.ismount(folder):  # A Path raises where it may not look.
             return
 
 

@@ -12,6 +12,7 @@ from headgate import NoStore
 from headgate.settings import load
 from headgate.store_opening import named_store, own_url
 from headgate.store_search import search
+from tests.users import as_user
 
 #: Users of whom root knows nothing.
 STRANGER, GROUP = 54321, 54322
@@ -71,8 +72,8 @@ def test_the_search_ends_at_the_home_folder_and_at_a_mount_point(home: Path, mon
     assert search(below, str(home)).files == []
     assert search(below, str(home)).end == home
     assert search(below, "/somewhere/else").files == [home.parent / "headgate.db"]
-    real = Path.is_mount
-    monkeypatch.setattr(Path, "is_mount", lambda path: path == home / "project" or real(path))
+    real = os.path.ismount
+    monkeypatch.setattr("os.path.ismount", lambda path: path == home / "project" or real(path))
     assert search(below, "/somewhere/else").end == home / "project"
 
 
@@ -113,3 +114,10 @@ def test_a_folder_that_is_gone_or_may_not_be_searched_holds_nothing(
     gone.rmdir()
     assert search(None, str(home)).files == []
     assert search(Path("/proc/1/root/x"), "").files == []
+    private = home / "private"
+    (private / "below").mkdir(parents=True)
+    private.chmod(0o700)
+    monkeypatch.chdir(private / "below")
+    if os.getuid() == 0:  # Another user who came here with su.
+        found = as_user(STRANGER, [GROUP], lambda: search(None, "/nowhere").files)
+        assert found == []
