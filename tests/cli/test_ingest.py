@@ -131,6 +131,23 @@ def test_a_job_shows_what_is_possible_and_those_commands_work(headgate: Headgate
     assert "delete" in good(headgate("history", "--item", JOB)).out
 
 
+def test_wait_ends_with_the_outcome_and_resume_says_what_is_kept(headgate: Headgate, gate: Gate) -> None:
+    fill(gate)
+    waited = headgate("ingest", "wait", "bid1", "--timeout", "0")
+    assert (waited.code, waited.out.partition(":")[0]) == (75, "bid0000000001  processing")
+    fail_all(gate)
+    failed = headgate("ingest", "wait", "jid1", "--timeout", "1m")
+    assert (failed.code, failed.out) == (1, f"{JOB}  failed: no route to host\n")
+    assert headgate("ingest", "wait", "jid9").code == 2
+    said = headgate("ingest", "resume", "jid1").err
+    assert f"{JOB} keeps the profile from the start of its batch" in said
+    assert "resume --refresh uses the current profile" in said
+    fail_all(gate)
+    refused = headgate("ingest", "resume", "jid1", "--refresh")
+    assert (refused.code, gate.queue.job(JOB).state) == (2, "failed"), "there is no profile to use"
+    assert "there is no profile demo" in refused.err
+
+
 def test_hold_unhold_release(headgate: Headgate, gate: Gate) -> None:
     fill(gate, jobs=2)
     good(headgate("ingest", "hold", "demo", "--reason", "it is moved"))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from headgate import Batch, Gate, IngestJob, UnknownName
+from headgate.client.queue import ServiceQueue
 from headgate.core.history import Entry
 from headgate.core.machine import By, Machine, Transition
 from headgate.core.queue import Folder, Hold, Item, Taken, forward_event, is_batch, work_states
@@ -60,8 +61,8 @@ def rows_for(count: int, **more: Any) -> list[dict[str, Any]]:
 def batch_with_jobs(
     queue: Queue, count: int = 1, profile: str = PROFILE, max_crashes: int | None = None, **more: Any
 ) -> Batch:
-    """A batch that is processing, with so many pending jobs. `max_crashes`: as its profile says, which is written."""
-    if max_crashes is not None:
+    """A batch that is processing, with so many pending jobs. `max_crashes`: of its profile."""
+    if max_crashes is not None and isinstance(queue.store, ServiceQueue):
         folder = Path("headgate-profiles")
         folder.mkdir(exist_ok=True)
         (folder / f"{profile}.toml").write_text(f'collection = "c"\nowner = "o"\nmax_crashes = {max_crashes}\n')

@@ -21,6 +21,7 @@ from headgate.core.inventory import Kind as MessageKind
 from headgate.core.inventory import Message
 from headgate.core.ledger import Kind, Row
 from headgate.core.machine import By
+from headgate.core.queue import Place
 from headgate.core.states import CHUNK
 from headgate.http.dashboard import grid, ingest_acts, pages
 from headgate.http.dashboard.chunks import ACTS, Story, allowed
@@ -321,6 +322,36 @@ def test_a_job_that_killed_its_worker_says_so_and_is_released_by_itself(server: 
         client.post("/ingest/holds/deadly/clear", data={"reason": "room", "form_key": key[1]})
         assert (gate.queue.hold_of("deadly"), gate.queue.job(job.id).state) == (None, "held")
         assert "the count starts again" in client.get(f"/ingest/job/{job.id}/release").text
+
+
+#: How a job comes to fail while it downloads.
+FAILING = (("pending", "accept"), ("estimating", "finish"), ("provisioning", "finish"), ("downloading", "fail"))
+
+
+def test_what_is_stuck_leads_the_overview_and_a_failed_job_offers_the_current_profile(server: Any, gate: Gate) -> None:
+    queue = gate.queue
+    made = queue.submit("unknown", "ann", "https://example.org/1")
+    batch = queue.acquire_batch("pending", after=f"bid{int(made.id[3:]) - 1:010}")
+    assert batch
+    queue.create_jobs(batch, [{"payload_url": "https://example.org/1", "priority": 99}])
+    queue.fire(batch, "start")
+    (job,) = queue.jobs(batch=made.id)
+    for state, event in FAILING:
+        taken = queue.acquire_job(state, after=Place(99, f"jid{int(job.id[3:]) - 1:010}"))
+        assert taken
+        queue.fire(taken, event, "it broke")
+    queue.submit("unknown", "ann", "https://example.org/2")
+    with signed_in(server, gate, "read", "operate") as client:
+        page = client.get("/").text
+        assert "waits for a profile that cannot be used: there is no profile unknown" in page
+        assert "no daemon runs that takes batches in the state pending" in page
+        assert page.index('id="alarms"') < page.index('id="needs"')
+        assert {each["kind"] for each in client.get("/v1/alarms").json()} >= {"unknown-profile", "no-consumer"}
+        shown = client.get(f"/ingest/job/{job.id}").text
+        assert f"{job.id} keeps the profile from the start of its batch" in shown
+        assert "Resume with the current profile" in shown
+        asked = client.get(f"/ingest/job/{job.id}/refresh").text
+        assert f"All unfinished jobs of {job.batch} then use the current profile." in asked
 
 
 def test_more_than_one_act_releases_is_released_by_the_next(

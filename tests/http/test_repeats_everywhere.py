@@ -188,6 +188,7 @@ def _queue(walk: Walk) -> None:
     walk.post("/v1/ingest-jobs/{jid}/give-back", owned, jid=jid)
     job = walk.post("/v1/ingest-jobs/next", {"lease": 600}, query={"state": "pending"})
     walk.post("/v1/ingest-jobs/{jid}/{event}", {**owned, "token": job["token"]}, jid=jid, event="accept")
+    walk.post("/v1/ingest-jobs/{jid}/refresh", status=409, jid=jid)
     walk.post("/v1/queue/repair", {"kind": "a fault", "item": bid, "what": "nothing"})
     walk.post("/v1/store/repair", {"kind": "a fault", "item": bid, "what": "nothing"})
 

@@ -10,14 +10,20 @@ import json
 import shutil
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import headgate
+from headgate import QueueRefused
 from headgate.core.queue import Batch
+from headgate.http.server import Server
+from headgate.http.service import Service
 from headgate.ingest.ark import mint_for
 from headgate.ingest.describe import read_dublin_core
 from headgate.ingest.ocfl import OcflStorage
+from headgate.refreshing import frozen_of, refresh, resume_refreshed
 from headgate.wiring import Gate
 from tests.conftest import fresh_store
 from tests.ingest.ezid_server import PASSWORD, USER
@@ -169,6 +175,51 @@ def test_an_update_keeps_what_it_does_not_name_and_removes_what_it_says(there: S
             "producer/a.txt": hashlib.sha256(b"a").hexdigest(),
             "producer/b.txt": hashlib.sha256(b"new").hexdigest(),
         }
+
+
+def test_a_resume_keeps_profile_and_manifest_unless_it_is_refreshed(there: Site) -> None:
+    there.profile()
+    url = there.object_manifest("/1.checkm", {"a.txt": b"a"})
+    there.origin.add("/1.checkm.files/a.txt", b"another")
+    with there.gate() as gate:
+        with running(gate):
+            batch = ended(gate, gate.queue.submit("demo", "ann", url))
+            job = only_job(gate, batch)
+            assert (job.state, job.last_successful) == ("failed", "provisioning")
+            there.profile(notification=["bob@example.org"])
+            there.object_manifest("/1.checkm", {"b.txt": b"b"})
+            found = frozen_of(gate, job)
+            assert found
+            assert found.profile_since and found.manifest_since  # noqa: PT018 - both are times
+            assert (found.profile_changes, found.manifest_refreshable) == (("notification",), True)
+            assert "notification changed since" in found.sentences[0]
+            gate.queue.resume(job.id)
+            until(lambda: only_job(gate, batch).state == "failed", "it fails again, with what it kept")
+        with served(gate) as far:
+            assert frozen_of(far, far.queue.job(job.id)) == found
+            assert resume_refreshed(far, job.id).state == "downloading"
+            with pytest.raises(QueueRefused, match="only failed jobs"):
+                refresh(far, far.queue.job(job.id))
+        kept = frozen_of(gate, gate.queue.job(job.id))
+        assert kept
+        assert (kept.profile_changes, kept.manifest_since) == ((), None)
+        with running(gate):
+            until(lambda: only_job(gate, batch).state in ("completed", "cleaned"), "it is stored")
+        (stored,) = gate.inventory.objects()
+        names = [each.name for each in gate.inventory.files(stored.ark, 1) if each.name.startswith("producer/")]
+        assert names == ["producer/b.txt"]
+
+
+@contextmanager
+def served(gate: Gate) -> Iterator[Gate]:
+    """A gate on a service that speaks for this one."""
+    server = Server(Service(gate), "127.0.0.1:0")
+    server.start()
+    try:
+        with headgate.connect(server.url, token=gate.tokens.new("t", ["admin"]).token) as far:
+            yield far
+    finally:
+        server.stop()
 
 
 def test_the_depositors_own_files_describe_and_name_the_object(there: Site) -> None:

@@ -10,21 +10,22 @@ import click
 
 from headgate.cli import ingest_acts, ingest_objects, items, watching
 from headgate.cli.alarms import alarm_lines
-from headgate.cli.failures import FAILED
+from headgate.cli.failures import FAILED, TRY_LATER
 from headgate.cli.items import ItemId
 from headgate.cli.job_progress import bars
 from headgate.cli.output import ago, table
-from headgate.cli.session import InOrder, Session, common, tabular
+from headgate.cli.session import DURATION, InOrder, Session, common, tabular
 from headgate.cli.values import PROFILE, Word, word_option
 from headgate.core.errors import BadValue
-from headgate.core.queue import ALL, Folder
+from headgate.core.queue import ALL, Batch, Folder, is_batch
 from headgate.core.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
 from headgate.core.wire import plain
 from headgate.service.progress import under_way
 from headgate.service.queue_checks import MODES, TYPES
 
 if TYPE_CHECKING:
-    from headgate.core.queue import Batch, Hold, IngestJob
+    from headgate.core.frozen import Frozen
+    from headgate.core.queue import Hold, IngestJob, Item
     from headgate.service.progress import Progress
     from headgate.wiring import Gate
 
@@ -192,18 +193,58 @@ def show_job(session: Session, /, job: str, *, watch: bool, every: float) -> int
     With --watch it ends with the job: exit code 0 when it is completed, 1 when it failed.
     """
 
-    def ask(gate: Gate) -> tuple[IngestJob, Any]:
+    def ask(gate: Gate) -> tuple[IngestJob, Any, Frozen | None]:
         with items.naming_the_nearest(session, gate.queue, job):
-            return gate.queue.job(job), gate.queue.tables()[1]
+            found = gate.queue.job(job)
+        return found, gate.queue.tables()[1], ingest_acts.frozen_if_failed(gate, found)
 
-    def text(found: tuple[IngestJob, Any]) -> str:
-        return items.job_text(session, *found)
+    def document(found: tuple[IngestJob, Any, Frozen | None]) -> object:
+        return {**items.document(found[0]), "frozen": plain(found[2])}
+
+    def text(found: tuple[IngestJob, Any, Frozen | None]) -> str:
+        kept = ["", "", *found[2].sentences, ingest_acts.REFRESH] if found[2] else []
+        return items.job_text(session, *found[:2]) + "\n".join(kept)
 
     last = watching.answer(
-        session, ask, lambda found: items.document(found[0]), text, watch=watch, every=every,
-        ended=lambda found: found[0].state in ENDED,
-    )  # fmt: skip
+        session, ask, document, text, watch=watch, every=every, ended=lambda found: found[0].state in ENDED
+    )
     return ENDED.get(last[0].state, 0) if watch else 0
+
+
+@ingest.command("wait", short_help="Wait until a batch or job has ended.")
+@click.argument("item", metavar="BID|JID", type=ItemId("jid", "bid"))
+@click.option("--timeout", type=DURATION, help="Longest time to wait (default: no limit).")
+@common
+@click.pass_obj
+def wait(session: Session, /, item: str, timeout: float | None) -> int:
+    """Wait until a batch or an ingest job has ended, and print the outcome.
+
+    A batch has ended when it is reported. A held batch or job has ended too: nothing happens to it until an operator
+    releases it.
+
+    Exit code 0 when it completed, 1 when it failed or is held, 75 when --timeout has passed.
+
+    \b
+    Examples:
+      headgate ingest wait bid7 --timeout 1h
+      headgate ingest wait jid12
+    """
+    ends = {**ENDED, "held": FAILED}
+    with session.gate() as gate:
+
+        def look() -> Item:
+            with items.naming_the_nearest(session, gate.queue, item):
+                return gate.queue.batch(item) if is_batch(item) else gate.queue.job(item)
+
+        first = look()
+        for line in alarm_lines(session, gate.alarms_of(first)) if isinstance(first, Batch) else ():
+            session.say(line)
+        found, ended = watching.wait_until(
+            session, look, lambda each: each.state in ends, lambda each: f"waiting for {each.id}: {each.state}", timeout
+        )
+    said = f": {found.message}" if found.message else ""
+    session.answer({**items.document(found), "ended": ended}, lambda: f"{found.id}  {found.state}{said}")
+    return ends[found.state] if ended else TRY_LATER
 
 
 @ingest.command("holds", short_help="List collections on hold.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,11 +21,15 @@ from headgate.core.queue import ALL, Item, is_batch
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
+    from headgate.core.frozen import Frozen
+    from headgate.core.queue import IngestJob
     from headgate.service.queue import Queue
     from headgate.wiring import Gate
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+#: What to do about a profile or manifest that is out of date.
+REFRESH = "resume continues with these; resume --refresh uses the current profile, and fetches the manifest again"
 #: No more lines than this are shown of what would be changed.
 PREVIEW = 20
 
@@ -112,19 +117,32 @@ def release(session: Session, /, ids: Sequence[str], profile: str | None, **how:
 @click.option("--batch", type=ItemId("bid"), metavar="BID", help="All failed jobs of this batch.")
 @click.option("--profile", type=PROFILE, help="All failed jobs of this profile.")
 @click.option("--all-failed", is_flag=True, help="All failed jobs.")
+@click.option("--refresh", is_flag=True, help="Use the current profile, and fetch the manifest and files again.")
 @reason
 @bulk
 @common
 @click.pass_obj
-def resume(session: Session, /, ids: Sequence[str], batch: str, profile: str, *, all_failed: bool, **how: Any) -> int:
-    """Resume failed jobs with the step after the last successful one."""
+def resume(
+    session: Session, /, ids: Sequence[str], batch: str, profile: str, *, all_failed: bool, refresh: bool, **how: Any
+) -> int:
+    """Resume failed jobs with the step after the last successful one.
+
+    A job continues with the profile that its batch kept when its jobs were created, and with the object manifest that
+    it fetched first. --refresh replaces both: the current profile is then used by all unfinished jobs of the batch,
+    and the manifest and files are fetched again. Rows of a batch manifest are never read again; submit it anew.
+    """
     many = batch or profile or all_failed
     _one_of(ids, many, "a JID, --batch BID, --profile P, or --all-failed")
     with session.gate() as gate:
+        from headgate.refreshing import resume_refreshed
+
+        act = partial(resume_refreshed, gate) if refresh else gate.queue.resume
         if not many:
-            return act_on_each(session, gate.queue, "resume", ids, gate.queue.resume, **how)
+            _say_frozen(session, gate, ids, refresh=refresh)
+            return act_on_each(session, gate.queue, "resume", ids, act, **how)
         found = known(gate, gate.queue.jobs("failed", batch=batch, profile=profile), profile)
-        return act_on_all(session, "resume", found, gate.queue.resume, **how)
+        _say_frozen(session, gate, [job.id for job in found], refresh=refresh)
+        return act_on_all(session, "resume", found, act, **how)
 
 
 @click.command("delete")
@@ -210,6 +228,23 @@ def unpause(session: Session) -> None:
 
 
 COMMANDS = (hold, unhold, release, pause, unpause, resume, priority, delete, update_report)
+
+
+def _say_frozen(session: Session, gate: Gate, ids: Sequence[str], *, refresh: bool) -> None:
+    """Say what jobs keep from their start, of the first one; and that --refresh replaces it."""
+    if refresh or not ids or session.quiet or session.as_json:
+        return
+    with items.naming_the_nearest(session, gate.queue, ids[0]):
+        found = frozen_if_failed(gate, gate.queue.job(ids[0]))
+    for sentence in [*found.sentences, REFRESH] if found else ():
+        session.say(sentence)
+
+
+def frozen_if_failed(gate: Gate, job: IngestJob) -> Frozen | None:
+    """What a job that can be resumed keeps from its start."""
+    from headgate.refreshing import frozen_of
+
+    return frozen_of(gate, job) if job.state == "failed" and job.last_successful is not None else None
 
 
 def act_on_each(  # noqa: PLR0913 - each is an option of the command

@@ -8,6 +8,7 @@ from pathlib import Path
 from headgate.client.connection import Connection
 from headgate.core.alarms import Alarm
 from headgate.core.errors import Unavailable
+from headgate.core.frozen import Frozen
 from headgate.core.wire import parse
 from headgate.ingest.profile import Profile, from_snapshot
 from headgate.ingest.storage import Problem
@@ -41,6 +42,15 @@ class ServiceIngest:
             return [parse(Alarm, each) for each in self._connection.get("batches", batch, "alarms")]
         return []
 
+    def frozen(self, job: str) -> Frozen | None:
+        """What an ingest job keeps from its start."""
+        found = self._connection.get("ingest-jobs", job, "frozen")
+        return None if found is None else _frozen(found)
+
+    def refresh(self, job: str) -> Frozen:
+        """Have the service give a failed job the current profile and manifest."""
+        return _frozen(self._connection.once("ingest-jobs", job, "refresh"))
+
     def announce(self, item: str, notice: str) -> bool:
         """Have the service put a notice about a batch or ingest job into its outbox."""
         return bool(self._connection.once("messages", body={"item": item, "notice": notice})["new"])
@@ -55,3 +65,8 @@ class ServiceIngest:
         with within(READING_SECONDS + wait):
             found = self._connection.send("POST", "objects", "verify", body=body, again=False)
         return [parse(Problem, each) for each in found["problems"]], int(found["bytes"])
+
+
+def _frozen(document: object) -> Frozen:
+    found: Frozen = parse(Frozen, document)
+    return found

@@ -175,6 +175,8 @@ class Intake:
     profile: Mapping[str, Any] = field(default_factory=dict)
     #: Why its payload gave no jobs; empty: it did.
     problem: str = ""
+    #: Since when it is kept, by the store's clock; None: from before that was recorded.
+    at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,27 @@ from headgate.http.direct import Routes
 from headgate.http.metrics import CONTENT_TYPE
 from headgate.http.middleware import Around
 from headgate.http.proxies import Proxied, Trusted
-from headgate.http.routes import claims, custody, daemons, events, ingest, inventory, ledger, locks, queue, whole
+from headgate.http.routes import (
+    claims,
+    custody,
+    daemons,
+    events,
+    frozen,
+    ingest,
+    inventory,
+    ledger,
+    locks,
+    queue,
+    whole,
+)
 from headgate.http.service import Service
 from headgate.http.waiting import Ending, Gone
 
 around = Routes("service")
 #: Everything that the OpenAPI tells of.
 API = (
-    locks.router, claims.router, ledger.router, custody.router, whole.router, events.router, queue.router,
-    daemons.router, ingest.router, inventory.router, around,
+    locks.router, claims.router, ledger.router, custody.router, whole.router, events.router, frozen.router,
+    queue.router, daemons.router, ingest.router, inventory.router, around,
 )  # fmt: skip
 #: Besides, and not told of.
 hidden = Routes()

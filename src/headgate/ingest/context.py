@@ -26,6 +26,7 @@ from headgate.ingest.provision import Reservations
 from headgate.ingest.snapshots import read_profile, start_batch
 from headgate.ingest.stopping import Stop
 from headgate.ingest.storage import Storage
+from headgate.service.clock import steady
 from headgate.service.inventory import Inventory
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
@@ -36,6 +37,8 @@ T = TypeVar("T")
 
 #: Networks of an institution's own; never those by which a machine is asked about itself (169.254.0.0/16).
 PRIVATE_NETWORKS = ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7")
+#: The profile of a batch is remembered for this many seconds.
+REMEMBERED_SECONDS = 30.0
 #: Batches of which something is kept in memory.
 _KEPT = 1000
 
@@ -101,7 +104,8 @@ class Context:
         )
         self._made: dict[Hashable, Any] = {}
         self._making = threading.RLock()
-        self._profiles: OrderedDict[str, Profile] = OrderedDict()
+        #: The profile of each batch, and until when it is remembered.
+        self._profiles: OrderedDict[str, tuple[Profile, float]] = OrderedDict()
         self._reading = threading.Lock()
 
     # ---------------------------------------------------------------- profiles
@@ -124,22 +128,24 @@ class Context:
             )
         return found
 
-    def profile_of(self, batch: str) -> Profile | None:
-        """The profile that a batch started with; None when there was none that could be used."""
+    def profile_of(self, batch: str, *, anew: bool = False) -> Profile | None:
+        """The profile that a batch keeps; None when there was none that could be used. `anew`: ask the store."""
         with self._reading:
-            if batch in self._profiles:
-                return self._profiles[batch]
+            found, until = self._profiles.get(batch, (None, 0.0))
+            if found is not None and steady() < until and not anew:
+                return found
         intake = self.inventory.intake(batch)
         return from_snapshot(intake.profile) if intake and intake.profile else None
 
     def profile(self, job: IngestJob) -> Profile:
         """The profile of a job."""
-        found = self.profile_of(job.batch)
+        # A job that was resumed may have been given the current one.
+        found = self.profile_of(job.batch, anew=job.retry_count > 0)
         if found is None:
             raise BadValue("batch", job.batch, "was started without a profile; submit it again")
-        # Once a batch has jobs, its profile never changes, and is remembered. Until then each start replaces it.
+        # Once a batch has jobs, its profile seldom changes, and is remembered. Until then each start replaces it.
         with self._reading:
-            self._profiles[job.batch] = found
+            self._profiles[job.batch] = (found, steady() + REMEMBERED_SECONDS)
             while len(self._profiles) > _KEPT:
                 self._profiles.popitem(last=False)
         return found

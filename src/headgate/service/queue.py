@@ -327,12 +327,13 @@ class Queue:
         return sorted(found, key=lambda hold: hold.profile)
 
     def hold_of(self, profile: str) -> Hold | None:
-        """The hold of a collection that a person set, if there is one."""
-        return next((hold for hold in self._store.holds() if hold.profile == profile), None)
+        """The hold of a collection, if there is one: the one that a person set before that of its profile."""
+        found = next((hold for hold in self._store.holds() if hold.profile == profile), None)
+        return found or self._held_by_profile(profile)
 
     def _held_by_profile(self, profile: str) -> Hold | None:
         """The hold that a profile sets, if it does."""
-        holds = self._profiles.holds() if self._profiles else ()
+        holds = self._profiles.holds() if self._profiles and profile != ALL else ()
         return next((hold for hold in holds if hold.profile == profile), None)
 
     # ---------------------------------------------------------------- daemons

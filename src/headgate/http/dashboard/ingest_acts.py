@@ -288,6 +288,7 @@ def resuming(queue: Queue, batch: Batch) -> Question:
         heading=f"Resume the failed jobs of {batch.id}?",
         consequences=[
             f"{_some(jobs, 'job')} failed; {again:,} can continue after their last successful step.",
+            "They continue with the profile and manifest that each keeps; the page of a job offers the current ones.",
             "Each counts as one more retry.",
         ],
         verb="Resume them",

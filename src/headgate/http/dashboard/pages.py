@@ -10,6 +10,7 @@ from headgate.http.dashboard import (
     ingest,
     ingest_acts,
     ingest_lists,
+    ingest_refresh,
     jobs,
     locks,
     messages,
@@ -30,6 +31,7 @@ ROUTERS = (
     ingest_lists.router,
     messages.router,
     objects.router,
+    ingest_refresh.router,
     # Its last addresses fit any item and event: behind the pages of the same depth.
     ingest_acts.router,
     history.router,

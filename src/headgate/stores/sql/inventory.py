@@ -294,7 +294,9 @@ def _keep_intake(tx: Transaction, intake: Intake, *, anew: bool = False) -> Inta
 
 def _intake(tx: Transaction, batch: str) -> Intake | None:
     row = tx.one(sql.READ_INTAKE, batch=batch)
-    return None if row is None else Intake(batch, json.loads(row[0]), str(row[1]))
+    if row is None:
+        return None
+    return Intake(batch, json.loads(row[0]), str(row[1]), None if row[2] is None else moment(row[2]))
 
 
 def _post(tx: Transaction, message: Message) -> bool:

@@ -107,6 +107,7 @@ intake = Table(
     Column("batch", text(20), primary_key=True),
     Column("profile", Document, nullable=False, comment="JSON: the profile that the batch started with"),
     Column("problem", Document, nullable=False, comment="why its payload gave no jobs"),
+    Column("at", BigInteger, comment="when it was kept"),
     **MYSQL,
 )
 

@@ -102,9 +102,9 @@ DROP_OBJECT = tuple(
 )  # fmt: skip
 DROP_LOCAL_IDS = Statement("An object's local ids are free.", "delete from hg_local_id where ark = :ark")
 
-READ_INTAKE = Statement("What a batch started with.", "select profile, problem from hg_intake where batch = :batch")
+READ_INTAKE = Statement("What a batch started with.", "select profile, problem, at from hg_intake where batch = :batch")
 ADD_INTAKE = Statement(
-    "A batch starts.", "insert into hg_intake (batch, profile, problem) values (:batch, :profile, :problem)"
+    "A batch starts.", "insert into hg_intake (batch, profile, problem, at) values (:batch, :profile, :problem, {wall})"
 )
 SET_PROBLEM = Statement(
     "A batch's payload gave no jobs.", "update hg_intake set problem = :problem where batch = :batch"
