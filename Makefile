@@ -74,7 +74,7 @@ transitions: venv servers ## Take every row of the queue's tables on every store
 
 screenshots: venv ## Photograph every page of the dashboard on a crowded store, and renew the picture of the README
 	$(BIN)/python tools/screenshots.py docs/_build/screenshots --store docs/_build/crowd
-	$(BIN)/python tools/screenshots.py docs/images --readme --store docs/_build/crowd
+	$(BIN)/python tools/screenshots.py docs/images --readme
 
 servers: ## Install the database servers that the tests need (as root, on Debian)
 	$(PYTHON) tools/install_servers.py

@@ -2,15 +2,17 @@
 
 .venv/bin/python tools/screenshots.py FOLDER                  # about two minutes; every page, wide and narrow
 .venv/bin/python tools/screenshots.py FOLDER --store STORE    # keeps the filled store there, and uses it again
-.venv/bin/python tools/screenshots.py docs/images --readme    # the picture of the README alone
+.venv/bin/python tools/screenshots.py docs/images --readme    # the picture of the README: the example
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +31,7 @@ LOOKS: Mapping[str, tuple[int, Theme]] = {
     "wide": (1280, "light"), "narrow": (390, "light"), "dark": (1280, "dark"),
 }  # fmt: skip
 README = (1280, 860)
-MOST_HEIGHT = 6000
+MOST_HEIGHT = 2400
 
 
 def main() -> None:
@@ -37,27 +39,34 @@ def main() -> None:
     asked = _arguments()
     asked.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
-        store = asked.store or Path(temporary)
-        filled = (store / "headgate.sqlite").exists()
-        store.mkdir(parents=True, exist_ok=True)
-        site, size = Site(store), Size()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            wait(site, size.waiters) if filled else crowd(site, size)
-            readme(browser, site, asked.folder) if asked.readme else every_page(browser, site, asked.folder)
-        finally:
-            browser.close()
-            site.close()
+        if asked.readme:
+            readme(browser, Path(temporary), asked.folder)
+        else:
+            every_page(browser, asked.store or Path(temporary), asked.folder)
+        browser.close()
 
 
-def readme(browser: Browser, site: Site, folder: Path) -> None:
-    """The overview as the README shows it."""
-    page = _page(browser, site, *README)
-    page.goto("/")
-    page.screenshot(path=folder / "dashboard.png")
+def readme(browser: Browser, work: Path, folder: Path) -> None:
+    """The overview of the example, as the README shows it."""
+    example = [sys.executable, "-m", "headgate", "up", "--example", "--once", "-q", "--listen", "127.0.0.1:0"]
+    subprocess.run(example, cwd=work, check=True, stdout=subprocess.DEVNULL)
+    with closing(Site(work / "headgate-example", store="headgate.db")) as site:
+        page = _page(browser, site, *README)
+        page.goto("/")
+        page.screenshot(path=folder / "dashboard.png")
 
 
-def every_page(browser: Browser, site: Site, folder: Path) -> None:
+def every_page(browser: Browser, store: Path, folder: Path) -> None:
+    """Every page of a crowded site."""
+    filled = (store / "headgate.sqlite").exists()
+    store.mkdir(parents=True, exist_ok=True)
+    with closing(Site(store)) as site:
+        wait(site, Size().waiters) if filled else crowd(site, Size())
+        photograph(browser, site, folder)
+
+
+def photograph(browser: Browser, site: Site, folder: Path) -> None:
     """Every page in every look, named after its address."""
     for look, (width, theme) in LOOKS.items():
         page = _page(browser, site, width, 900, theme)
@@ -77,7 +86,7 @@ def _things(site: Site) -> Iterator[str]:
     yield from (f"/locks/{lock.id}", f"/locks/{lock.id}/break", "/locks?resource=READINGS&client=etl-1")
     failed = gate.ledger.failures(1)[0]
     chunk = f"/pipeline/jobs/{failed.job}/chunks/{failed.dataid}"
-    yield from (f"/pipeline/jobs/{failed.job}", chunk, f"{chunk}/resubmit-downstream", f"{chunk}/force")
+    yield from (f"/pipeline/jobs/{failed.job}", chunk, f"{chunk}/resubmit", f"{chunk}/force")
     yield from ("/pipeline?zoom=100", "/pipeline/grid?dataset=daily-means&size=50", "/pipeline/grid?size=1")
     yield from ("/ingest/hold", "/ingest/hold?profile=*", "/ingest/holds/theses/clear")
     for state in ("failed", "held", "processing", "completed"):

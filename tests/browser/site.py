@@ -32,11 +32,11 @@ KEPT = ("hg_api_token", "hg_session", "hg_meta", "hg_version")
 class Site:
     """A service, the store behind it, and those who wait there."""
 
-    def __init__(self, folder: Path, *more: str) -> None:
+    def __init__(self, folder: Path, *more: str, store: str = "headgate.sqlite") -> None:
         self.folder = folder
         #: Of the command line, besides where it listens.
         self._more = more
-        self._store = f"sqlite:///{folder}/headgate.sqlite"
+        self._store = f"sqlite:///{folder}/{store}"
         self._process: subprocess.Popen[str] | None = None
         self._waiting: list[threading.Thread] = []
         said = self._start("127.0.0.1:0")

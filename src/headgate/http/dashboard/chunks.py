@@ -230,6 +230,8 @@ def checked(who: Caller, story: Story, name: str) -> Act:
     found = ACTS.get(name)
     if found is None:
         raise UnknownName("act", name)
+    if found.downstream and not story.readers:
+        raise UnknownName("action", name, "No job reads this chunk: there is nothing downstream")
     if name not in allowed(story):
         raise TransitionRefused(CHUNK.name, story.status, found.event, tuple(allowed(story)))
     scope = "admin:force" if story.alive and found.robs else found.scope

@@ -354,12 +354,14 @@ def firing(queue: Queue, item: Item, event: str) -> Question:
 def _consequences(row: Transition, item: Item) -> list[str]:
     told = [f"State: {row.source} → {row.target}. {row.meaning}"]
     if item.message:
-        told.append(f"It is {item.state} because: {item.message}")
+        told.append(f"Why it is {item.state}: {item.message}")
     if item.crashes:
         told.append(f"{some(item.crashes, 'worker')} died on it; the count starts again.")
     if isinstance(item, IngestJob):
         told += (
-            [f"It has been resumed {some(item.retry_count, 'time')} before."] if Also.COUNT_RETRY in row.also else []
+            [f"It has been resumed {some(item.retry_count, 'time')} before."]
+            if Also.COUNT_RETRY in row.also and item.retry_count
+            else []
         )
     elif Also.DROP_ALL in row.also:
         jobs = item.jobs

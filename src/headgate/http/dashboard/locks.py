@@ -195,12 +195,12 @@ def is_claim(found: Lock) -> bool:
 
 def lease(found: Lock) -> str:
     """When its lease expires, in words."""
-    return ending(found.expires_in)
+    return "none: held until released" if found.expires_in is None else ending(found.expires_in)
 
 
 def ending(expires_in: float | None) -> str:
     """When a lease expires, in words."""
-    return "none: held until released" if expires_in is None else f"expires in {duration(expires_in)} unless renewed"
+    return "until it is released" if expires_in is None else f"expires in {duration(expires_in)} unless renewed"
 
 
 def _words() -> dict[str, Any]:
