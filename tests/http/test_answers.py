@@ -272,3 +272,12 @@ def test_a_process_with_a_long_name_is_known_by_as_much_as_fits(gate: Gate, admi
     named = {"Headgate-Client": "x" * 300}
     assert admin.post("/v1/locks", json={"client": "c", "resource": "long"}, headers=named).status_code == 201
     assert [lock.owner for lock in gate.locks.list("long")] == ["x" * 255]
+
+
+def test_a_missing_or_unknown_api_token_is_answered_with_how_to_get_one(server: Server, gate: Gate) -> None:
+    expired = gate.tokens.new("late", ["read"], expires=0.001).token
+    for headers in ({}, {"Authorization": "Bearer nonsense"}, {"Authorization": f"Bearer {expired[:-1]}x"}):
+        answer = httpx2.get(f"{server.url}/v1/about", headers=headers, trust_env=False)
+        assert answer.status_code == 401
+        assert "HEADGATE_API_TOKEN" in answer.json()["detail"]
+        assert "headgate token new NAME --role worker" in answer.json()["detail"]

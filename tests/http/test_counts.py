@@ -66,6 +66,8 @@ def test_banner_tiles_tables_api_metrics_and_status_agree(bounded: Callable[...,
     assert failed.count("<tr id=") == 24
     command = Headgate(service.gate.settings["url"], tmp_path)
     assert command("status", "--json", "--rich").json["counts"] == asdict(now)
+    plan = command("job", "plan", "clean", "--json").json["counts"]
+    assert plan == {"running": 2, "expired": 1, "failed": 24, "held": 1, "waiting": plan["waiting"]}
     shown = command("status").out
     for name in ("chunks_running", "claims_expired", "chunks_failed", "ingest_jobs_failed", "failures_last_day"):
         assert re.search(rf"^{MEANINGS[name].label} +{getattr(now, name)}$", shown, re.MULTILINE)

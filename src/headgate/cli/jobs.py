@@ -180,12 +180,18 @@ def explain(session: Session, job_name: str, dataid: str) -> None:
 @click.pass_obj
 def plan(session: Session, job_name: str, limit: int) -> None:
     """Show which chunks run next, in order, and what blocks the others."""
+    from headgate.service.counts import job_counts, job_in_words
+
     with session.gate() as gate:
-        found = gate.ledger.plan(job_name, limit)
-    document = {"next": [_verdict(each) for each in found.next], "blocked": [_verdict(each) for each in found.blocked]}
+        found, now = gate.ledger.plan(job_name, limit), job_counts(gate.ledger, job_name)
+    document = {
+        "counts": now, "next": [_verdict(each) for each in found.next],
+        "blocked": [_verdict(each) for each in found.blocked],
+    }  # fmt: skip
     lines = [(each.dataid, "first" if each.first else "next", "-") for each in found.next]
     lines += [(each.dataid, "blocked", "; ".join(one.text for one in each.blockers)) for each in found.blocked]
-    session.answer(document, lambda: table(("DATAID", "STATE", "WHY"), lines) if lines else "nothing to do")
+    shown = table(("DATAID", "STATE", "WHY"), lines) if lines else "nothing to do"
+    session.answer(document, lambda: f"{shown}\n{job_name}: {job_in_words(now)}")
 
 
 @job.command("list")

@@ -9,10 +9,11 @@ from headgate.core.census import EXPIRED, Tally
 from headgate.core.counts import Counts
 from headgate.core.ledger import ERROR, HOLD, RUNNING
 from headgate.core.machine import Machine
+from headgate.core.plurals import plural
 from headgate.core.queue import work_states
 from headgate.service.activity import Activity
 from headgate.service.inventory import Inventory
-from headgate.service.ledger import Ledger
+from headgate.service.ledger import LEFT_MOST, Ledger
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
 
@@ -47,6 +48,22 @@ def count_all(
         messages_undelivered=0 if inventory is None else len(inventory.messages(failed=True)),
         failures_last_day=activity.failures(),
     )
+
+
+def job_counts(ledger: Ledger, job: str) -> dict[str, int]:
+    """The counts of one job; what waits is counted up to LEFT_MOST."""
+    now = chunks_by_status(ledger.store.standing(), job)
+    return {
+        "running": now[RUNNING], "expired": now[EXPIRED], "failed": now[ERROR], "held": now[HOLD],
+        "waiting": ledger.left(job),
+    }  # fmt: skip
+
+
+def job_in_words(now: Mapping[str, int]) -> str:
+    """The counts of a job in one line."""
+    expired = f", {now['expired']:,} with a dead worker" if now["expired"] else ""
+    waiting = f"{LEFT_MOST:,} or more chunks" if now["waiting"] >= LEFT_MOST else plural(now["waiting"], "chunk")
+    return f"{now['running']:,} running{expired}, {now['failed']:,} failed, {now['held']:,} held, {waiting} waiting"
 
 
 def count_running(jobs: Mapping[str, int], table: Machine) -> int:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
 from fastapi import Request, Response
 
-from headgate.core.census import EXPIRED
 from headgate.core.ledger import ERROR, HOLD, RUNNING, Job, Row
 from headgate.http.auth import Operator, Reader, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.pipeline import chunk_page, job_page
 from headgate.http.dashboard.tables import Column, Table, link
-from headgate.http.dashboard.words import number, some
-from headgate.service.counts import chunks_by_status
+from headgate.http.dashboard.words import some
+from headgate.service.counts import job_counts, job_in_words
 from headgate.service.ledger import LEFT_MOST
 from headgate.wiring import Gate
 
@@ -48,9 +46,8 @@ def job(request: Request, gate: TheGate, who: Reader, job: str) -> Response:
     """One job."""
     found, datasets = gate.ledger.job(job)
     running, failed, held = (rows_with(gate, found, status) for status in (RUNNING, ERROR, HOLD))
-    waiting = gate.ledger.left(job)
     plan = gate.ledger.plan(job, AHEAD)
-    summary = summary_of(chunks_by_status(gate.ledger.store.standing(), job), waiting)
+    summary = job_in_words(job_counts(gate.ledger, job))
     return render(
         request, "job.html", who, title=f"Job {job}", job=found, datasets=datasets, summary=summary, plan=plan,
         at_work=Table("running", "Running chunks", AT_WORK, running[:LISTED], lambda row: row.dataid),
@@ -103,12 +100,3 @@ def rows_with(gate: Gate, job: Job, status: str) -> list[Row]:
 def left_text(count: int) -> str:
     """So many chunks, as far as they are counted."""
     return f"{LEFT_MOST:,} or more chunks" if count >= LEFT_MOST else some(count, "chunk")
-
-
-def summary_of(now: Counter[str], waiting: int) -> str:
-    """A job in one line."""
-    expired = f", {number(now[EXPIRED])} with a dead worker" if now[EXPIRED] else ""
-    return (
-        f"{number(now[RUNNING])} running{expired}, {number(now[ERROR])} failed, {number(now[HOLD])} held, "
-        f"{left_text(waiting)} waiting"
-    )
