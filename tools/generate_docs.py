@@ -228,7 +228,7 @@ def metrics_page() -> str:
 def api_page() -> str:
     """Every route of the service."""
     document = openapi(API)
-    parts = ["# HTTP API\n", NOTICE, document["info"]["description"], "The whole is told by `GET /openapi.json`.\n"]
+    parts = ["# HTTP API\n", NOTICE, document["info"]["description"], "`GET /openapi.json` has all details.\n"]
     parts += ["## Scopes\n", describe.table(("scope", "lets"), [(f"`{w}`", text) for w, text in SCOPES.items()]) + "\n"]
     tags: dict[str, list[tuple[str, str, str]]] = {}
     for path, methods in document["paths"].items():

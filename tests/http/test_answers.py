@@ -135,15 +135,15 @@ def test_an_operation_that_is_not_there_is_told_so(admin: httpx2.Client) -> None
     assert (nowhere["type"], nowhere["detail"][:32]) == ("urn:headgate:not-found", "there is nothing at /v1/nothing;")
     answer = admin.put("/v1/locks")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
-    assert answer.json()["detail"] == "/v1/locks takes GET, POST, not PUT"
+    assert answer.json()["detail"] == "/v1/locks supports GET, POST, not PUT"
 
 
 @pytest.mark.parametrize(
     ("body", "status", "told"),
     [
-        (b"{bad", 400, "the body is no JSON: Expecting property name"),
-        (b"\xff\xfe\xff", 400, "the body is no JSON"),
-        (b"[" * 100_000, 400, "the body is no JSON"),
+        (b"{bad", 400, "the body is not JSON: Expecting property name"),
+        (b"\xff\xfe\xff", 400, "the body is not JSON"),
+        (b"[" * 100_000, 400, "the body is not JSON"),
         (b"[]", 422, "body: Input should be"),
         (
             b'{"client": 1, "resource": "a", "colour": 2}',

@@ -87,7 +87,7 @@ def test_a_token_that_submits_too_often_is_told_when_to_come_again(bounded: Star
         assert hasty.post("/v1/batches", json=batch).status_code == 201
         refused = hasty.post("/v1/batches", json=batch)
         assert (refused.status_code, refused.json()["type"]) == (429, "urn:headgate:too-many")
-        assert refused.json()["detail"].startswith("more than 0.001 batches a second")
+        assert refused.json()["detail"].startswith("more than 0.001 batches per second")
         assert 1 <= int(refused.headers["retry-after"]) <= 1000
         assert hasty.get("/v1/batches").status_code == 200
         assert other.post("/v1/batches", json=batch).status_code == 201
@@ -135,7 +135,7 @@ def test_a_file_of_a_browser_is_not_read_in_search_of_a_form(bounded: Start) -> 
     with service.socket() as connection:  # Not a byte of it has come.
         connection.sendall(head("/v1/uploads?name=a", cookie, "Content-Length: 900000000"))
         told = answer_to(connection)
-    assert (told.splitlines()[0], b"the form is of another session" in told) == (b"HTTP/1.1 403 Forbidden", True)
+    assert (told.splitlines()[0], b"the form belongs to another session" in told) == (b"HTTP/1.1 403 Forbidden", True)
     form_key = f"Headgate-Form-Key: {service.gate.sessions.find(session).form_key}"
     with service.socket() as connection:
         connection.sendall(

@@ -39,7 +39,7 @@ def test_the_last_address_that_is_no_proxys_is_the_callers(forwarded: str, found
 
 def test_a_setting_that_names_no_addresses_is_refused_and_none_trusts_nobody() -> None:
     for wrong in ("proxy1", "10.0.0.5/8", "10.0.0.5 10.0.0.6"):
-        with pytest.raises(BadValue, match="is no address or network"):
+        with pytest.raises(BadValue, match="is not an address or network"):
             Trusted(wrong)
     assert "127.0.0.1" not in Trusted("none")
     assert "127.0.0.1" in Trusted("127.0.0.0/8, ::1")

@@ -86,7 +86,7 @@ def test_a_signed_in_browser_makes_no_codes(gate: Gate, server: Server) -> None:
         "Headgate-Form-Key": gate.sessions.find(session).form_key,
     }
     asked = httpx2.post(f"{server.url}/v1/sign-in-codes", headers=headers, json={}, trust_env=False)
-    assert (asked.status_code, "makes no sign-in codes" in asked.json()["detail"]) == (403, True)
+    assert (asked.status_code, "cannot create sign-in codes" in asked.json()["detail"]) == (403, True)
 
 
 def test_a_stream_of_a_browser_ends_when_it_is_signed_out(gate: Gate, server: Server) -> None:

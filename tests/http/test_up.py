@@ -74,7 +74,7 @@ def test_a_start_on_a_used_port_says_what_to_do_and_leaves_no_token_that_nobody_
         words = [*COMMAND, "up", "--once", "--listen", f"127.0.0.1:{used.getsockname()[1]}"]
         found = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (found.returncode, found.stdout) == (2, "")
-    assert "name another one with --listen" in found.stderr
+    assert "choose another address with --listen" in found.stderr
     words = [*COMMAND, "up", "--once", "--listen", "127.0.0.1:0", "--json", "-q"]
     again = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
     assert "/sign-in#code=hgc_" in json.loads(again.stdout)["sign_in"]

@@ -90,7 +90,7 @@ def test_nobody_ingests_a_file_that_somebody_else_handed_in(gate: Gate, elsewher
         payload = remote.hand_in(elsewhere.folder / "letter.txt")
     local = gate.hand_in(elsewhere.folder / "letter.txt")
     for address in (payload, local, payload.replace("file:///", "FILE:///"), payload.replace("uploads", "upl%6fads")):
-        with pytest.raises(BadValue, match="was not handed in by"):
+        with pytest.raises(BadValue, match="was not uploaded by"):
             submit(eve.token, address)
     assert gate.queue.batches() == []
     assert submit(ann.token, payload).state == submit(own.token, payload).state == "pending"

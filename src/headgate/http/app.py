@@ -67,7 +67,7 @@ def make_app(service: Service) -> Starlette:
     return app
 
 
-@around.get("/healthz", responses={200: {"description": "It lives."}})
+@around.get("/healthz", responses={200: {"description": "The service is running."}})
 async def healthz() -> Response:
     """Whether the service lives. Asks no store."""
     return schemas.answer({"status": "ok"})
@@ -103,4 +103,4 @@ async def _gone(_request: Any, _error: Exception) -> Response:
 
 async def _ending(_request: Any, _error: Exception) -> Response:
     """Whoever waited asks again, at the service that comes after this one."""
-    return errors.problem(503, "the service is about to end", headers={"Retry-After": str(errors.AWAY_SECONDS)})
+    return errors.problem(503, "the service is shutting down", headers={"Retry-After": str(errors.AWAY_SECONDS)})

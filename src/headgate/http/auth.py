@@ -38,7 +38,7 @@ OVERRIDE_HEADER = "Headgate-Override"
 #: The request that hands in a batch.
 SUBMITS = ("POST", "/v1/batches")
 T = TypeVar("T")
-_BEARER = HTTPBearer(auto_error=False, description="An API token, `hg_…`, made by `headgate token new`.")
+_BEARER = HTTPBearer(auto_error=False, description="An API token, `hg_…`, created with `headgate token new`.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +93,15 @@ class Caller:
             return Actor(self.principal)
         if not self.reach.has("admin:force"):
             raise NotAllowed(
-                f"the API token of {self.token.name} may not override an owner; it takes admin:force", "admin:force"
+                f"the API token of {self.token.name} may not override an owner; this needs the scope admin:force",
+                "admin:force",
             )
         return Actor(self.principal, check_reason(unquote(override)))
 
     def must_reach(self, word: str, name: str) -> None:
         """NotAllowed when the scope is limited to others."""
         if not self.reach.covers(word, name):
-            raise NotAllowed(f"the API token of {self.token.name} does not reach {name}", f"{word}:{name}")
+            raise NotAllowed(f"the API token of {self.token.name} has no access to {name}", f"{word}:{name}")
 
     def must_see(self, noun: str, word: str, name: str, shown: str | None = None) -> None:
         """UnknownName when the scope is limited to others: what they have is not told. A reader sees all."""
@@ -129,7 +130,9 @@ async def admit(request: Request, words: Sequence[str]) -> Caller:
     request.scope["headgate.sight"] = sight_on(who.reach, words)
     if not any(who.reach.has(word) for word in words):
         wanted = " or ".join(words)
-        raise NotAllowed(f"the API token of {who.token.name} does not allow this; it takes {wanted}", words[0])
+        raise NotAllowed(
+            f"the API token of {who.token.name} does not allow this; it needs the scope {wanted}", words[0]
+        )
     if (request.method, request.url.path) == SUBMITS:
         service_of(request).submissions.take(who.token.id, _address(request))
     act_as(who.acting(request.headers.get(OVERRIDE_HEADER)))
@@ -237,7 +240,9 @@ def _gate_of(request: Request) -> Gate:
 def _whole_service(request: Request) -> Service:
     """NotAllowed for a caller whose `read` is limited: what a service knows is not sorted by namespaces."""
     if request.scope.get("headgate.sight") is not None:
-        raise NotAllowed("an API token whose `read` is limited may not ask for this; it takes read", "read")
+        raise NotAllowed(
+            "an API token whose scope `read` is limited cannot request this; it needs the unlimited scope read", "read"
+        )
     return service_of(request)
 
 

@@ -130,7 +130,7 @@ class Bodies:
         """A long body begins, if there is room for as many bytes as were announced."""
         most = self._limits.bodies_per_token
         if self._read_by[held.whose] >= most:
-            why = f"this API token sends {most:,} large bodies already"
+            why = f"this API token is already sending {most:,} large bodies"
             raise TooMany(why, LATER_SECONDS, "bodies_per_token", most)
         self._must_fit(held, length)
         held.being_read = True
@@ -154,11 +154,16 @@ class Bodies:
         more, limits = size - held.size, self._limits
         if self._held_by[held.whose] + more > limits.body_memory_per_token:
             most = limits.body_memory_per_token
-            why = f"this API token sends too much at once: {most:,} bytes are accepted"
+            why = f"this API token is sending too much at the same time: at most {most:,} bytes are accepted"
             raise TooMany(why, LATER_SECONDS, "body_memory_per_token", most)
         if self._held + more > limits.body_memory:
             most = limits.body_memory
-            raise TooMany(f"too much is being sent at once: {most:,} bytes fit", LATER_SECONDS, "body_memory", most)
+            raise TooMany(
+                f"too much is being sent at the same time: at most {most:,} bytes are accepted",
+                LATER_SECONDS,
+                "body_memory",
+                most,
+            )
 
 
 class _Paced:

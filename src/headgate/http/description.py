@@ -18,24 +18,24 @@ from headgate.http.errors import PROBLEMS
 DESCRIPTION = """\
 Ask before you touch shared data: may I read this, may I write this, what should I work on next?
 
-Errors are problems as RFC 9457 has them; `type` names the error, and its data stand beside. 409: refused, or lost.
-Lists come in pages: go on with `next`.
+Errors are problem documents (RFC 9457); `type` identifies the error, and its data are further members. 409: refused, or
+lost. Lists are paged: continue with `next`.
 
-Send an `Idempotency-Key` of your own with a POST, and a repeat within 24 hours has no second effect: it gets the same
-answer, after a restart and from another replica, too. Keys belong to the principal of the API token that sends them.
-The same key with another request, or from a token with other scopes: 422. While the first request is running: 409
-`key-in-use`; send it again later. A request that was refused leaves its key free. Creating an API token is not answered
+Send an `Idempotency-Key` of your own with a POST, and a repeat within 24 hours has no second effect: it returns the
+same response, also after a restart and from another replica. Keys belong to the principal of the API token that sends
+them. The same key with another request, or from a token with other scopes: 422. While the first request is running: 409
+`key-in-use`; repeat it later. A request that was refused does not use up its key. Creating an API token is not answered
 twice: 409 `already-done`, with the token's id.
 
-`Headgate-Request` is lighter: the store keeps it with the lock, claim, batch or item that the request was given, and
-answers the same while that is held. A repeat of a request that is waiting joins it.
+`Headgate-Request` is lighter: the store keeps it with the lock, claim, batch or item that the request received, and
+returns the same one while that is held. A repeat of a request that is waiting joins it.
 
-What is taken belongs to the principal of the API token. Acting on what another principal holds is 403 `not-owner`; with
-the scope `admin:force`, the header `Headgate-Override: REASON` (percent-encoded UTF-8) allows it, and the reason is
-kept.
+Everything acquired belongs to the principal of the API token. Acting on something that another principal holds is 403
+`not-owner`; with the scope `admin:force`, the header `Headgate-Override: REASON` (percent-encoded UTF-8) allows it, and
+the reason is recorded.
 
-Requests that wait, and event streams, end with 401, or just end, within about a second after their API token was
-revoked or has expired.
+Waiting requests and event streams end (with 401 if possible) within about a second after their API token was revoked or
+has expired.
 """
 
 

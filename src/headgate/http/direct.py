@@ -185,7 +185,7 @@ class Named:
                 problems.append(_missing(self.place, self.alias))
             return self.default
         if any("\0" in each for each in ([found] if isinstance(found, str) else found)):
-            problems.append({"type": "nul", "loc": (self.place, self.alias), "msg": "has a NUL, which no name has"})
+            problems.append({"type": "nul", "loc": (self.place, self.alias), "msg": "contains a NUL character"})
             return None
         return _valid(self.kind, found, (self.place, self.alias), problems)
 
@@ -252,7 +252,7 @@ def _read_body(request: Request, text: bytes, kind: TypeAdapter[Any], problems: 
         problems.append(_missing("body"))
         return None
     if not request.headers.get("content-type", "").partition(";")[0].strip().lower().endswith(JSON_TYPES):
-        why = "is read only with the header Content-Type: application/json"
+        why = "needs the header Content-Type: application/json"
         problems.append({"type": "content_type", "loc": ("body",), "msg": why, "input": None})
         return None
     try:
@@ -260,9 +260,9 @@ def _read_body(request: Request, text: bytes, kind: TypeAdapter[Any], problems: 
     except DuplicateKey as error:
         raise BadValue("body", error.key, "appears twice") from None
     except ValueError as error:
-        raise HTTPException(400, f"the body is no JSON: {error}") from error
+        raise HTTPException(400, f"the body is not JSON: {error}") from error
     if b"\\u0000" in text and _NUL.search(json.dumps(found)):
-        problems.append({"type": "nul", "loc": ("body",), "msg": "has a NUL, which no text has"})
+        problems.append({"type": "nul", "loc": ("body",), "msg": "contains a NUL character"})
         return None
     return _valid(kind, found, ("body",), problems)
 

@@ -69,11 +69,11 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schema
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": _PROBLEM}
     for status, text in {
-        400: "The body is no JSON.", 401: "No good API token.",
-        403: "The token does not reach that far, or another principal holds it.",
-        404: "Nothing of that name.", 408: "The body did not come in time.",
-        409: "Refused, or no longer yours.", 413: "The body is too large.", 422: "Wrong as it stands.",
-        429: "Too many at once.", 503: "The store does not answer.",
+        400: "The body is not JSON.", 401: "No valid API token.",
+        403: "The token lacks the scope, or another principal holds it.",
+        404: "Not found.", 408: "The body did not arrive in time.",
+        409: "Refused, or no longer yours.", 413: "The body is too large.", 422: "The request is not valid.",
+        429: "Too many requests at once.", 503: "The store does not answer.",
     }.items()
 }  # fmt: skip
 
@@ -108,7 +108,7 @@ class TooSlow(OverLimit):
     status = 408
 
     def __init__(self, limit: str, value: float) -> None:
-        super().__init__(f"the body did not come in time ({limit}: {value:g})", limit, value)
+        super().__init__(f"the body did not arrive in time ({limit}: {value:g})", limit, value)
 
 
 class TooLarge(OverLimit):
@@ -155,9 +155,9 @@ def _in_own_words(error: Exception, principal: str) -> Exception:
 def _of_address(method: str, path: str, methods: Sequence[str]) -> Problem:
     """Nothing is there, or it takes other methods."""
     if not methods:
-        return problem(404, f"there is nothing at {path}; /openapi.json tells what there is")
+        return problem(404, f"there is nothing at {path}; see /openapi.json for all paths")
     words = ", ".join(methods)
-    return problem(405, f"{path} takes {words}, not {method}", headers={"Allow": words})
+    return problem(405, f"{path} supports {words}, not {method}", headers={"Allow": words})
 
 
 def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:
@@ -180,7 +180,7 @@ def problem_of(error: Exception, request_id: str = "") -> Response:
         return problem(error.status_code, str(error.detail), headers=error.headers)
     trace = "".join(traceback.format_exception(error))
     event("http.broken", logging.ERROR, request=request_id, why=repr(error), kind=type(error).__name__, trace=trace)
-    return problem(500, "the service broke on this; its log tells more, under the request's id")
+    return problem(500, "internal error; the log of the service has details under the request id")
 
 
 def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = None, **data: Any) -> Problem:

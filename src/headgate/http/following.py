@@ -30,7 +30,7 @@ def parse_mark(gate: Gate, text: str) -> Mark:
     """A mark, as the id of an event has it."""
     parts = text.split(".")
     if len(parts) != len(gate.histories()) or not all(part.isdecimal() and len(part) < 19 for part in parts):
-        raise BadValue("Last-Event-ID", text, "is not the id of an event of this stream")
+        raise BadValue("Last-Event-ID", text, "is not an event id of this stream")
     return Mark(tuple(map(int, parts)))
 
 

@@ -80,7 +80,7 @@ class Pace:
         if left < 1:
             limit = f"{self._limit}_local" if is_here(address) else self._limit
             seconds = math.ceil((1 - left) / rate)
-            raise TooMany(f"more than {rate:g} {self._what} a second", seconds, limit, rate)
+            raise TooMany(f"more than {rate:g} {self._what} per second", seconds, limit, rate)
 
     def _leave(self, whose: str, rate: float, cost: int) -> float:
         """What was left, before the cost is taken if there was enough."""

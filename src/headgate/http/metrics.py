@@ -48,25 +48,25 @@ class Known:
 
 
 KNOWN = (
-    Known("headgate_http_requests", Counter, "Requests, by route and answer.", ("method", "route", "status")),
-    Known("headgate_http_seconds", Histogram, "How long they took, those that wait left out.", ("method", "route")),
-    Known("headgate_http_waiting", Gauge, "Callers that wait here: for a lock, a chunk, an item."),
-    Known("headgate_http_streams", Gauge, "Streams of events that are open."),
-    Known("headgate_store_seconds", Histogram, "How long the store took for one transaction of this process."),
-    Known("headgate_events", Counter, "What happened in the store since this started, by whomever: grants, refusals, "
-          "claims, successes, failures (`fail`), interruptions (`interrupt`), "
-          "leases that ran out (`expire`, `reap`).", ("noun", "event")),
+    Known("headgate_http_requests", Counter, "Requests, by route and status.", ("method", "route", "status")),
+    Known("headgate_http_seconds", Histogram, "Duration of requests, without those that wait.", ("method", "route")),
+    Known("headgate_http_waiting", Gauge, "Requests that wait for a lock, a chunk or an item."),
+    Known("headgate_http_streams", Gauge, "Open event streams."),
+    Known("headgate_store_seconds", Histogram, "Duration of one transaction of this process in the store."),
+    Known("headgate_events", Counter, "Events in the store since this process started, by any client: grants, "
+          "refusals, claims, successes, failures (`fail`), interruptions (`interrupt`), "
+          "expired leases (`expire`, `reap`).", ("noun", "event")),
     Known("headgate_state_seconds", Histogram, "How long locks, chunks, batches and ingest jobs had been in the state "
           "that they left.", ("noun", "state"), LONG),
     Known("headgate_locks_held", Gauge, "Locks that are held.", ("mode",)),
-    Known("headgate_locks_waited", Gauge, "Places in queues for locks."),
-    Known("headgate_locks_oldest_waiter_seconds", Gauge, "How long the first of them waits; 0: there is none."),
+    Known("headgate_locks_waited", Gauge, "Waiters in the queues for locks."),
+    Known("headgate_locks_oldest_waiter_seconds", Gauge, "How long the first waiter has waited; 0: there is none."),
     Known("headgate_claims", Gauge, MEANINGS["chunks_running"].meaning),
     Known("headgate_chunks_failed", Gauge, MEANINGS["chunks_failed"].meaning),
     Known("headgate_counts", Gauge, "Every count of `/v1/counts`, by its name.", ("count",)),
     Known("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
-    Known("headgate_queue_oldest_seconds", Gauge, "How long the oldest ingest job is in a state where somebody has to "
-          "act.", ("state",)),
+    Known("headgate_queue_oldest_seconds", Gauge, ("How long the oldest ingest job has been in a state that needs an "
+"operator."), ("state",)),
 )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 def request_of(asked: LockAsked, who: Caller, key: str | None, gate: Gate) -> Request:
     """What the store is asked for, if the caller may."""
     if (asked.resource is None) == (asked.resources is None):
-        raise BadValue("resource", asked.resource, "or else `resources` is to be named: one of the two")
+        raise BadValue("resource", asked.resource, "or `resources` is required: give one of the two")
     resources = asked.resources if asked.resources is not None else {str(asked.resource): asked.mode}
     wants = check_wants(resources, gate.locks.resource_limit)
     for want in wants:
@@ -147,5 +147,5 @@ class _Place:
     @property
     def _ticket(self) -> Ticket:
         if not isinstance(self._got, Ticket):
-            raise TypeError("it waits no more")
+            raise TypeError("it is no longer waiting")
         return self._got

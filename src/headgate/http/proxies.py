@@ -30,7 +30,7 @@ class Trusted:
             try:
                 self._networks.append(ip_network(part))
             except ValueError as error:
-                raise BadValue("trusted_proxies", part, f"is no address or network: {error}") from None
+                raise BadValue("trusted_proxies", part, f"is not an address or network: {error}") from None
 
     def __contains__(self, address: str) -> bool:
         found = self._known.get(address)

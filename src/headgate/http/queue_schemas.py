@@ -34,7 +34,7 @@ class DaemonSignedOn(Body):
 class BatchTaking(WorkerWaiting):
     """A consumer asks for a batch."""
 
-    after: str | None = Field(None, description="Only batches behind that one.")
+    after: str | None = Field(None, description="Only batches after this one.")
 
 
 class PlaceGiven(Body):
@@ -47,7 +47,7 @@ class PlaceGiven(Body):
 class JobTaking(WorkerWaiting):
     """A consumer asks for an ingest job."""
 
-    after: PlaceGiven | None = Field(None, description="Only those behind that place.")
+    after: PlaceGiven | None = Field(None, description="Only jobs after this position.")
 
 
 class Taken(Tokened):
@@ -97,9 +97,9 @@ class Fired(Body, ItemChanges):
     worker: str = ""
     message: str = ""
     report: ReportWritten | None = None
-    reason: str = Field("", description="For a person's event.")
+    reason: str = Field("", description="For an operator's event.")
     by: By = None
-    daemon: bool = Field(False, description="Fired by a daemon of the queue, not by a person.")
+    daemon: bool = Field(False, description="Fired by a daemon of the queue, not by an operator.")
 
 
 class JobsMade(Taken):
@@ -112,7 +112,7 @@ class JobsMade(Taken):
 class PrioritySet(ActedLightly):
     """Another place in the order."""
 
-    priority: int = Field(description="0 is first, 99 last.")
+    priority: int = Field(description="0 is first, 99 is last.")
 
 
 class FaultGiven(Body):
@@ -148,7 +148,7 @@ class Removed(Body):
     """An object whose bytes are gone."""
 
     ark: str = Field(examples=["ark:/99999/fk4"])
-    dataids: Annotated[list[str], Field(max_length=10_000, description="What the ledger calls its versions.")] = []
+    dataids: Annotated[list[str], Field(max_length=10_000, description="Prefix of its versions in the ledger.")] = []
     reason: str
     by: By = None
 
@@ -164,7 +164,7 @@ class Announced(Body):
 
     item: str = Field(examples=["bid0000000001"])
     notice: Literal["queued", "report", "failed"] = Field(
-        description="`queued`: a batch was taken in. `report`: a batch that is being reported. `failed`: a failed job."
+        description="`queued`: a batch was accepted. `report`: the report of a batch. `failed`: a failed job."
     )
 
 
@@ -195,12 +195,12 @@ class Verification(Body):
 class Verified(BaseModel):
     """What a verification found."""
 
-    bytes: int = Field(description="So many were read.")
-    problems: list[dict[str, str]] = Field(description="What is not as it was stored; none: all is.")
+    bytes: int = Field(description="Number of files that were read.")
+    problems: list[dict[str, str]] = Field(description="Files that differ from what was stored; empty if none does.")
 
 
 class Uploaded(BaseModel):
     """A file that was handed in."""
 
-    payload_url: str = Field(description="To be submitted as the payload of a batch.")
+    payload_url: str = Field(description="URL to submit as the payload of a batch.")
     bytes: int

@@ -203,7 +203,7 @@ class _Asked:
             return None
         result = own_ids(self.keyed.principal, json.loads(found.result)) if found.result else ""
         if repeat.secret:
-            raise AlreadyDone(self.key, result, "its answer had a secret in it, which is kept nowhere")
+            raise AlreadyDone(self.key, result, "its answer contained a secret, which is not stored")
         if repeat.part is None or (not found.result and repeat.status != 204):
             raise AlreadyDone(self.key, result, "its answer was not kept")
         if repeat.without and isinstance(result, dict):

@@ -25,27 +25,29 @@ MOST, USUAL = 1000, 100
 LONGEST_WAIT = 3600.0
 _COMMENT = re.compile(r"^ {4}#: (.*(?:\n {4}#: .*)*)\n {4}(\w+):", re.MULTILINE)
 
-Limit = Annotated[int, Query(ge=1, le=MOST, description="At most so many.")]
-After = Annotated[str | None, Query(description="The `next` of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Largest number of results.")]
+After = Annotated[str | None, Query(description="The `next` of the previous page.")]
 Key = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key", min_length=1, max_length=200,
-        description="Sent again within 24 h: the same answer, and nothing is done twice.",
+        description="A repeat within 24 hours returns the same response and has no second effect.",
     ),
 ]  # fmt: skip
 RequestId = Annotated[
     str | None,
     Header(
         alias="Headgate-Request", min_length=1, max_length=200,
-        description="The caller's own id of this request. Sent again while what it got is held: the same is answered.",
+        description="The caller's own id of this request. A repeat returns the same result while that is held.",
     ),
 ]  # fmt: skip
-Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it.")]
-Lease = Annotated[float, Field(gt=0, description="Seconds that it lives without being renewed.")]
-TokenNumber = Annotated[int, Field(ge=1, lt=2**63, description="The number that the grant carries.")]
-Reason = Annotated[str, Field(min_length=1, description="Why; kept in the history.", examples=["the disk is full"])]
-By = Annotated[str | None, Field(description="Who acts, where the token alone does not say so.")]
+Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait.")]
+Lease = Annotated[float, Field(gt=0, description="Lease length in seconds.")]
+TokenNumber = Annotated[int, Field(ge=1, lt=2**63, description="Token of the grant.")]
+Reason = Annotated[
+    str, Field(min_length=1, description="Reason, recorded in the history.", examples=["the disk is full"])
+]
+By = Annotated[str | None, Field(description="Name of the acting person or process, if the token does not say it.")]
 
 
 class Body(BaseModel):
@@ -58,7 +60,7 @@ class Page(BaseModel, Generic[T]):
     """A part of a list."""
 
     items: list[T]
-    next: str | None = Field(description="Where to go on; null: this is the end.")
+    next: str | None = Field(description="Where to continue; null on the last page.")
 
 
 class Problem(BaseModel):
@@ -94,16 +96,18 @@ class LockAsked(Body):
             "examples": [{"client": "copy-core", "resource": "mysql://db1/core", "mode": "exclusive", "wait": 30}]
         }
     )
-    client: str = Field(description="Who asks: a process or a person.")
-    resource: str | None = Field(None, description="The resource's URI, exact.")
+    client: str = Field(description="Name of the client: a process or a person.")
+    resource: str | None = Field(None, description="URI of the resource; compared exactly.")
     mode: str = Field("exclusive", description="shared or exclusive (read or write), for `resource`.")
-    resources: dict[str, str] | None = Field(None, description="Instead: several resources with a mode each.")
+    resources: dict[str, str] | None = Field(
+        None, description=("Instead of `resource`: several resources, each with a mode.")
+    )
     wait: Wait = 0
     lease: Lease | None = None
     reentrant: bool = Field(False, description="Count holds of the same client instead of refusing them.")
-    note: str = Field("", description="Why it is taken, for people.")
-    owner: str = Field("", description="The asking process, for people.")
-    lock_delay: float = Field(0, ge=0, description="Seconds that the resource stays closed if the holder dies.")
+    note: str = Field("", description="Note for people: why it is held.")
+    owner: str = Field("", description="Name of the requesting process, for people.")
+    lock_delay: float = Field(0, ge=0, description="Seconds that the resource stays locked if the holder dies.")
 
 
 class Tokened(Body):
@@ -115,20 +119,20 @@ class Tokened(Body):
 class Renewal(Tokened):
     """A lease that begins anew."""
 
-    lease: Lease | None = Field(None, description="Another length from now on.")
+    lease: Lease | None = Field(None, description="New lease length in seconds.")
 
 
 class HandedOver(Body):
     """A lock that shall belong to another principal."""
 
     to: str = Field(description="The principal.", examples=["nightly"])
-    reason: str = Field("", description="Why; kept in the history.")
+    reason: str = Field("", description="Reason, recorded in the history.")
 
 
 class WaiterAsked(LockAsked):
     """A waiter who proves its place by what it asked for."""
 
-    request_id: str = Field(description="The Headgate-Request (or Idempotency-Key) by which the place was taken.")
+    request_id: str = Field(description="The Headgate-Request (or Idempotency-Key) that joined the queue.")
 
 
 class Ticketed(BaseModel):
@@ -158,9 +162,9 @@ class DatasetAsked(Body):
     """A dataset as it shall be. Secrets are sealed by the caller; see /datasets/{name}/custody."""
 
     uri: str = Field("", examples=["postgresql://warehouse/raw"])
-    order: str = Field("natural", description="natural or text: how its data ids are ordered.")
+    order: str = Field("natural", description="Order of its data ids: natural or text.")
     settings: dict[str, str] = {}
-    secret_jobs: list[str] | None = Field(None, description="Jobs that may hold its secrets; null: any.")
+    secret_jobs: list[str] | None = Field(None, description="Jobs that may read its secrets; null: any.")
 
 
 class JobAsked(Body):
@@ -169,10 +173,10 @@ class JobAsked(Body):
     inputs: list[str] = Field([], examples=[["orders_raw"]])
     outputs: list[str] = Field([], examples=[["orders_clean"]])
     environment: dict[str, str] = {}
-    max_attempts: int = Field(3, description="Failures after which a chunk is not tried again; 0: no limit.")
-    max_crashes: int = Field(3, description="Deaths of workers after which a chunk is held; 0: no limit.")
+    max_attempts: int = Field(3, description="Failures after which a chunk is not retried; 0: no limit.")
+    max_crashes: int = Field(3, description="Crashes of workers after which a chunk is held; 0: no limit.")
     max_interruptions: int = Field(10, description="Interruptions after which a chunk is held; 0: no limit.")
-    retry_delay: float = Field(0, description="Seconds before a failed chunk is tried again.")
+    retry_delay: float = Field(0, description="Seconds before a failed chunk is retried.")
     on_failure: str = Field("rerun", description="rerun or hold.")
     stop_exit: str = Field(
         "interrupt",
@@ -204,7 +208,7 @@ class JobFound(BaseModel):
 class Worker(Body):
     """Who asks for work."""
 
-    worker: str | None = Field(None, description="Who works; the asking process unless said otherwise.")
+    worker: str | None = Field(None, description="Name of the worker (default: the calling process).")
     lease: Lease = 60
 
 
@@ -218,7 +222,7 @@ class Forced(Worker):
     """Support claims a chunk, whatever the rules say."""
 
     reason: Reason
-    steal: bool = Field(False, description="From a living worker, too.")
+    steal: bool = Field(False, description="Also from a running worker.")
 
 
 class Report(Tokened):
@@ -255,9 +259,9 @@ class Dataids(Body):
 class Resubmission(Acted):
     """Chunks that shall be made again."""
 
-    downstream: bool = Field(False, description="And all that was made from them.")
-    steal: bool = Field(False, description="From living workers, too.")
-    dry_run: bool = Field(False, description="Only say what would change.")
+    downstream: bool = Field(False, description="Also everything produced from them.")
+    steal: bool = Field(False, description="Also from running workers.")
+    dry_run: bool = Field(False, description="Only report what would change.")
 
 
 class ManyResubmitted(Resubmission):
@@ -269,7 +273,7 @@ class ManyResubmitted(Resubmission):
 class Forgotten(Acted):
     """A chunk that shall be as if it never was."""
 
-    steal: bool = Field(False, description="From a living worker, too.")
+    steal: bool = Field(False, description="Also from a running worker.")
 
 
 class StatusSet(Acted):
@@ -333,8 +337,8 @@ def comments() -> Mapping[str, Mapping[str, str]]:
 
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
 _EXAMPLE = "2026-11-15T04:50:00Z"
-Since = Annotated[str | None, Query(pattern=_TIME, description="Not before this (RFC 3339).", examples=[_EXAMPLE])]
-Until = Annotated[str | None, Query(pattern=_TIME, description="Not after this (RFC 3339).", examples=[_EXAMPLE])]
+Since = Annotated[str | None, Query(pattern=_TIME, description="Earliest time (RFC 3339).", examples=[_EXAMPLE])]
+Until = Annotated[str | None, Query(pattern=_TIME, description="Latest time (RFC 3339).", examples=[_EXAMPLE])]
 
 
 def moment(text: str | None) -> datetime | None:
@@ -342,4 +346,4 @@ def moment(text: str | None) -> datetime | None:
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError as error:
-        raise BadValue("since", text, f"is no time: {error}") from None
+        raise BadValue("since", text, f"is not a time: {error}") from None

@@ -127,7 +127,7 @@ def bind(listen: str) -> socket.socket:
         raise BadValue(
             "listen",
             listen,
-            f"cannot be listened on: {error.strerror or error}; name another one with --listen (port 0: any free one)",
+            f"cannot be opened: {error.strerror or error}; choose another address with --listen (port 0: any)",
         ) from error
     return found
 

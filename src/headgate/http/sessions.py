@@ -54,7 +54,7 @@ async def check_own_form(request: Request, form_key: str, *, is_file: bool = Fal
     if not given and not is_file:
         given = (await form_of(request)).get(FORM_KEY, "")
     if not hmac.compare_digest(given.encode(), form_key.encode()):
-        raise NotAllowed("the form is of another session; load the page again and repeat it", OWN_FORM)
+        raise NotAllowed("the form belongs to another session; reload the page and try again", OWN_FORM)
 
 
 def check_own_origin(request: Request) -> None:
@@ -63,7 +63,7 @@ def check_own_origin(request: Request) -> None:
     origin = request.headers.get("origin")
     ours = f"{request.url.scheme}://{request.headers.get('host', '')}"
     if site not in (None, "same-origin") or origin not in (None, ours):
-        raise NotAllowed("another site sent this form; nothing was done", OWN_FORM)
+        raise NotAllowed("the form came from another site; nothing was changed", OWN_FORM)
 
 
 class Attributes(TypedDict):

@@ -31,7 +31,7 @@ class SignIns:
             failed = self._lately(address)
         if len(failed) >= MOST_FAILED:
             seconds = math.ceil(failed[0] + WITHIN_SECONDS - self._clock())
-            raise TooMany("too many tries to sign in failed; wait a little", max(seconds, 1))
+            raise TooMany("too many failed attempts to sign in; try again in a moment", max(seconds, 1))
 
     def tell_failure(self, address: str) -> None:
         """One more try has failed."""

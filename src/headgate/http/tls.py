@@ -25,7 +25,7 @@ _PROBLEM = json.dumps(
         "type": f"{TYPE}bad-request",
         "title": "bad-request",
         "status": 400,
-        "detail": "plain http was sent to a port that speaks TLS: use https",
+        "detail": "plain http was sent to a TLS port; use https",
     }
 ).encode()
 #: What plain http is told.

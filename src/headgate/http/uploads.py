@@ -77,10 +77,10 @@ class Uploads:
         if size + more > room.upload_limit:
             raise TooLarge(room.upload_limit, "upload_limit")
         if self._staged[owner] + more > room.upload_quota_per_token:
-            why = "the uploads of this API token take up all the space that it has; they are removed with their batches"
+            why = "the uploads of this API token have reached their quota; uploads are removed with their batches"
             raise NoSpace(why, "upload_quota_per_token", room.upload_quota_per_token, FREED_SECONDS)
         if self._staged.total() + more > room.upload_quota:
-            why = "uploads take up all the space that they have; they are removed with their batches"
+            why = "uploads have reached their quota; they are removed with their batches"
             raise NoSpace(why, "upload_quota", room.upload_quota, FREED_SECONDS)
 
     def stage(self, owner: str, size: int) -> None:
@@ -90,9 +90,9 @@ class Uploads:
     def _must_have_slot(self, owner: str) -> None:
         most, each = self._limits.uploads_at_once, self._limits.uploads_per_token
         if self._running.total() >= most:
-            raise TooMany(f"{most:,} files are being handed in already", LATER_SECONDS, "uploads_at_once", most)
+            raise TooMany(f"{most:,} files are being uploaded already", LATER_SECONDS, "uploads_at_once", most)
         if self._running[owner] >= each:
-            why = f"this API token hands in {each:,} files already"
+            why = f"this API token is already uploading {each:,} files"
             raise TooMany(why, LATER_SECONDS, "uploads_per_token", each)
 
     async def _count(self, folder: Path) -> None:
@@ -125,7 +125,7 @@ class Upload:
 def must_have_space(room: Room, length: int) -> None:
     """NoSpace when too little would be free with a file of that length."""
     if shutil.disk_usage(room.folder).free - length < room.threshold:
-        why = f"the file system of the work folder has no room for this: {room.threshold:,} bytes have to stay free"
+        why = f"the file system of the work folder has no space for this: {room.threshold:,} bytes must stay free"
         raise NoSpace(why, "space_threshold", room.threshold, FREED_SECONDS)
 
 

@@ -104,7 +104,7 @@ class Turns:
     def must_have_room(self) -> None:
         """TooMany when as many wait as may."""
         if self.waiting >= self._most:
-            raise TooMany(f"{self._most:,} callers wait already", LATER_SECONDS)
+            raise TooMany(f"{self._most:,} requests are waiting already", LATER_SECONDS)
 
     def ring(self, *keys: tuple[str, ...]) -> None:
         """Something was changed that groups whose key has all words of one of these may wait for."""
@@ -229,7 +229,7 @@ async def _while(
         if doing.done():
             return doing.result()
         if token_ended.done():
-            raise NotAllowed("the API token or session of this request has ended while it waited")
+            raise NotAllowed("the API token or session of this request ended while it was waiting")
         raise Ending if ending.done() else Gone
     finally:
         gone.cancel()

@@ -30,15 +30,15 @@ from headgate.service.clock import steady
 
 router = direct.router("claims")
 Claimer = Annotated[Caller, needs("chunk:claim")]
-CLAIMED = "Claimed, by a new token."
+CLAIMED = "Claimed, with a new token."
 
 
-@router.post("/jobs/{job}/next", FINDS, responses=documented(200, Claim, CLAIMED, nothing="Nothing to do."))
+@router.post("/jobs/{job}/next", FINDS, responses=documented(200, Claim, CLAIMED, nothing="Nothing to claim."))
 async def find_next(
     request: Request, service: TheService, who: Claimer, job: str, asked: WorkerWaiting, key: Key = None,
     again: RequestId = None,
 ) -> Response:  # fmt: skip
-    """The next chunk to work on, claimed. With `wait`, wait so long for one."""
+    """Claim the next chunk of a job. With `wait`, wait up to that many seconds for one."""
     who.must_see("job", "chunk:claim", job)
     who.must_reach("chunk:claim", job)
 
@@ -58,7 +58,7 @@ async def find_next(
 def claim(
     gate: TheGate, who: Claimer, job: str, dataid: str, asked: Worker, key: Key = None, again: RequestId = None
 ) -> Response:
-    """That very chunk, claimed. 409 says every reason when it may not be."""
+    """Claim a given chunk. 409 lists every reason if it cannot be claimed."""
     _must_claim(who, job)
     request_id = who.request_id(key, again)
     worker = asked.worker or who.by()
@@ -68,7 +68,9 @@ def claim(
 
 @router.post("/jobs/{job}/chunks/{dataid}/success", NOTHING, status_code=204)
 async def success(service: TheService, who: Claimer, job: str, dataid: str, report: Report) -> Response:
-    """The chunk is done. Saying so twice does no harm; 409, and nothing changes, when it is not yours."""
+    """Report that the chunk succeeded. Repeating the report is safe; 409, without any change, if the claim is not
+    yours.
+    """
     _must_claim(who, job)
     done = partial(service.gate.ledger.success, job, dataid, report.token, by=who.by(report.by))
     await service.crew.run(done)
@@ -78,7 +80,7 @@ async def success(service: TheService, who: Claimer, job: str, dataid: str, repo
 
 @router.post("/jobs/{job}/chunks/{dataid}/fail", NOTHING, status_code=204)
 async def fail(service: TheService, who: Claimer, job: str, dataid: str, report: Failure) -> Response:
-    """The chunk could not be done, and why. 409, and nothing changes, when it is not yours."""
+    """Report that the chunk failed, with the reason. 409, without any change, if the claim is not yours."""
     _must_claim(who, job)
     failed = partial(service.gate.ledger.fail, job, report.message, dataid, report.token, by=who.by(report.by))
     await service.crew.run(failed)
@@ -101,10 +103,12 @@ async def interrupt(service: TheService, who: Claimer, job: str, dataid: str, re
 
 
 @router.post(
-    "/jobs/{job}/chunks/{dataid}/heartbeat", under("lease"), responses=documented(200, dict[str, float], "Its seconds.")
+    "/jobs/{job}/chunks/{dataid}/heartbeat",
+    under("lease"),
+    responses=documented(200, dict[str, float], ("Lease length in seconds.")),
 )
 async def heartbeat(service: TheService, who: Claimer, job: str, dataid: str, beat: Heartbeat) -> Response:
-    """The worker lives: the lease begins anew. 409 when it has run out."""
+    """Renew the lease of a claim. 409 if it has expired."""
     _must_claim(who, job)
     renewed = partial(service.gate.ledger.heartbeat, job, dataid, beat.token, lease=beat.lease)
     return answer({"lease": await service.crew.run(renewed)})

@@ -24,15 +24,15 @@ MOST_MASTERS = 999_999_999
 CHECK = re.compile("[A-Za-z0-9_-]{43}")
 
 
-@router.get("/datasets/{name}/custody", responses=documented(200, Custody, "Sealed copies, and proofs of keys."))
+@router.get("/datasets/{name}/custody", responses=documented(200, Custody, "Sealed copies and check values of keys."))
 def dataset_custody(gate: TheGate, _who: Definer, name: str) -> Response:
-    """Everything that is kept about the secrets of a dataset: for whoever seals them anew."""
+    """Return everything stored about the secrets of a dataset, for sealing them again."""
     return answer(gate.ledger.store.dataset_custody(name))
 
 
-@router.get("/jobs/{job}/custody", responses=documented(200, Custody, "Sealed copies, and proofs of keys."))
+@router.get("/jobs/{job}/custody", responses=documented(200, Custody, "Sealed copies and check values of keys."))
 def job_custody(gate: TheGate, who: SecretReader, job: str) -> Response:
-    """Everything that is kept about a job's keys and secrets: for whoever proves a key, and opens them with it."""
+    """Return everything stored about a job's keys and secrets, for proving a key and opening secrets with it."""
     if not who.reach.has("define"):
         who.must_see("job", "cred:read", job)
         who.must_reach("cred:read", job)
@@ -40,58 +40,58 @@ def job_custody(gate: TheGate, who: SecretReader, job: str) -> Response:
 
 
 @router.post(
-    "/custody", under("changed"), responses=documented(200, dict[str, bool], "Whether it was still as it was known.")
+    "/custody", under("changed"), responses=documented(200, dict[str, bool], "Whether it still matched `known`.")
 )
 def change_custody(gate: TheGate, _who: Definer, document: Document) -> Response:
-    """Change keys and sealed secrets, if all is still as it was `known`; otherwise nothing changes.
+    """Change keys and sealed secrets, if everything still matches `known`; otherwise nothing changes.
 
-    `holders` of the change lists the jobs that become holders of secrets by it, as DATASET/JOB, each confirmed by an
-    admin. With one missing or too many it is refused, and the answer lists the `holders` that are missing.
+    `holders` of the change lists the jobs that gain access to secrets through it, as DATASET/JOB, each confirmed by
+    an admin. If one is missing or superfluous, the change is refused and the answer lists the missing `holders`.
     """
     known, change = _parsed(Custody, document, "known"), _parsed(CustodyChange, document, "change")
     return answer({"changed": gate.ledger.store.change_custody(known, change)})
 
 
-@router.get("/master-wraps", responses=documented(200, list[MasterWrap], "So many at most."))
+@router.get("/master-wraps", responses=documented(200, list[MasterWrap], "Largest number of results."))
 def master_wraps(gate: TheGate, _who: Admin, before: Annotated[int, Query(ge=1)], limit: Limit = 100) -> Response:
-    """What is wrapped for a master key before that one."""
+    """List what is wrapped with a master key older than the given one."""
     return answer(gate.ledger.store.master_wraps(before, limit))
 
 
-@router.post("/master-wraps", under("count"), responses=documented(200, Count, "How many were still as known."))
+@router.post("/master-wraps", under("count"), responses=documented(200, Count, "How many still matched."))
 def rewrap(gate: TheGate, _who: Admin, document: Document) -> Response:
-    """Bring each from one master key to another: `pairs` of what is known and what shall be."""
+    """Rewrap from one master key to another: `pairs` of the known state and the new state."""
     pairs = _parsed(list[tuple[MasterWrap, MasterWrap]], document, "pairs")
     return answer({"count": gate.ledger.store.rewrap(pairs)})
 
 
 @router.put("/master-wraps/least", status_code=204)
 def refuse_masters(gate: TheGate, _who: Admin, before: Annotated[int, Query(ge=1)]) -> Response:
-    """Copies under a master key before that one are not opened any more. Never goes back."""
+    """Stop accepting copies under master keys older than the given one. This cannot be undone."""
     gate.ledger.store.refuse_masters(before)
     return nothing()
 
 
-@router.get("/master-keys", responses=documented(200, dict[str, str], "Each number with what proves the key."))
+@router.get("/master-keys", responses=documented(200, dict[str, str], "Each number with the check value of its key."))
 def masters(gate: TheGate, _who: Definer) -> Response:
-    """The master keys that seal here, each by what proves it. No key can be computed from that."""
+    """List the master keys of this store, each with its check value. Keys cannot be computed from check values."""
     return answer({str(number): check for number, check in gate.ledger.store.masters().items()})
 
 
-@router.put("/master-keys/{number}", responses=documented(200, dict[str, str], "What is known of that number."))
+@router.put("/master-keys/{number}", responses=documented(200, dict[str, str], "The stored check value."))
 def know_master(
     gate: TheGate, _who: Definer, number: Annotated[int, Path(ge=1, le=MOST_MASTERS)], document: Document
 ) -> Response:
-    """Remember what proves a master key. One that is known already stays as it is."""
+    """Store the check value of a master key. An existing one is kept."""
     check = document.get("check") if isinstance(document, dict) else None
     if not isinstance(check, str) or not CHECK.fullmatch(check):
-        raise BadValue("check", "in the body", "is not what proves a master key")
+        raise BadValue("check", "in the body", "is not the check value of a master key")
     return answer({"check": gate.ledger.store.know_master(number, check)})
 
 
 @router.delete("/master-keys", responses=documented(200, Count, "How many wraps were dropped."))
 def forget_masters(gate: TheGate, _who: Admin) -> Response:
-    """Drop all that is wrapped for a master key: the ring is lost. What jobs' keys open stays."""
+    """Drop everything wrapped with a master key, because the ring is lost. Copies that job keys open are kept."""
     return answer({"count": gate.ledger.store.forget_masters()})
 
 
@@ -100,4 +100,4 @@ def _parsed(shape: Any, document: Any, name: str) -> Any:
     try:
         return parse(shape, document[name])
     except (TypeError, KeyError, ValueError, AttributeError, StopIteration):
-        raise BadValue(name, "in the body", "is missing, or not in the form that the answers have it") from None
+        raise BadValue(name, "in the body", "is missing, or does not have the format of the responses") from None

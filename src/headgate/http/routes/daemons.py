@@ -30,7 +30,7 @@ def alarms(gate: TheGate, _who: Reader) -> Response:
 
 @router.get("/batches/{bid}/alarms", responses=ALARMS)
 def batch_alarms(gate: TheGate, who: Submitter, bid: str) -> Response:
-    """List what keeps a batch from going on."""
+    """List what blocks a batch."""
     batch = gate.queue.batch(bid)
     who.must_see("batch", "queue:submit", batch.profile, bid)
     return answer([] if gate.sight else [alarm_data(alarm) for alarm in gate.alarms_of(batch)])
@@ -38,26 +38,26 @@ def batch_alarms(gate: TheGate, who: Submitter, bid: str) -> Response:
 
 @router.get("/daemons", responses=documented(200, list[Daemon], "By id."))
 def daemons(gate: TheGate, _who: Reader) -> Response:
-    """List the daemons that live, each with the steps that it works on."""
+    """List the running daemons, each with the steps that it handles."""
     return answer(gate.queue.presence.living())
 
 
 @router.put("/daemons/{daemon}", status_code=204)
 def sign_on(gate: TheGate, who: Consumer, daemon: str, given: DaemonSignedOn) -> Response:
-    """Sign a daemon on, or renew its lease. An id belongs to the principal that uses it."""
+    """Register a daemon, or renew its lease. An id belongs to the principal that uses it."""
     gate.queue.presence.sign_on(Daemon(_own_id(who, daemon), given.worker, tuple(given.steps), given.lease))
     return nothing()
 
 
 @router.delete("/daemons/{daemon}", status_code=204)
 def sign_off(gate: TheGate, who: Consumer, daemon: str) -> Response:
-    """Sign a daemon off."""
+    """Unregister a daemon."""
     gate.queue.presence.sign_off(_own_id(who, daemon))
     return nothing()
 
 
 @router.get(
-    "/queue/first-free", responses=documented(200, Batch | IngestJob, "The item.", nothing="Nothing waits there.")
+    "/queue/first-free", responses=documented(200, Batch | IngestJob, "The item.", nothing="No item is waiting.")
 )
 def first_free(
     gate: TheGate,
@@ -65,7 +65,7 @@ def first_free(
     noun: Annotated[str, Query(description="batch or ingest job.")],
     state: Annotated[str, Query(description="The state.", examples=["pending"])],
 ) -> Response:
-    """The item in a state that would be taken next."""
+    """Return the item in a state that would be taken next."""
     found = gate.queue.first_free(noun, state)
     if found is None:
         return nothing()

@@ -24,14 +24,16 @@ LATER_SECONDS = 10
 @router.get(
     "/events",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "A stream."}},
+    responses={
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": ("An event stream.")}
+    },
 )
 async def events(
     service: TheFeed, who: Reader, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
 ) -> StreamingResponse:
-    """Everything that happens from now on, one history entry an event. With `Last-Event-ID`: from there on.
+    """Stream history entries as they are written, one per event. With `Last-Event-ID`, continue after that event.
 
-    The stream ends when its API token is revoked or expires, and that of a browser when it is signed out.
+    The stream ends when its API token is revoked or expires, and for a browser when it signs out.
     """
     mark = await service.feed.start() if last is None else parse_mark(service.gate, last)
     _must_have_room(service, who.token.id)
@@ -43,10 +45,10 @@ def _must_have_room(service: Service, token_id: str) -> None:
     limits = service.limits
     if service.streams >= limits.streams_at_once:
         most = limits.streams_at_once
-        raise TooMany(f"{most:,} event streams are open already", LATER_SECONDS, "streams_at_once", most)
+        raise TooMany(f"{most:,} event streams are already open", LATER_SECONDS, "streams_at_once", most)
     if service.streams_by[token_id] >= limits.streams_per_token:
         most = limits.streams_per_token
-        why = f"this API token has {most:,} event streams open already"
+        why = f"this API token already has {most:,} event streams open"
         raise TooMany(why, LATER_SECONDS, "streams_per_token", most)
 
 

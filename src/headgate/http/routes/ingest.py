@@ -41,9 +41,9 @@ FILE: dict[str, Any] = {
 }
 
 
-@router.get("/profiles", responses=documented(200, list[dict[str, Any]], "As their files are now."))
+@router.get("/profiles", responses=documented(200, list[dict[str, Any]], "The current content of their files."))
 def profiles(gate: TheGate, who: ProfileReader) -> Response:
-    """The ingest profiles. 422 tells every mistake in every file."""
+    """List the ingest profiles. 422 lists every error in every file."""
     from headgate.ingest.profile import load_profiles
 
     def seen(name: str) -> bool:
@@ -54,9 +54,9 @@ def profiles(gate: TheGate, who: ProfileReader) -> Response:
     return answer([_snapshot(who, each) for each in found.values()])
 
 
-@router.get("/profiles/{name}", responses=documented(200, dict[str, Any], "As its file is now."))
+@router.get("/profiles/{name}", responses=documented(200, dict[str, Any], "The current content of its file."))
 def profile(gate: TheGate, who: ProfileUser, name: str) -> Response:
-    """One ingest profile. 422 tells every mistake in its file."""
+    """Return one ingest profile. 422 lists every error in its file."""
     from headgate.ingest.snapshots import read_profile
 
     if not who.reach.has("queue:work"):
@@ -70,19 +70,20 @@ def profile(gate: TheGate, who: ProfileUser, name: str) -> Response:
     "/uploads",
     FILE_SENT,
     status_code=201,
-    responses={**documented(201, Uploaded, "Kept."), 507: {**PROBLEMS[503], "description": "No room for the file."}},
+    responses={**documented(201, Uploaded, "Kept."), 507: {**PROBLEMS[503], "description": "No space for the file."}},
     openapi_extra=FILE,
 )
 async def upload(
     request: Request,
     service: TheService,
     who: Submitter,
-    name: Annotated[str, Query(min_length=1, max_length=NAME_LENGTH, description="What it is called.")],
+    name: Annotated[str, Query(min_length=1, max_length=NAME_LENGTH, description="File name.")],
 ) -> Response:
-    """Hand in a file; its URL is then submitted as a batch's payload. One that no batch names is removed after the
-    retention time.
+    """Upload a file; its URL can then be submitted as the payload of a batch. A file that no batch uses is removed
+    after the retention time.
 
-    The body is the file as it is. It goes to disk as it comes, and is kept for good when this answers.
+    The body is the file itself. It is written to disk as it arrives, and is stored durably when the request is
+    answered.
     """
     try:
         room = await run_in_threadpool(room_of, service.gate)
@@ -93,14 +94,14 @@ async def upload(
     return answer({"payload_url": place.as_uri(), "bytes": upload.size}, 201)
 
 
-@router.post("/objects/verify", HARMLESS, responses=documented(200, Verified, "All was read."))
+@router.post("/objects/verify", HARMLESS, responses=documented(200, Verified, "The result of the verification."))
 async def verify(request: Request, service: TheService, who: Operator, asked: Verification) -> Response:
-    """Read every stored byte of an object, and compare storage and inventory. Takes as long as reading takes.
+    """Read every stored byte of an object, and compare storage and inventory. This takes as long as reading takes.
 
-    With `wait`, wait so long while somebody writes to it. A caller that hangs up ends it.
+    With `wait`, wait up to that many seconds while another process writes to it. Closing the connection cancels it.
     """
     if not service.readers.available_tokens:
-        raise TooMany("as many objects are being read as may be", 30)
+        raise TooMany("too many objects are being verified at the same time", 30)
     request.scope["headgate.waits"] = True
     return answer(await while_there(request, _verify(service, who.by(), asked)))
 

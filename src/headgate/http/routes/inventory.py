@@ -29,10 +29,10 @@ router = direct.router("inventory")
 InventoryReader = Annotated[Caller, needs("read", "queue:work")]
 Consumer = Annotated[Caller, needs("queue:work")]
 Ark = Annotated[
-    str, Query(min_length=1, max_length=2048, description="The object's name.", examples=["ark:/99999/fk4"])
+    str, Query(min_length=1, max_length=2048, description="ARK of the object.", examples=["ark:/99999/fk4"])
 ]
 IS_NEW = documented(200, dict[str, bool], "Whether it was new.")
-NAMED = documented(200, dict[str, Any], "Its ARK or owner, and version.", nothing="None is known.")
+NAMED = documented(200, dict[str, Any], "Its ARK or owner, and version.", nothing="No object is known.")
 
 
 # ---------------------------------------------------------------- what is stored
@@ -44,12 +44,12 @@ def objects(
     _who: InventoryReader,
     owner: str | None = None,
     collection: str | None = None,
-    local: Annotated[str | None, Query(description="What its depositor calls it.")] = None,
+    local: Annotated[str | None, Query(description="Local id given by the depositor.")] = None,
     ark: str | None = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """Stored objects."""
+    """List stored objects."""
     found = gate.inventory.objects(
         owner=owner, collection=collection, local=local, ark=ark, after=after, limit=limit + 1
     )
@@ -58,19 +58,19 @@ def objects(
 
 @router.get("/objects/versions", responses=documented(200, list[ObjectVersion], "Oldest first."))
 def versions(gate: TheGate, _who: InventoryReader, ark: Ark) -> Response:
-    """Every version of an object."""
+    """List every version of an object."""
     return answer(gate.inventory.versions(ark))
 
 
-@router.get("/objects/files", responses=documented(200, list[InventoryFile], "Of that version."))
+@router.get("/objects/files", responses=documented(200, list[InventoryFile], "The files of that version."))
 def files(gate: TheGate, _who: InventoryReader, ark: Ark, version: Annotated[int, Query(ge=1, lt=2**31)]) -> Response:
-    """The files of a version, each with its size and digest."""
+    """List the files of a version, each with its size and digest."""
     return answer(gate.inventory.files(ark, version))
 
 
 @router.get("/objects/owner", responses=NAMED)
 def owner_and_version(gate: TheGate, _who: InventoryReader, ark: Ark) -> Response:
-    """Who owns an object, and its newest version."""
+    """Return the owner of an object and its newest version."""
     found = gate.inventory.owner_and_version(ark)
     return nothing() if found is None else answer({"owner": found[0], "version": found[1]})
 
@@ -78,65 +78,67 @@ def owner_and_version(gate: TheGate, _who: InventoryReader, ark: Ark) -> Respons
 # ---------------------------------------------------------------- what a step of ingest writes down
 
 
-@router.get("/inventory/local-ids", responses=documented(200, dict[str, str], "The ARK of each that is known."))
+@router.get("/inventory/local-ids", responses=documented(200, dict[str, str], "The ARK of each known local id."))
 def known_local_ids(
     gate: TheGate, _who: InventoryReader, owner: str, local: Annotated[list[str], Query(max_length=1000)]
 ) -> Response:
-    """Which of an owner's local ids are known."""
+    """Look up which local ids of an owner are known."""
     return answer(gate.inventory.known_local_ids(owner, local))
 
 
 @router.post(
-    "/inventory/local-ids", under("ark"), responses=documented(200, dict[str, str], "The ARK that they are of.")
+    "/inventory/local-ids", under("ark"), responses=documented(200, dict[str, str], "The ARK that they belong to.")
 )
 def claim_local_ids(gate: TheGate, _who: Consumer, given: LocalIds) -> Response:
-    """Make an owner's local ids an object's; whoever was first stays. 409 when they are of different objects."""
+    """Assign local ids of an owner to an object; ids that are assigned already stay as they are. 409 if they belong
+    to different objects.
+    """
     return answer({"ark": gate.inventory.claim_local_ids(given.owner, given.ids, given.ark)})
 
 
 @router.post("/inventory/recordings", under("new"), responses=IS_NEW)
 def record(gate: TheGate, who: Consumer, given: Recorded) -> Response:
-    """Write a stored version down, with its files, names and callback, and publish it in the ledger: one step. 409 when
-    it is not what the ingest job and its profile say.
+    """Record a stored version with its files, names and callback, and publish it in the ledger, in one transaction.
+    409 if it contradicts the ingest job or its profile.
     """
     from headgate.ingest.recording import record as write_down
 
     return answer({"new": write_down(gate.ingest, given.recording, by=who.by(given.by))})
 
 
-@router.post(
-    "/inventory/removals", under("removed"), responses=documented(200, dict[str, bool], "Whether it was there.")
-)
+@router.post("/inventory/removals", under("removed"), responses=documented(200, dict[str, bool], "Whether it existed."))
 def remove(gate: TheGate, who: Forcer, given: Removed) -> Response:
-    """Strike an object out with its versions, files and names, and its chunks out of the ledger: one step."""
+    """Remove an object with its versions, files and names from the inventory, and its chunks from the ledger, in one
+    transaction.
+    """
     removed = gate.inventory.remove(given.ark, given.dataids, reason=given.reason, by=who.by(given.by))
     return answer({"removed": removed})
 
 
 @router.get("/inventory/recordings", responses=NAMED)
 def recorded(gate: TheGate, _who: InventoryReader, job: str) -> Response:
-    """The object and version that an ingest job has recorded."""
+    """Return the object and version that an ingest job has recorded."""
     found = gate.inventory.recorded(job)
     return nothing() if found is None else answer({"ark": found[0], "version": found[1]})
 
 
 @router.get(
-    "/inventory/intakes/{bid}", responses=documented(200, Intake, "What it started with.", nothing="Not started.")
+    "/inventory/intakes/{bid}", responses=documented(200, Intake, "The profile at that time.", nothing="Not started.")
 )
 def intake(gate: TheGate, _who: Consumer, bid: str) -> Response:
-    """What a batch started with: its profile as it was then."""
+    """Return the profile that a batch started with."""
     found = gate.inventory.intake(bid)
     return nothing() if found is None else answer(found)
 
 
 @router.put("/inventory/intakes/{bid}/problem", status_code=204)
 def set_problem(gate: TheGate, _who: Consumer, bid: str, given: ProblemTold) -> Response:
-    """Record why a batch's payload gave no jobs. 409 unless the batch was taken as pending, 403 when another principal
-    has taken it.
+    """Record why a batch's payload produced no jobs. 409 unless the batch was taken as pending, 403 if another
+    principal has taken it.
     """
     batch = gate.queue.batch(bid)
     if batch.state != "pending" or not batch.worker:
-        raise QueueRefused(bid, "report a problem", f"it is {batch.state}, and nobody has taken it as pending")
+        raise QueueRefused(bid, "report a problem", f"it is {batch.state}, and no consumer has taken it as pending")
     must_own(bid, batch.principal)
     gate.inventory.set_problem(bid, given.problem)
     return nothing()
@@ -144,7 +146,9 @@ def set_problem(gate: TheGate, _who: Consumer, bid: str, given: ProblemTold) -> 
 
 @router.delete("/inventory/items/{item}", status_code=204)
 def forget_item(gate: TheGate, _who: Consumer, item: str) -> Response:
-    """A batch or job left the queue: what it started with goes, and what was told of it. 409 while the queue has it."""
+    """Remove what a batch or job that has left the queue started with, and its messages. 409 while it is in the
+    queue.
+    """
     if is_known(gate.queue, item):
         raise QueueRefused(item, "forget", "it is still in the queue")
     gate.inventory.forget(item)
@@ -159,59 +163,61 @@ def messages(
     gate: TheGate,
     _who: InventoryReader,
     item: Annotated[str | None, Query(description="The batch or ingest job.", examples=["bid0000000001"])] = None,
-    failed: Annotated[bool, Query(description="Only those that did not arrive, though they were tried.")] = False,
+    failed: Annotated[bool, Query(description="Only messages that were tried but not delivered.")] = False,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """Mails and callbacks: those that wait, were delivered, or were given up."""
+    """List mails and callbacks: waiting, delivered or given up."""
     found = gate.inventory.messages(item, failed=failed, after=after, limit=limit + 1)
     return page(found, limit, lambda each: each.id)
 
 
 @router.post("/messages", under("new"), responses=IS_NEW)
 def announce(gate: TheGate, _who: Consumer, given: Announced) -> Response:
-    """Have the service write a notice about a batch or ingest job and put it into the outbox. Who gets it, and where it
-    goes, is for the profile alone to say; `new` is false when the profile wants none, or it is there already.
+    """Create a message about a batch or ingest job and put it into the outbox. The profile alone determines its
+    recipients; `new` is false if the profile wants no message, or if it exists already.
     """
     from headgate.ingest.messages import announce as put
 
     return answer({"new": put(gate.ingest, given.item, given.notice)})
 
 
-@router.get("/messages/due", responses=documented(200, list[Message], "So many at most."))
+@router.get("/messages/due", responses=documented(200, list[Message], "Largest number of results."))
 def due(gate: TheGate, _who: Consumer, limit: Limit = 100) -> Response:
-    """Messages that the messenger sends and whose time has come."""
+    """List the messages that the messenger should send now."""
     return answer(gate.inventory.due(limit))
 
 
-@router.get("/messages/{message}", responses=documented(200, Message, "As it is.", nothing="There is none."))
+@router.get("/messages/{message}", responses=documented(200, Message, "The message.", nothing="No such message."))
 def message(gate: TheGate, _who: InventoryReader, message: str) -> Response:
-    """One message."""
+    """Return one message."""
     found = gate.inventory.message(message)
     return nothing() if found is None else answer(found)
 
 
 @router.post("/messages/{message}/settle", NOTHING, status_code=204)
 def settle(gate: TheGate, _who: Consumer, message: str, given: MessageSettled) -> Response:
-    """A message was delivered, or a message that waited was given up."""
+    """Report that a message was delivered, or given up."""
     gate.inventory.store.settle(message, given.state, redact(given.problem), given.recipients)
     return nothing()
 
 
 @router.post("/messages/{message}/delay", NOTHING, status_code=204)
 def delay(gate: TheGate, _who: Consumer, message: str, given: MessageDelayed) -> Response:
-    """A message could not be delivered: it is tried again after that long."""
+    """Report that a message could not be delivered. It is retried after the given time."""
     gate.inventory.store.delay(message, redact(given.problem), given.seconds, given.recipients)
     return nothing()
 
 
-@router.post("/messages/{message}/resend", RESULT, responses=documented(200, Message, "It waits to be sent."))
+@router.post("/messages/{message}/resend", RESULT, responses=documented(200, Message, "It is waiting to be sent."))
 def resend(gate: TheGate, _who: Operator, message: str) -> Response:
     """Send a message again under the same id: at once, then as often as a new one."""
     return answer(gate.inventory.resend(message))
 
 
-@router.post("/messages/{message}/discard", RESULT, responses=documented(200, Message, "As it was."))
+@router.post(
+    "/messages/{message}/discard", RESULT, responses=documented(200, Message, ("The message that was discarded."))
+)
 def discard(gate: TheGate, _who: Operator, message: str, act: Acted) -> Response:
-    """Give a message up and remove it from the outbox."""
+    """Discard a message: give it up and remove it from the outbox."""
     return answer(gate.inventory.discard(message, reason=act.reason))

@@ -46,7 +46,7 @@ Definer = Annotated[Caller, needs("define")]
 Publisher = Annotated[Caller, needs("data:publish")]
 JobReader = Annotated[Caller, needs("read", "chunk:claim")]
 ChunkReader = Annotated[Caller, needs("read", "chunk:claim")]
-CHANGES = documented(200, list[Change], "What changed, or would.")
+CHANGES = documented(200, list[Change], "What changed, or would change.")
 
 
 # ---------------------------------------------------------------- definitions
@@ -54,22 +54,22 @@ CHANGES = documented(200, list[Change], "What changed, or would.")
 
 @router.get("/datasets", responses=documented(200, list[Dataset], "By name."))
 def datasets(gate: TheGate, _who: Reader) -> Response:
-    """All datasets; of their secrets, the names."""
+    """List all datasets, with the names of their secrets."""
     return answer([each.to_document() for each in gate.ledger.datasets()])
 
 
-@router.get("/datasets/{name}", responses=documented(200, Dataset, "As it is defined."))
+@router.get("/datasets/{name}", responses=documented(200, Dataset, "The definition."))
 def dataset(gate: TheGate, _who: Reader, name: str) -> Response:
-    """One dataset; of its secrets, the names."""
+    """Return one dataset, with the names of its secrets."""
     found = next((each for each in gate.ledger.datasets() if each.name == name), None)
     if found is None:
         raise UnknownName("dataset", name)
     return answer(found.to_document())
 
 
-@router.put("/datasets/{name}", responses=documented(200, Defined, "It is so now."))
+@router.put("/datasets/{name}", responses=documented(200, Defined, "The new definition."))
 def define_dataset(gate: TheGate, _who: Definer, name: str, asked: DatasetAsked) -> Response:
-    """Define a dataset; the same again changes nothing."""
+    """Define a dataset. Repeating the same definition changes nothing."""
     return answer(gate.ledger.define_dataset(name, **asked.model_dump()))
 
 
@@ -84,21 +84,21 @@ def define_pipeline(gate: TheGate, service: TheService, _who: Definer, asked: Pi
 
 @router.get("/jobs", responses=documented(200, list[Job], "By name."))
 def jobs(gate: TheGate, _who: Reader) -> Response:
-    """All jobs."""
+    """List all jobs."""
     return answer(gate.ledger.jobs())
 
 
-@router.get("/jobs/{job}", responses=documented(200, JobFound, "As it is defined."))
+@router.get("/jobs/{job}", responses=documented(200, JobFound, "The definition."))
 def job(gate: TheGate, who: JobReader, job: str) -> Response:
-    """One job, and its datasets with the names of their secrets."""
+    """Return one job, and its datasets with the names of their secrets."""
     who.must_see("job", "chunk:claim", job)
     found, sets = gate.ledger.job(job)
     return answer({"job": found, "datasets": [each.to_document() for each in sets]})
 
 
-@router.put("/jobs/{job}", responses=documented(200, Defined, "It is so now."))
+@router.put("/jobs/{job}", responses=documented(200, Defined, "The new definition."))
 def define_job(gate: TheGate, service: TheService, _who: Definer, job: str, asked: JobAsked) -> Response:
-    """Define a job; the same again changes nothing. Its keys and secrets are the business of who has them."""
+    """Define a job. Repeating the same definition changes nothing. Keys and secrets are not part of it."""
     defined = gate.ledger.define_job(job, share=False, **asked.model_dump())
     service.ring(("job",))
     return answer(defined)
@@ -106,7 +106,7 @@ def define_job(gate: TheGate, service: TheService, _who: Definer, job: str, aske
 
 @router.get("/jobs/{job}/connections", responses=documented(200, dict[str, dict[str, Port]], "Inputs and outputs."))
 def connections(gate: TheGate, who: JobReader, job: str) -> Response:
-    """How to reach what a job reads and makes. Secrets are masked, or sealed for the job's key."""
+    """Return how to connect to a job's inputs and outputs. Secrets are masked, or sealed for the job's key."""
     who.must_see("job", "chunk:claim", job)
     found = gate.ledger.connections(job, key="")
     return answer(found if who.reach.covers("cred:read", job) else {k: _masked(v) for k, v in found.items()})
@@ -116,20 +116,22 @@ def connections(gate: TheGate, who: JobReader, job: str) -> Response:
 
 
 @router.post(
-    "/datasets/{name}/chunks/{dataid}/publish", under("count"), responses=documented(200, Count, "1: it was not there.")
+    "/datasets/{name}/chunks/{dataid}/publish",
+    under("count"),
+    responses=documented(200, Count, ("1 if it was new, else 0.")),
 )
 def publish(gate: TheGate, service: TheService, who: Publisher, name: str, dataid: str) -> Response:
-    """Data made elsewhere is READY. Doing it again does no harm."""
+    """Publish data produced elsewhere: the chunk becomes READY. Repeating it is safe."""
     return _publish(gate, service, who, name, [dataid], None)
 
 
-@router.post("/datasets/{name}/publish", under("count"), responses=documented(200, Count, "How many were not there."))
+@router.post("/datasets/{name}/publish", under("count"), responses=documented(200, Count, "How many were new."))
 def publish_all(gate: TheGate, service: TheService, who: Publisher, name: str, given: Dataids) -> Response:
-    """The same for many data ids, in one transaction."""
+    """Publish many data ids in one transaction."""
     return _publish(gate, service, who, name, given.dataids, given.by)
 
 
-@router.get("/chunks", responses=documented(200, Page[Row], "By dataset, and in its order."))
+@router.get("/chunks", responses=documented(200, Page[Row], "By dataset, in its order."))
 def chunks(
     gate: TheGate,
     who: ChunkReader,
@@ -138,10 +140,12 @@ def chunks(
     dataid: str | None = None,
     kind: str | None = None,
     status: str | None = None,
-    after: Annotated[str | None, Query(description="The `next` of the page before: DATASET/DATAID.")] = None,
+    after: Annotated[str | None, Query(description="The `next` of the previous page: DATASET/DATAID.")] = None,
     limit: Limit = 100,
 ) -> Response:
-    """Rows of chunks: what each job's doing says of them. The rows of a data id are never split over two pages."""
+    """List rows of chunks: one per job that reads or writes them. The rows of a data id are never split across two
+    pages.
+    """
     if not who.reach.has("read"):
         who.must_see("job", "chunk:claim", job or "")
     which = {"job": job, "dataid": dataid, "kind": kind, "status": status}
@@ -151,7 +155,7 @@ def chunks(
 
 @router.get("/failures", responses=documented(200, list[Row], "Newest first."))
 def failures(gate: TheGate, _who: Reader, limit: Limit = 100) -> Response:
-    """Chunks that are in ERROR."""
+    """List chunks in ERROR."""
     return answer(gate.ledger.failures(limit))
 
 
@@ -165,7 +169,7 @@ def standing(gate: TheGate, _who: Reader) -> Response:
 def tallies(
     gate: TheGate, _who: Reader, most: Annotated[int, Query(ge=1, le=MOST_LOOKED_AT)] = MOST_TALLIED
 ) -> Response:
-    """How many chunks have which status. Of each dataset `most` are counted, or all; `more` says which it was."""
+    """Count chunks by status. At most `most` are counted per dataset; `more` is true if there are more."""
     return answer(census.tallies(gate.ledger, most))
 
 
@@ -174,13 +178,15 @@ def spans(
     gate: TheGate,
     _who: Reader,
     dataset: str,
-    beside: Annotated[list[str] | None, Query(description="Other datasets to count the same chunks in.")] = None,
-    start: Annotated[str | None, Query(description="From this data id on.")] = None,
-    last: Annotated[str | None, Query(description="Up to this data id.")] = None,
-    size: Annotated[int, Query(ge=1, le=MOST, description="Data ids to a span.")] = 1,
+    beside: Annotated[
+        list[str] | None, Query(description="Other datasets in which the same chunks are counted.")
+    ] = None,
+    start: Annotated[str | None, Query(description="First data id.")] = None,
+    last: Annotated[str | None, Query(description="Last data id.")] = None,
+    size: Annotated[int, Query(ge=1, le=MOST, description="Data ids per span.")] = 1,
     limit: Limit = 100,
 ) -> Response:
-    """Data ids that follow each other, so many to a span, with how many have which status."""
+    """Return spans of consecutive data ids, with counts by status."""
     found = census.spans(gate.ledger, dataset, beside or (), start=start, last=last, size=size, limit=limit)
     return answer(found)
 
@@ -188,23 +194,25 @@ def spans(
 # ---------------------------------------------------------------- questions
 
 
-@router.get("/jobs/{job}/chunks/{dataid}/explain", responses=documented(200, Verdict, "Each condition."))
+@router.get(
+    "/jobs/{job}/chunks/{dataid}/explain", responses=documented(200, Verdict, ("The verdict with each condition."))
+)
 def explain(gate: TheGate, who: ChunkReader, job: str, dataid: str) -> Response:
-    """May the job claim the chunk? Each condition with its answer and the row behind it."""
+    """Explain whether the job can claim the chunk: each condition with its answer and the row behind it."""
     who.must_see("job", "chunk:claim", job)
     return answer(gate.ledger.explain(job, dataid))
 
 
 @router.get("/jobs/{job}/plan", responses=documented(200, PlanFound, "In order."))
 def plan(gate: TheGate, who: ChunkReader, job: str, limit: Limit = 20) -> Response:
-    """What would run next, and what blocks the rest."""
+    """Return what would run next, and what blocks the rest."""
     who.must_see("job", "chunk:claim", job)
     return answer(gate.ledger.plan(job, limit))
 
 
 @router.get("/jobs/{job}/left", responses=documented(200, Count, "Counted up to a limit."))
 def left(gate: TheGate, who: ChunkReader, job: str) -> Response:
-    """How many chunks wait for the job."""
+    """Count the chunks that wait for the job."""
     who.must_see("job", "chunk:claim", job)
     return answer({"count": gate.ledger.left(job)})
 
@@ -218,7 +226,7 @@ def left(gate: TheGate, who: ChunkReader, job: str) -> Response:
 def force(
     gate: TheGate, who: Forcer, job: str, dataid: str, asked: Forced, key: Key = None, again: RequestId = None
 ) -> Response:
-    """Claim that very chunk, whatever the rules say."""
+    """Claim a given chunk regardless of the rules."""
     claim = gate.ledger.force(
         job, dataid, reason=asked.reason, steal=asked.steal, key="", worker=asked.worker or who.by(), lease=asked.lease,
         request_id=who.request_id(key, again),
@@ -228,25 +236,25 @@ def force(
 
 @router.post("/jobs/{job}/chunks/{dataid}/resubmit", RESULT, responses=CHANGES)
 def resubmit(gate: TheGate, service: TheService, who: Operator, job: str, dataid: str, asked: Resubmission) -> Response:
-    """Make it again, first; with `downstream` all that was made from it too."""
+    """Resubmit a chunk: it is redone first. With `downstream`, also everything produced from it."""
     return _resubmit(gate, service, who, job, [dataid], asked)
 
 
 @router.post("/jobs/{job}/resubmit", RESULT, responses=CHANGES)
 def resubmit_all(gate: TheGate, service: TheService, who: Operator, job: str, asked: ManyResubmitted) -> Response:
-    """The same for several chunks, in one step."""
+    """Resubmit several chunks in one transaction."""
     return _resubmit(gate, service, who, job, asked.dataids, asked)
 
 
 @router.post("/jobs/{job}/chunks/{dataid}/hold", RESULT, responses=CHANGES)
 def hold(gate: TheGate, who: Operator, job: str, dataid: str, act: Acted) -> Response:
-    """Nobody makes or reads it until it is let go."""
+    """Hold a chunk: no job may produce or read it until it is released."""
     return answer(gate.ledger.hold(job, dataid, reason=act.reason, by=who.by(act.by)))
 
 
 @router.post("/jobs/{job}/chunks/{dataid}/unhold", RESULT, responses=CHANGES)
 def unhold(gate: TheGate, service: TheService, who: Operator, job: str, dataid: str, act: ActedLightly) -> Response:
-    """As it was before it was held."""
+    """Release a held chunk: its former status is restored."""
     changes = gate.ledger.unhold(job, dataid, reason=act.reason, by=who.by(act.by))
     service.ring(("job",))
     return answer(changes)
@@ -254,7 +262,7 @@ def unhold(gate: TheGate, service: TheService, who: Operator, job: str, dataid: 
 
 @router.post("/jobs/{job}/chunks/{dataid}/forget", RESULT, responses=CHANGES)
 def forget(gate: TheGate, service: TheService, who: Forcer, job: str, dataid: str, act: Forgotten) -> Response:
-    """As if it never was: the job's rows go, never those of what it reads."""
+    """Remove the job's rows of a chunk. Rows of upstream jobs are kept."""
     changes = gate.ledger.forget(job, dataid, reason=act.reason, steal=act.steal, by=who.by(act.by))
     service.ring(("job",))
     return answer(changes)
@@ -262,7 +270,7 @@ def forget(gate: TheGate, service: TheService, who: Forcer, job: str, dataid: st
 
 @router.post("/jobs/{job}/chunks/{dataid}/status", RESULT, responses=documented(200, Change, "What changed."))
 def set_status(gate: TheGate, service: TheService, who: Forcer, job: str, dataid: str, act: StatusSet) -> Response:
-    """Support's hand: that row has that status. A word that nobody knows is kept, and blocks."""
+    """Set the status of one row (for operators). An unknown status is kept, and blocks."""
     change = gate.ledger.set_status(
         act.dataset, dataid, job, act.kind, act.status, reason=act.reason, by=who.by(act.by)
     )
@@ -272,13 +280,13 @@ def set_status(gate: TheGate, service: TheService, who: Forcer, job: str, dataid
 
 @router.post("/jobs/{job}/pause", RESULT, responses=documented(200, Job, "Paused."))
 def pause(gate: TheGate, who: Operator, job: str, act: Acted) -> Response:
-    """The job gets no more chunks; what runs ends normally."""
+    """Pause a job: it gets no more chunks, and running claims finish normally."""
     return answer(gate.ledger.pause(job, reason=act.reason, by=who.by(act.by)))
 
 
-@router.post("/jobs/{job}/unpause", RESULT, responses=documented(200, Job, "It gets chunks again."))
+@router.post("/jobs/{job}/unpause", RESULT, responses=documented(200, Job, "The job gets chunks again."))
 def unpause(gate: TheGate, service: TheService, who: Operator, job: str, act: ActedLightly) -> Response:
-    """The job gets chunks again."""
+    """End the pause of a job: it gets chunks again."""
     found = gate.ledger.unpause(job, by=who.by(act.by))
     service.ring(("job",))
     return answer(found)
@@ -299,7 +307,7 @@ def rows_page(
     """Rows from a place on, whole data ids, and where to go on."""
     begun, slash, behind = (after or "").partition("/")
     if after and not slash:
-        raise BadValue("after", after, "is not DATASET/DATAID, as a page's `next` is")
+        raise BadValue("after", after, "is not DATASET/DATAID, like the `next` of a page")
     names = [dataset] if dataset is not None else [each.name for each in gate.ledger.datasets()]
     found: list[Row] = []
     for name in names:
@@ -329,7 +337,7 @@ def _publish(gate: Gate, service: Any, who: Caller, name: str, dataids: list[str
 
 def _resubmit(gate: Gate, service: Any, who: Caller, job: str, dataids: list[str], asked: Resubmission) -> Response:
     if asked.steal and not who.reach.has("admin:force"):
-        who.must_reach("admin:force", "a living worker's chunk")
+        who.must_reach("admin:force", "a running worker's chunk")
     changes = gate.ledger.resubmit(
         job, dataids, reason=asked.reason, downstream=asked.downstream, steal=asked.steal, dry_run=asked.dry_run,
         by=who.by(asked.by),

@@ -47,34 +47,34 @@ Looker = Annotated[Caller, needs("read", "lock:acquire")]
 Giver = Annotated[Caller, needs("lock:acquire", "admin:force")]
 #: Of a waiter that has no place.
 NO_NUMBER = 0
-TokenGiven = Annotated[int, Query(ge=1, lt=2**63, description="The number that the grant carries.")]
+TokenGiven = Annotated[int, Query(ge=1, lt=2**63, description="Token of the grant.")]
 
 
-@router.post("/locks", GRANTS, status_code=201, responses=documented(201, Granted, "Held, by a new token."))
+@router.post("/locks", GRANTS, status_code=201, responses=documented(201, Granted, "Granted, with a new token."))
 async def acquire(
     request: Request, service: TheService, who: Holder, asked: LockAsked, key: Key = None, again: RequestId = None
 ) -> Response:
-    """Take locks: all that are named, or none. With `wait`, stand in the queue for so long.
+    """Acquire locks: all that are named, or none. With `wait`, wait in the queue up to that many seconds.
 
-    409 says who is in the way, and when to try again.
+    409 names the blocking clients and says when to retry.
     """
     wanted = request_of(asked, who, who.request_id(key, again), service.gate)
     grant = await asked_to_wait(request, asked.wait, obtain(service, wanted, steady() + asked.wait))
     return answer(who.shown({"locks": grant}), 201)
 
 
-@router.get("/locks", responses=documented(200, Page[Lock], "Live locks, by id."))
+@router.get("/locks", responses=documented(200, Page[Lock], "Locks that are held, by id."))
 def list_locks(
     gate: TheGate,
     who: Looker,
     resource: str | None = None,
     client: str | None = None,
     mode: str | None = None,
-    claims: Annotated[bool, Query(description="Only chunks that are worked on.")] = False,
+    claims: Annotated[bool, Query(description="Only claims of chunks.")] = False,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """Who holds what. Chunks that are worked on are among it."""
+    """List locks with their holders. Running claims of chunks are included."""
 
     def ask(behind: str | None) -> Sequence[Lock]:
         if claims:
@@ -84,15 +84,15 @@ def list_locks(
     return page(_all_seen(who, ask, after, limit), limit, lambda lock: lock.id, lambda lock: shown_lock(who.seen(lock)))
 
 
-@router.get("/locks/{lock_id}", responses=documented(200, Lock, "As it is."))
+@router.get("/locks/{lock_id}", responses=documented(200, Lock, "The lock."))
 def get(gate: TheGate, who: Looker, lock_id: str) -> Response:
-    """One live lock."""
+    """Return one lock that is held."""
     return answer(shown_lock(who.seen(_seen(gate, who, lock_id))))
 
 
 @router.delete("/locks/{lock_id}", status_code=204)
 async def release(service: TheService, who: Holder, lock_id: str, token: TokenGiven) -> Response:
-    """Give a lock back. 409, and nothing changes, when it is not yours."""
+    """Release a lock. 409, without any change, if it is not yours."""
 
     def work() -> None:
         _own(service.gate, who, lock_id, token)
@@ -103,9 +103,9 @@ async def release(service: TheService, who: Holder, lock_id: str, token: TokenGi
     return nothing()
 
 
-@router.post("/locks/{lock_id}/renew", RESULT, responses=documented(200, Lock, "Its lease has begun anew."))
+@router.post("/locks/{lock_id}/renew", RESULT, responses=documented(200, Lock, "The lease starts again."))
 async def renew(service: TheService, who: Holder, lock_id: str, given: Renewal) -> Response:
-    """Let the lease begin anew. 409 when it has run out: an expired lease is not renewed."""
+    """Renew the lease of a lock. 409 if it has expired: an expired lease cannot be renewed."""
 
     def work() -> Lock:
         _own(service.gate, who, lock_id, given.token)
@@ -114,50 +114,54 @@ async def renew(service: TheService, who: Holder, lock_id: str, given: Renewal) 
     return answer(who.shown(await service.crew.run(work)))
 
 
-@router.post("/locks/{lock_id}/check", HARMLESS, responses=documented(200, Lock, "It is yours."))
+@router.post("/locks/{lock_id}/check", HARMLESS, responses=documented(200, Lock, "The lock is yours."))
 def check(gate: TheGate, who: Holder, lock_id: str, given: Tokened) -> Response:
-    """Ask whether a lock is still yours."""
+    """Check whether a lock is still yours."""
     _own(gate, who, lock_id, given.token)
     return answer(who.shown(gate.locks.check(lock_id, given.token)))
 
 
 @router.post("/locks/{lock_id}/upgrade", RESULT, responses=documented(200, Lock, "Exclusive, with a new token."))
 def upgrade(gate: TheGate, who: Holder, lock_id: str, given: Tokened) -> Response:
-    """Shared to exclusive, for the only holder. Never waits."""
+    """Upgrade a lock from shared to exclusive, for the sole holder. Never waits."""
     _own(gate, who, lock_id, given.token)
     return answer(who.shown(gate.locks.upgrade(lock_id, given.token)))
 
 
 @router.post("/locks/{lock_id}/downgrade", RESULT, responses=documented(200, Lock, "Shared, with the same token."))
 def downgrade(gate: TheGate, service: TheService, who: Holder, lock_id: str, given: Tokened) -> Response:
-    """Exclusive to shared, in one step."""
+    """Downgrade a lock from exclusive to shared, in one step."""
     _own(gate, who, lock_id, given.token)
     changed = gate.locks.downgrade(lock_id, given.token)
     service.ring(("lock", lock_id.split("-")[1]))
     return answer(who.shown(changed))
 
 
-@router.post("/locks/{lock_id}/hand-over", RESULT, responses=documented(200, Lock, "The new owner's, by a new token."))
+@router.post(
+    "/locks/{lock_id}/hand-over",
+    RESULT,
+    responses=documented(200, Lock, ("The lock of the new owner, with a new token.")),
+)
 def hand_over(gate: TheGate, who: Giver, lock_id: str, given: HandedOver) -> Response:
-    """Let a lock belong to another principal. It has a new token then, which the new owner reads: the holder before can
-    no longer use it.
+    """Hand a lock over to another principal. It gets a new token, which only the new owner can read; the former
+    holder can no longer use it.
     """
     _own(gate, who, lock_id)
     handed = gate.locks.hand_over(lock_id, to=given.to, reason=given.reason)
     return answer(shown_lock(who.seen(handed)))
 
 
-@router.post("/locks/{lock_id}/break", BROKEN, responses=documented(200, Lock, "What was broken."))
+@router.post("/locks/{lock_id}/break", BROKEN, responses=documented(200, Lock, "The lock that was broken."))
 def break_lock(gate: TheGate, service: TheService, who: Forcer, lock_id: str, act: Acted) -> Response:
-    """Take a lock away from whoever has it: its token is stale from then on, and the reason is kept."""
+    """Break a lock: its token becomes stale, and the reason is recorded."""
     broken = gate.locks.break_lock(lock_id, reason=act.reason, by=who.by(act.by))
     service.ring(("lock", lock_id.split("-")[1]))
     return answer(shown_lock(broken))
 
 
-@router.get("/guards/missing", responses=documented(200, list[dict[str, str]], "The lock, and what is wrong."))
+@router.get("/guards/missing", responses=documented(200, list[dict[str, str]], "Each lock and its problem."))
 def unguarded(gate: TheGate, _who: Reader) -> Response:
-    """Persistent locks that a storage guard should protect and does not; the service tries again every few seconds."""
+    """List persistent locks whose storage guard is missing. The service retries every few seconds."""
     return answer([{"lock": fault.item, "what": fault.what} for fault in gate.locks.tending.faults()])
 
 
@@ -166,7 +170,7 @@ def unguarded(gate: TheGate, _who: Reader) -> Response:
 
 @router.get("/waiters", responses=documented(200, Page[Waiter], "Earliest first."))
 def waiters(gate: TheGate, _who: Reader, resource: str | None = None) -> Response:
-    """Who waits for what."""
+    """List waiters with the resources they wait for."""
     return answer({"items": gate.locks.waiters(resource), "next": None})
 
 
@@ -174,10 +178,10 @@ def waiters(gate: TheGate, _who: Reader, resource: str | None = None) -> Respons
     "/waiters",
     GRANTS,
     status_code=202,
-    responses={**documented(202, Ticketed, "A place in the queue."), **documented(201, Granted, "Held at once.")},
+    responses={**documented(202, Ticketed, "A queue position."), **documented(201, Granted, "Granted at once.")},
 )
 def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None, again: RequestId = None) -> Response:
-    """Take locks, or a place in the queue for them. Ask for the turn at least every few seconds, or the place lapses.
+    """Acquire locks, or join the queue for them. Poll at least every few seconds, or the queue position is lost.
 
     `POST /locks` with `wait` does all of this in one request.
     """
@@ -190,11 +194,11 @@ def queue_up(gate: TheGate, who: Holder, asked: LockAsked, key: Key = None, agai
 @router.post(
     "/waiters/{ticket}/turn",
     HARMLESS,
-    responses=documented(200, Granted, "It was the turn: held.", nothing="Not yet."),
+    responses=documented(200, Granted, "Granted.", nothing="Still waiting."),
 )
 async def take_turn(request: Request, service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
-    """Ask whether it is the turn, for up to `wait` seconds; keeps the place meanwhile. A place that lapsed is taken
-    again, at the end of the queue.
+    """Poll a queue position for up to `wait` seconds, which also keeps it. A position that was lost is replaced by
+    one at the end of the queue.
     """
     del ticket
     wanted, until = _waited_for(who, asked, service.gate), steady() + asked.wait
@@ -214,11 +218,9 @@ async def take_turn(request: Request, service: TheService, who: Holder, ticket: 
     return answer(who.shown({"locks": grant})) if grant else nothing()
 
 
-@router.post(
-    "/waiters/{ticket}/give-up", under("locks"), responses=documented(200, Granted, "It was the turn after all: held.")
-)
+@router.post("/waiters/{ticket}/give-up", under("locks"), responses=documented(200, Granted, "Granted meanwhile."))
 async def give_up(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
-    """Leave the queue. 409 says who is in the way."""
+    """Leave the queue. 409 names the blocking clients."""
     del ticket
     wanted = _waited_for(who, asked, service.gate)
 
@@ -231,7 +233,7 @@ async def give_up(service: TheService, who: Holder, ticket: int, asked: WaiterAs
 
 @router.post("/waiters/{ticket}/withdraw", NOTHING, status_code=204)
 async def withdraw(service: TheService, who: Holder, ticket: int, asked: WaiterAsked) -> Response:
-    """Leave the queue whatever happened; a grant that was made meanwhile is given back."""
+    """Leave the queue in any case; a lock that was granted meanwhile is released."""
     del ticket
     wanted = _waited_for(who, asked, service.gate)
     place = await service.crew.run(service.gate.locks.place_of, wanted) or Ticket(NO_NUMBER, wanted)

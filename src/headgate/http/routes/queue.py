@@ -55,21 +55,21 @@ router = direct.router("queue")
 Submitter = Annotated[Caller, needs("queue:submit")]
 Consumer = Annotated[Caller, needs("queue:work")]
 Actor = Annotated[Caller, needs("queue:work", "operate", "admin:force")]
-State = Annotated[str, Query(description="The state whose items are wanted.", examples=["pending"])]
+State = Annotated[str, Query(description="State of the items.", examples=["pending"])]
 #: A person's events that take more than an operator's scope.
 FORCED = ("delete",)
 #: So many items of a state are looked at.
 LOOK = 100
-NO_WORK = "Nothing to do."
+NO_WORK = "Nothing to take."
 
 
 @router.post("/batches", GRANTS, status_code=201, responses=documented(201, Batch, "Pending."))
 def submit(
     gate: TheGate, service: TheService, who: Submitter, asked: SubmissionAsked, key: Key = None, again: RequestId = None
 ) -> Response:
-    """Hand in a payload: a new batch. Nothing is fetched or looked into now.
+    """Submit a payload: a new batch. Nothing is fetched or parsed now.
 
-    `alarms` lists what keeps it from going on: a profile that cannot be used, or no consumer that could take it.
+    `alarms` lists what blocks it: a profile with errors, or no consumer that could take it.
     """
     who.must_reach("queue:submit", asked.profile)
     given = asked.model_dump(exclude={"metadata"})
@@ -92,17 +92,17 @@ def batches(
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """Batches."""
+    """List batches."""
     found = gate.queue.batches(state, profile=profile, submitter=submitter, taken=taken, after=after, limit=limit + 1)
     return page(found, limit, lambda each: each.id, lambda each: plain(_seen(who, each)))
 
 
-@router.post("/batches/next", FINDS, responses=documented(200, Batch, "Taken, by a new token.", nothing=NO_WORK))
+@router.post("/batches/next", FINDS, responses=documented(200, Batch, "Taken, with a new token.", nothing=NO_WORK))
 async def next_batch(
     request: Request, service: TheService, who: Consumer, state: State, asked: BatchTaking, key: Key = None,
     again: RequestId = None,
 ) -> Response:  # fmt: skip
-    """The oldest batch in that state that nobody works on, taken. With `wait`, wait so long for one."""
+    """Take the oldest free batch in a state. With `wait`, wait up to that many seconds for one."""
     worker, request_id = asked.worker or who.by(), who.request_id(key, again)
 
     def look() -> Batch | None:
@@ -118,23 +118,23 @@ async def next_batch(
     return await _found(request, service, place, look, asked.wait, again=request_id is not None)
 
 
-@router.get("/batches/{bid}", responses=documented(200, Batch, "As it is."))
+@router.get("/batches/{bid}", responses=documented(200, Batch, "The batch."))
 def batch(gate: TheGate, who: Reader, bid: str) -> Response:
-    """One batch."""
+    """Return one batch."""
     return answer(_seen(who, gate.queue.batch(bid)))
 
 
-@router.get("/batches/{bid}/jobs", responses=documented(200, list[str], "Their ids."))
+@router.get("/batches/{bid}/jobs", responses=documented(200, list[str], "Ids of jobs."))
 def job_ids(gate: TheGate, _who: Reader, bid: str, folder: Folder = Folder.PROCESSING) -> Response:
-    """The jobs of a batch that are processing, failed or completed."""
+    """List the ids of a batch's jobs that are processing, failed or completed."""
     return answer(gate.queue.job_ids(bid, folder))
 
 
-@router.post("/batches/{bid}/jobs", HARMLESS, responses=documented(200, Count, "How many it has then."))
+@router.post("/batches/{bid}/jobs", HARMLESS, responses=documented(200, Count, "How many jobs it has now."))
 def create_jobs(gate: TheGate, service: TheService, _who: Consumer, bid: str, asked: JobsMade) -> Response:
-    """Make jobs of a batch that was taken as pending, from a position on; those that are there are passed over.
+    """Create jobs of a batch that was taken as pending, starting at a position; existing ones are skipped.
 
-    How many workers may die on each is taken from the profile that the batch started with.
+    The profile that the batch started with sets their `max_crashes`.
     """
     taken = Taken(bid, asked.token, asked.state, asked.worker)
     kept = gate.inventory.intake(check_item_id(bid)) if gate.keeps_inventory else None
@@ -155,19 +155,21 @@ def ingest_jobs(
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """Ingest jobs."""
+    """List ingest jobs."""
     found = gate.queue.jobs(state, batch=batch, profile=profile, taken=taken, after=after, limit=limit + 1)
     return page(found, limit, lambda each: each.id, lambda each: plain(_seen(who, each)))
 
 
 @router.post(
-    "/ingest-jobs/next", FINDS, responses=documented(200, IngestJob, "Taken, by a new token.", nothing=NO_WORK)
+    "/ingest-jobs/next", FINDS, responses=documented(200, IngestJob, "Taken, with a new token.", nothing=NO_WORK)
 )
 async def next_job(
     request: Request, service: TheService, who: Consumer, state: State, asked: JobTaking, key: Key = None,
     again: RequestId = None,
 ) -> Response:  # fmt: skip
-    """The first ingest job in that state that nobody works on, taken. With `wait`, wait so long for one."""
+    """Take the first free ingest job in a state. With `wait`, wait up to that many seconds for
+    one.
+    """
     after = None if asked.after is None else Place(asked.after.priority, check_item_id(asked.after.id))
     worker, request_id = asked.worker or who.by(), who.request_id(key, again)
 
@@ -181,15 +183,17 @@ async def next_job(
     return await _found(request, service, place, look, asked.wait, again=request_id is not None)
 
 
-@router.get("/ingest-jobs/{jid}", responses=documented(200, IngestJob, "As it is."))
+@router.get("/ingest-jobs/{jid}", responses=documented(200, IngestJob, "The ingest job."))
 def ingest_job(gate: TheGate, who: Reader, jid: str) -> Response:
-    """One ingest job."""
+    """Return one ingest job."""
     return answer(_seen(who, gate.queue.job(jid)))
 
 
-@router.put("/ingest-jobs/{jid}/priority", responses=documented(200, IngestJob, "It has it now."))
+@router.put(
+    "/ingest-jobs/{jid}/priority", responses=documented(200, IngestJob, ("The ingest job with its new priority."))
+)
 def set_priority(gate: TheGate, who: Operator, jid: str, act: PrioritySet) -> Response:
-    """Another place in the order: 0 is first, 99 last."""
+    """Change the priority: 0 is first, 99 last."""
     return answer(_seen(who, gate.queue.set_priority(jid, act.priority, reason=act.reason, by=who.by(act.by))))
 
 
@@ -198,19 +202,19 @@ def set_priority(gate: TheGate, who: Operator, jid: str, act: PrioritySet) -> Re
 
 @router.get("/holds", responses=documented(200, list[Hold], "By profile."))
 def holds(gate: TheGate, _who: Reader) -> Response:
-    """What is held: who, why, since."""
+    """List holds with who set them, why and since when."""
     return answer(gate.queue.holds())
 
 
-@router.put("/holds/{profile}", responses=documented(200, Hold, "What holds."))
+@router.put("/holds/{profile}", responses=documented(200, Hold, "The hold in force."))
 def set_hold(gate: TheGate, who: Operator, profile: str, act: Acted) -> Response:
-    """A collection waits; `*`: nobody gets anything new to do. A hold that stood keeps its reason."""
+    """Put a collection on hold; `*`: the whole queue gives out no new work. An existing hold keeps its reason."""
     return answer(gate.queue.set_hold(profile, reason=act.reason, by=who.by(act.by)))
 
 
-@router.delete("/holds/{profile}", responses=documented(200, dict[str, bool], "Whether there was one."))
+@router.delete("/holds/{profile}", responses=documented(200, dict[str, bool], "Whether there was a hold."))
 def clear_hold(gate: TheGate, service: TheService, who: Operator, profile: str, by: str | None = None) -> Response:
-    """The hold is gone; what is held stays so until it is released."""
+    """Clear a hold; held items stay held until they are released."""
     cleared = gate.queue.clear_hold(profile, by=who.by(by))
     service.ring(("batch",), ("job",))
     return answer({"cleared": cleared})
@@ -221,13 +225,13 @@ def clear_hold(gate: TheGate, service: TheService, who: Operator, profile: str, 
 
 @router.get("/queue/counts", responses=documented(200, dict[str, dict[str, int]], "By noun and state."))
 def counts(gate: TheGate, _who: Reader) -> Response:
-    """How many batches and ingest jobs are in each state."""
+    """Count batches and ingest jobs by state."""
     return answer(gate.queue.counts())
 
 
 @router.get("/queue/reportable", responses=documented(200, list[str], "Ids of batches."))
 def reportable(gate: TheGate, _who: Consumer, limit: Limit = 100) -> Response:
-    """Batches whose last job has ended."""
+    """List batches whose last job has finished."""
     return answer(gate.queue.store.reportable(limit))
 
 
@@ -236,10 +240,10 @@ def cleanable(
     gate: TheGate,
     _who: Consumer,
     noun: Annotated[str, Query(description="batch or ingest job.")],
-    seconds: Annotated[float, Query(ge=0, le=1e10, allow_inf_nan=False, description="How long ago it completed.")],
+    seconds: Annotated[float, Query(ge=0, le=1e10, allow_inf_nan=False, description="Seconds since it completed.")],
     limit: Limit = 100,
 ) -> Response:
-    """What completed so long ago."""
+    """List items that completed at least that long ago."""
     tables = {table.name: table for table in gate.queue.tables()}
     table = tables[check_word("noun", noun, tuple(tables))]
     return answer(gate.queue.store.cleanable(table, seconds, limit))
@@ -254,7 +258,7 @@ async def await_work(
     job: Annotated[list[str], Query(description="States of ingest jobs.")] = [],  # noqa: B006 - the same
     wait: Annotated[float, Query(ge=0, le=60, allow_inf_nan=False)] = 0,
 ) -> Response:
-    """Answered when there may be something to take in one of these states, or after `wait` seconds."""
+    """Return when there may be an item to take in one of these states, or after `wait` seconds."""
     key = ("work", *(f"batch {each}" for each in sorted(batch)), *(f"job {each}" for each in sorted(job)))
 
     def look() -> bool | None:
@@ -264,7 +268,7 @@ async def await_work(
     return nothing()
 
 
-@router.get("/queue/faults", responses=documented(200, list[Fault], "Each with what a repair does."))
+@router.get("/queue/faults", responses=documented(200, list[Fault], "Each fault with its repair."))
 def faults(gate: TheGate, _who: Reader) -> Response:
     """Find damage to batches and ingest jobs. Changes nothing."""
     return answer(gate.queue.faults())
@@ -272,7 +276,7 @@ def faults(gate: TheGate, _who: Reader) -> Response:
 
 @router.post("/queue/repair", under("repaired"), responses=documented(200, dict[str, bool], "Whether it was repaired."))
 def repair(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
-    """Repair a fault that `/queue/faults` reported, if it is still there."""
+    """Repair a fault that `/queue/faults` reported, if it still exists."""
     fault = Fault(given.kind, given.item, given.what, given.repair)
     return answer({"repaired": gate.queue.repair(fault, by=who.by(given.by))})
 
@@ -285,17 +289,17 @@ def add_item_routes(noun: str, short: str, kind: Any) -> None:
     path = f"/{noun}/{{{short}}}"
     ItemId = Annotated[str, InPath(alias=short)]  # noqa: N806 - a type
 
-    seconds = documented(200, dict[str, float], "Its seconds.")
+    seconds = documented(200, dict[str, float], "Lease length in seconds.")
 
     @router.post(f"{path}/renew", under("lease"), name=f"renew {noun}", responses=seconds)
     def renew(gate: TheGate, _who: Consumer, item: ItemId, given: ItemRenewal) -> Response:
-        """The consumer lives: its lease begins anew. 409 when it has run out."""
+        """Renew the lease of a taken item. 409 if it has expired."""
         taken = Taken(_of(noun, item), given.token, given.state, given.worker, given.lease)
         return answer({"lease": gate.queue.renew(taken)})
 
     @router.post(f"{path}/give-back", NOTHING, name=f"give back {noun}", status_code=204)
     def give_back(gate: TheGate, service: TheService, _who: Consumer, item: ItemId, given: GivenBack) -> Response:
-        """Not done, and nobody's: somebody takes it again in the same state."""
+        """Release a taken item without an outcome: another consumer takes it again in the same state."""
         taken = Taken(_of(noun, item), given.token, given.state, given.worker)
         gate.queue.give_back(taken, given.message)
         service.ring(("batch",), ("job",), ("work",))
@@ -303,15 +307,17 @@ def add_item_routes(noun: str, short: str, kind: Any) -> None:
 
     @router.patch(path, name=f"change {noun}", responses=documented(200, kind, "Changed, and still taken."))
     def change(gate: TheGate, _who: Consumer, item: ItemId, given: ItemChanged) -> Response:
-        """Write something down at once, while the item stays its owner's and where it is."""
+        """Update an item at once, while its owner keeps it in the same state."""
         taken = Taken(_of(noun, item), given.token, given.state, given.worker)
         changes = given.model_dump(include={"priority", "space_needed", "identifiers", "configuration"})
         return answer(gate.queue.change(taken, **changes))
 
-    @router.post(f"{path}/{{event}}", RESULT, name=f"fire {noun}", responses=documented(200, kind, "As it then is."))
+    @router.post(
+        f"{path}/{{event}}", RESULT, name=f"fire {noun}", responses=documented(200, kind, ("The item after the event."))
+    )
     def fire(gate: TheGate, service: TheService, who: Actor, item: ItemId, event: str, given: Fired) -> Response:
-        """Fire an event of the table. With `token` and `state`: its owner's outcome. Without: a person's act (resume,
-        release, delete, update-report), or with `daemon` that of a daemon.
+        """Fire an event of the state table. With `token` and `state`: the outcome reported by its owner. Without: an
+        operator's action (resume, release, delete, update-report), or with `daemon` that of a daemon.
         """
         _of(noun, item)
         fired = _fire_as_owner if given.token is not None else _act
@@ -380,7 +386,7 @@ def _is_work(gate: Gate, batch_states: list[str], job_states: list[str]) -> bool
 
 def _of(noun: str, item: str) -> str:
     if is_batch(item) != (noun == "batches"):
-        raise BadValue("id", item, f"is none of {noun}")
+        raise BadValue("id", item, f"is not one of the {noun}")
     return item
 
 
@@ -392,13 +398,13 @@ def _refuse_others_file(gate: Gate, who: Caller, url: str) -> None:
     if owner in (None, who.token.id) or who.reach.has("admin:force"):
         return
     if owner not in [each.id for each in gate.tokens.list() if each.principal == who.principal]:
-        raise BadValue("payload", url, f"was not handed in by the principal {who.principal!r}; upload it again")
+        raise BadValue("payload", url, f"was not uploaded by the principal {who.principal!r}; upload it again")
 
 
 def _refuse_names(metadata: dict[str, Any], names: dict[str, Any]) -> None:
     for name in metadata:
         if name in names or name == "request_id":
-            raise BadValue("metadata", name, "stands beside the metadata, not in it")
+            raise BadValue("metadata", name, "is a field next to the metadata, not in it")
 
 
 add_item_routes("batches", "bid", Batch)

@@ -56,7 +56,9 @@ Anyone = Annotated[
 ]  # fmt: skip
 Registrar = Annotated[Caller, needs("lock:acquire", "define")]
 Reaper = Annotated[Caller, needs("queue:work", "operate")]
-ResourceGiven = Annotated[str, Query(min_length=1, max_length=2048, description="The resource's URI, exact.")]
+ResourceGiven = Annotated[
+    str, Query(min_length=1, max_length=2048, description=("URI of the resource; compared exactly."))
+]
 
 
 class ClientKnown(BaseModel):
@@ -67,23 +69,25 @@ class ClientKnown(BaseModel):
 
 
 class TokenAsked(Body):
-    """A token to be made."""
+    """A new API token."""
 
     name: str
     scopes: list[str]
     expires: Lease | None = None
-    principal: str | None = Field(None, description="The owner of what is taken with it (default: the name).")
+    principal: str | None = Field(None, description="Owner of everything acquired with it (default: the name).")
 
 
 class TokenRotated(Body):
-    """A token that replaces another one."""
+    """A new API token that replaces another one."""
 
-    expires: Lease | None = Field(None, description="Seconds until it ends (default: when the old one would have).")
+    expires: Lease | None = Field(
+        None, description=("Seconds until it expires (default: when the old one would have expired).")
+    )
 
 
 @router.get("/about", responses=documented(200, dict[str, Any], "Version, store and caller."))
 def about(gate: TheGate, who: Anyone) -> Response:
-    """What answers here: its version, its store's tag, the spelling of its tables; and who asks."""
+    """Return the version, the store's tag, the spelling of its tables, and the caller."""
     spelling = "mrt-zk" if gate.queue.tables()[0] is MERRITT_BATCH else "design"
     has_ledger = getattr(gate.store, "ledger", None) is not None
     return answer(
@@ -104,7 +108,7 @@ def about(gate: TheGate, who: Anyone) -> Response:
 
 @router.get("/status", responses=documented(200, dict[str, Any], "opsQueue, lockCount, locks, failures."))
 def status(gate: TheGate, who: Reader, rich: bool = False) -> Response:
-    """What runs, what is locked, what failed. `rich` adds holders, waiters and the queue's counts."""
+    """Return what is running, locked and failed. `rich` adds holders, waiters and counts of the queue."""
     found = gate.status(rich=rich)
     if rich:
         found["holders"] = [shown_lock(who.seen(Lock(**each))) for each in found["holders"]]
@@ -117,7 +121,7 @@ def all_counts(gate: TheGate, _who: Reader) -> Response:
     return answer(gate.counts())
 
 
-@router.get("/store/faults", responses=documented(200, list[Fault], "Each with what a repair does."))
+@router.get("/store/faults", responses=documented(200, list[Fault], "Each fault with its repair."))
 def store_faults(gate: TheGate, _who: Reader) -> Response:
     """Find damage to locks, chunks, counters, history and clock. Changes nothing."""
     return answer(gate.locks.faults())
@@ -125,14 +129,14 @@ def store_faults(gate: TheGate, _who: Reader) -> Response:
 
 @router.post("/store/repair", under("repaired"), responses=documented(200, dict[str, bool], "Whether it was repaired."))
 def repair_store(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
-    """Repair a fault that `/store/faults` reported, if it is still there."""
+    """Repair a fault that `/store/faults` reported, if it still exists."""
     fault = Fault(given.kind, given.item, given.what, given.repair)
     return answer({"repaired": gate.locks.repair(fault, by=who.by(given.by))})
 
 
 @router.get("/machines", responses=documented(200, list[dict[str, Any]], "Each table."))
 def machines(gate: TheGate, _who: Anyone) -> Response:
-    """The state tables in force: the states, the events, and who may fire them."""
+    """Return the state tables in force: the states, the events, and who may fire them."""
     return answer([machine_data(each) for each in (LOCK, CHUNK, *gate.queue.tables())])
 
 
@@ -149,15 +153,16 @@ def history(
     dataid: str | None = None,
     item: str | None = None,
     noun: Annotated[
-        str | None, Query(pattern="^(batch|ingest job|hold)$", description="With `of=queue`: of what alone.")
+        str | None,
+        Query(pattern="^(batch|ingest job|hold)$", description=("With `of=queue`: only entries of this noun.")),
     ] = None,
     since: Since = None,
     before: Annotated[
-        str | None, Query(pattern=r"^\d{1,18}(\.\d{1,18})?$", description="The `next` of the page before.")
+        str | None, Query(pattern=r"^\d{1,18}(\.\d{1,18})?$", description="The `next` of the previous page.")
     ] = None,
     limit: Limit = 100,
 ) -> Response:
-    """What happened: to locks; with a job or data id, or `of=ledger`, to chunks; with an item, or `of=queue`, to
+    """Return the history: of locks; with a job or data id, or `of=ledger`, of chunks; with an item, or `of=queue`, of
     batches and ingest jobs.
     """
     asked = {"resource": resource, "client": client, "lock_id": lock_id, "job": job, "dataid": dataid, "item": item,
@@ -168,7 +173,7 @@ def history(
         )
         return answer({"items": told.entries, "next": told.next})
     if before is not None and not before.isdecimal():
-        raise BadValue("before", before, "is not where a page of this history begins")
+        raise BadValue("before", before, "is not a cursor of this history; use the `next` of a page")
     common: dict[str, Any] = {
         "event": event, "since": moment(since), "before": None if before is None else int(before),
         "limit": check_limit(limit + 1),
@@ -205,7 +210,7 @@ def whole_history(
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """What happened to locks, to chunks and in the queue together. An entry's id is its own noun's."""
+    """Return the history of locks, chunks and queue together. Entry ids are unique per noun only."""
     which = Wanted(noun, event, resource, job, dataid, item, client, moment(since), moment(until))
     told = gate.whole_history(which, after=after, limit=limit)
     return answer({"items": told.entries, "next": told.next})
@@ -216,33 +221,33 @@ def whole_history(
 
 @router.get("/clients", responses=documented(200, list[ClientKnown], "By name."))
 def clients(gate: TheGate, _who: Reader) -> Response:
-    """Registered clients."""
+    """List registered clients."""
     return answer([{"name": name, "since": since} for name, since in gate.locks.clients()])
 
 
-@router.put("/clients/{name}", responses=documented(200, dict[str, str], "Since when it is known."))
+@router.put("/clients/{name}", responses=documented(200, dict[str, str], "When it was registered."))
 def register_client(gate: TheGate, _who: Registrar, name: str) -> Response:
-    """Make a client known, if it is not."""
+    """Register a client, if it is new."""
     return answer({"since": gate.locks.register_client(name)})
 
 
 @router.delete("/clients/{name}", status_code=204)
 def forget_client(gate: TheGate, _who: Operator, name: str) -> Response:
-    """Make a client unknown. 409 while it holds a lock."""
+    """Remove a client. 409 while it holds a lock."""
     gate.locks.forget_client(name)
     return nothing()
 
 
 @router.get("/resources", responses=documented(200, Page[str], "Sorted."))
 def resources(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
-    """Known resources: registered or ever locked, and not forgotten."""
+    """List known resources: registered or ever locked, and not removed."""
     found = [each for each in gate.locks.resources() if after is None or each > after]
     return page(found[: limit + 1], limit, str)
 
 
 @router.put("/resources", status_code=204)
 def register_resource(gate: TheGate, who: Registrar, resource: ResourceGiven) -> Response:
-    """Make a resource known, if it is not."""
+    """Register a resource, if it is new."""
     if not who.reach.has("define"):
         who.must_reach("lock:acquire", resource)
     gate.locks.register_resource(resource)
@@ -251,12 +256,12 @@ def register_resource(gate: TheGate, who: Registrar, resource: ResourceGiven) ->
 
 @router.delete("/resources", status_code=204)
 def forget_resource(gate: TheGate, _who: Operator, resource: ResourceGiven) -> Response:
-    """Make a resource unknown; its token is kept. 409 while it is held or waited for."""
+    """Remove a resource; its token counter is kept. 409 while it is held or has waiters."""
     gate.locks.forget_resource(resource)
     return nothing()
 
 
-@router.post("/reap", HARMLESS, responses=documented(200, Count, "How many."))
+@router.post("/reap", HARMLESS, responses=documented(200, Count, "How many were released."))
 def reap(
     gate: TheGate,
     service: TheService,
@@ -264,7 +269,9 @@ def reap(
     of: Annotated[str, Query(pattern="^(locks|ledger|queue)$", description="locks, ledger or queue.")],
     limit: Limit = 1000,
 ) -> Response:
-    """End what the dead left: locks, claims, or takings whose lease has run out. Whoever needs them does so anyway."""
+    """Release what crashed processes left behind: locks, claims or items whose lease has expired. This also happens
+    automatically.
+    """
     if of == "locks":
         count = gate.store.expire(limit)
     else:
@@ -278,48 +285,58 @@ def reap(
 
 @router.get("/tokens", responses=documented(200, list[ApiToken], "Oldest first."))
 def tokens(gate: TheGate, _who: Admin) -> Response:
-    """All API tokens; what opens the service is not among it."""
+    """List all API tokens, without their secrets."""
     return answer(gate.tokens.list())
 
 
-@router.get("/tokens/expiring", responses=documented(200, list[ApiToken], "The earliest first."))
+@router.get("/tokens/expiring", responses=documented(200, list[ApiToken], "Earliest first."))
 def expiring_tokens(gate: TheGate, _who: Reader) -> Response:
-    """API tokens that expire soon, by the setting `token_warning`."""
+    """List API tokens that expire soon, by the setting `token_warning`."""
     return answer(gate.expiring_tokens())
 
 
-@router.post("/tokens", SECRET, status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
+@router.post(
+    "/tokens", SECRET, status_code=201, responses=documented(201, dict[str, Any], ("The token, shown only once."))
+)
 def new_token(gate: TheGate, _who: Admin, asked: TokenAsked) -> Response:
-    """Make an API token. It is shown this once, and kept nowhere."""
+    """Create an API token. It is shown once and stored nowhere."""
     made = gate.tokens.new(asked.name, asked.scopes, expires=asked.expires, principal=asked.principal)
     return answer(made, 201)
 
 
 @router.post(
-    "/tokens/{token_id}/rotate", SECRET, status_code=201, responses=documented(201, dict[str, Any], "Shown this once.")
+    "/tokens/{token_id}/rotate",
+    SECRET,
+    status_code=201,
+    responses=documented(201, dict[str, Any], ("The token, shown only once.")),
 )
 def rotate_token(gate: TheGate, _who: Admin, token_id: str, asked: TokenRotated) -> Response:
-    """Replace a token by a new one with the same principal and scopes. The old one opens nothing any more."""
+    """Replace a token by a new one with the same principal and scopes. The old one is revoked."""
     return answer(gate.tokens.rotate(token_id, expires=asked.expires), 201)
 
 
 @router.delete("/tokens/{token_id}", responses=documented(200, dict[str, Any], "What its principal still holds."))
 def revoke_token(gate: TheGate, _who: Admin, token_id: str) -> Response:
-    """Revoke a token: it opens nothing any more. Its principal keeps what it holds, which is listed."""
+    """Revoke a token. Its principal keeps the locks, claims and items it holds, which are listed."""
     token = gate.tokens.get(token_id)
     gate.tokens.revoke(token_id)
     held = held_by(gate.locks, gate.queue, token.principal)
     return answer({"id": token.id, "principal": token.principal, "held": held})
 
 
-@router.post("/sign-in-codes", HARMLESS, status_code=201, responses=documented(201, dict[str, Any], "Shown this once."))
+@router.post(
+    "/sign-in-codes",
+    HARMLESS,
+    status_code=201,
+    responses=documented(201, dict[str, Any], ("The code, shown only once.")),
+)
 def new_sign_in_code(gate: TheGate, who: Anybody) -> Response:
-    """Make a code that signs one browser in, once and within 5 minutes, with the API token that asks.
+    """Create a code that signs one browser in, once and within 5 minutes, with the API token of the caller.
 
-    A signed-in browser gets none: its session would not end with its sign-out, or after its time.
+    A signed-in browser cannot create one: such a session would outlive its sign-out.
     """
     if who.session:
-        raise NotAllowed("a signed-in browser makes no sign-in codes; it takes the API token", "the API token itself")
+        raise NotAllowed("a signed-in browser cannot create sign-in codes; use the API token", "the API token itself")
     return answer(gate.sessions.new_code(who.token.id), 201)
 
 
@@ -332,5 +349,5 @@ def _history(gate: Gate, of: str, common: dict[str, Any], **which: str | None) -
         item = check_item_id(asked["item"]) if "item" in asked else None
         return gate.queue.history(QueueHistoryFilter(item, asked.get("noun"), who, **common))
     if "noun" in asked:
-        raise BadValue("noun", asked["noun"], "goes with of=queue alone")
+        raise BadValue("noun", asked["noun"], "can only be used with of=queue")
     return gate.history(**asked, **common)
