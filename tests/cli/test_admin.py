@@ -73,7 +73,7 @@ def test_history_is_newest_first_and_can_be_filtered_and_paged(headgate: Headgat
 
 
 def test_an_empty_history_says_so(headgate: Headgate) -> None:
-    assert headgate("history").out.startswith("nothing happened")
+    assert headgate("history").out.startswith("no matching events")
 
 
 def test_settings_tell_their_origin_and_mask_passwords(headgate: Headgate, tmp_path: Path) -> None:

@@ -41,12 +41,12 @@ def test_a_job_that_cannot_run_is_tried_again_after_growing_pauses(
             for _ in range(10):  # Twenty seconds of rounds.
                 example.run_pipeline()
                 now += loading.PIPELINE_SECONDS
-            runs = (folder.path / loading.LOG).read_text().count("no such command")
+            runs = (folder.path / loading.LOG).read_text().count("command not found")
         assert runs == 3, "after 0, 4 and 12 s"
         (line,) = said
         assert line.startswith("job count makes no progress: headgate: ")
         assert "sh" in line
-        assert "no such command" in line
+        assert "command not found" in line
         assert len(example.stalled) == 1
         now += loading.LONGEST_PAUSE_SECONDS
         example.run_pipeline()

@@ -69,7 +69,7 @@ BAD = {
     "priority below": (("ingest", "priority", JOB, "--", "-1"), "from 0 (first) to 99 (last)"),
     "no such job": (("ingest", "job", "jid7"), "nearest is jid0000000003"),
     "no such batch": (("ingest", "delete", "bid7", "--reason", "x"), "nearest is bid0000000001"),
-    "no id": (("ingest", "job", "seven"), "is no id"),
+    "no id": (("ingest", "job", "seven"), "is not an id"),
     "wrong kind": (("ingest", "job", BATCH), "is a batch"),
     "nothing named": (("ingest", "resume"), "--batch BID"),
     "both named": (("ingest", "resume", JOB, "--all-failed"), "not both"),
@@ -91,7 +91,7 @@ def test_wrong_usage_names_what_was_meant(headgate: Headgate, gate: Gate, words:
 
 def test_empty_lists_say_what_to_do(headgate: Headgate) -> None:
     assert "headgate ingest submit" in good(headgate("ingest", "batches")).out
-    assert "see all: headgate ingest jobs" in good(headgate("ingest", "jobs", "--state", "failed")).out
+    assert "list all with: headgate ingest jobs" in good(headgate("ingest", "jobs", "--state", "failed")).out
     assert "headgate ingest hold" in good(headgate("ingest", "holds")).out
     assert headgate("ingest", "jobs", "--json").json == {"jobs": [], "next": None}
 
@@ -104,7 +104,7 @@ def test_lists_are_filtered_and_paged(headgate: Headgate, gate: Gate) -> None:
     page = headgate("ingest", "jobs", "--batch", "1", "--after", page["next"], "--json").json
     assert ([each["id"] for each in page["jobs"]], page["next"]) == (["jid0000000003"], None)
     assert len(headgate("ingest", "jobs", "--profile", "other", "--json").json["jobs"]) == 1
-    assert "go on with: --after bid0000000001" in headgate("ingest", "batches", "--limit", "1").err
+    assert "continue with: --after bid0000000001" in headgate("ingest", "batches", "--limit", "1").err
     taken = gate.queue.acquire_job("pending")
     assert taken is not None
     assert [each["id"] for each in headgate("ingest", "jobs", "--taken", "--json").json["jobs"]] == [taken.id]
@@ -156,7 +156,7 @@ def test_hold_unhold_release(headgate: Headgate, gate: Gate) -> None:
     refused = headgate("ingest", "release", JOB)
     assert refused.code == 75
     assert "it is moved. Clear the hold first" in refused.err
-    assert "demo is held" in headgate("status").out
+    assert "demo is on hold" in headgate("status").out
     assert headgate("ingest", "unhold", "demo", "--release-all").code == 2
     assert gate.queue.hold_of("demo"), "nothing is changed before --yes, or an answer"
     assert "2 are still held" in good(headgate("ingest", "unhold", "demo")).err
@@ -191,7 +191,7 @@ def test_many_at_once_need_a_reason_and_a_yes(headgate: Headgate, gate: Gate) ->
     fill(gate, jobs=3)
     fail_all(gate)
     words = ("ingest", "resume", "--batch", "1")
-    assert "say why with --reason" in headgate(*words, "--yes").err
+    assert "give a reason with --reason" in headgate(*words, "--yes").err
     refused = headgate(*words, "--reason", "disk is back")
     assert (refused.code, set(states(gate).values())) == (2, {"failed"})
     assert "3 would be changed: add --yes" in refused.err
@@ -233,7 +233,7 @@ def test_on_a_terminal_it_asks(headgate: Headgate, gate: Gate, answer: bytes, af
     )  # fmt: skip
     os.close(theirs)
     seen = read_until(ours, b"[y/N]")
-    assert b"will not be in any report" in seen
+    assert b"will not be in any later report" in seen
     os.write(ours, answer)
     assert process.wait(30) == 0
     os.close(ours)

@@ -52,7 +52,7 @@ def test_init_creates_a_store_that_commands_below_find_and_elsewhere_do_not(here
     for told in (f"commands in {here.folder} and below it use this store", f"HEADGATE_URL={url}", "headgate up"):
         assert told in made.err
     again = here("init")
-    assert (again.code, again.out) == (0, f"the store is there already: {url}\n")
+    assert (again.code, again.out) == (0, f"the store exists already: {url}\n")
     below = Below(here.home, "one/below")
     assert below("lock", "acquire", "cron:nightly", "--client", "a").code == 0
     assert here("lock", "run", "cron:nightly", "--", "true").code == 75
@@ -114,7 +114,7 @@ def test_a_store_that_a_file_names_is_created_by_init_alone(store_url: str, here
         assert (done.code, "holds no store yet" in done.err, "headgate init" in done.err) == (2, True, True), done.err
         assert f"named by file {here.folder}/headgate.toml" in done.err
     assert here("init").out.startswith("created a store: ")
-    assert here("init").out.startswith("the store is there already: ")
+    assert here("init").out.startswith("the store exists already: ")
     assert here("lock", "list").out == "no locks\n"
     named = here("status", "--url", store_url)
     assert (named.code, "(flag --url)" in named.out) == (0, True)

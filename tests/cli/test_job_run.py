@@ -305,7 +305,7 @@ def test_a_place_in_the_path_that_cannot_be_looked_into_has_no_commands(monkeypa
 
 def test_a_command_that_is_not_there_ends_the_loop_with_one_line(pipeline: Headgate) -> None:
     done = pipeline("job", "run", "clean", "--loop", "--", "no-such-command")
-    assert (done.code, done.err.count("no such command"), "Traceback" in done.err) == (127, 1, False)
+    assert (done.code, done.err.count("command not found"), "Traceback" in done.err) == (127, 1, False)
     assert rows(pipeline) == {}
 
 

@@ -42,7 +42,7 @@ def test_a_store_that_is_blocked_ends_the_whole_group_before_the_lease(pipeline:
         until(command.ended, "child and grandchild to end")
     code, err = command.finish()
     assert code == 76
-    assert "could not be renewed in time; the command was ended" in err
+    assert "could not be renewed in time; the command was stopped" in err
     # The last heartbeat was sent before the block, so the lease ended before this.
     assert max(command.last_alive()) < since + LEASE
     until(lambda: again(pipeline), "the chunk to run again")

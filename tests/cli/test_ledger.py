@@ -59,7 +59,7 @@ def test_define_says_what_changes_and_again_nothing(headgate: Headgate) -> None:
     [
         ("max_attempts = 2", "max_atempts = 2", ["line 10", "did you mean 'max_attempts'"]),
         ("[job.report]", "[jub.report]", ["line 13", "did you mean 'job'"]),
-        ('inputs = ["orders_raw"]', 'inputs = "orders_raw"', ["line 8", "no list"]),
+        ('inputs = ["orders_raw"]', 'inputs = "orders_raw"', ["line 8", "not a list"]),
         ('inputs = ["orders_clean"]', 'inputs = ["orders_claen"]', ["orders_claen"]),
         ('uri = "s3', "uri = s3", ["line 5"]),
         ('outputs = ["report"]', 'outputs = ["orders_clean"]', ["could never start"]),

@@ -22,7 +22,7 @@ def test_acquire_says_what_was_granted_and_how_to_give_it_back(headgate: Headgat
     first, second = done.out.splitlines()
     assert first == f"granted  exclusive  {DB}"
     _, lock_id, _, token = second.split()
-    assert done.err == f"give it back with: headgate lock release {lock_id} --token {token}\n"
+    assert done.err == f"release it with: headgate lock release {lock_id} --token {token}\n"
     assert headgate("lock", "release", lock_id, "--token", token).out == f"released  {lock_id}\n"
 
 
@@ -201,5 +201,5 @@ def test_who_is_stuck_behind_whom_is_shown_to_the_end_of_the_chain(headgate: Hea
     assert "blocked by: s:two: b" in lines[behind_c + 1]
     assert lines[behind_c + 2].strip().startswith("b waits for exclusive on s:one")
     assert "blocked by: s:one: a" in lines[behind_c + 3]
-    assert only_b.out.strip() == "nobody waits"
+    assert only_b.out.strip() == "no waiters"
     assert [(each["client"], each["roots"]) for each in document] == [("c", ["a"])]

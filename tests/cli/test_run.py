@@ -243,7 +243,7 @@ def test_what_the_command_leaves_running_is_ended_and_told(headgate: Headgate) -
     done = headgate(
         "lock", "run", "--lease", "2", DB, "--", "sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $! >left; exit 3"
     )
-    assert (done.code, done.err) == (3, "headgate: ended what the command left running\n")
+    assert (done.code, done.err) == (3, "headgate: stopped processes that the command had left running\n")
     assert gone(read_number(headgate.folder / "left"))
 
 

@@ -29,7 +29,7 @@ def test_a_store_that_is_blocked_ends_the_command_before_the_lease(headgate: Hea
     with blocked(headgate) as since:
         code, err = command.finish()
     assert code == 76
-    assert "could not be renewed in time; the command was ended" in err
+    assert "could not be renewed in time; the command was stopped" in err
     # The last renewal was sent before the block, so the lease ended before this.
     assert max(command.last_alive()) < since + LEASE
 
@@ -41,7 +41,7 @@ def test_a_polite_command_is_asked_first(headgate: Headgate) -> None:
         out, err = runner.communicate(timeout=30)
         assert time.monotonic() < since + LEASE + 1
     assert (runner.returncode, out) == (76, b"asked\n")
-    assert b"the command was ended" in err
+    assert b"the command was stopped" in err
 
 
 def test_a_broken_lock_ends_the_command(headgate: Headgate) -> None:
@@ -51,7 +51,7 @@ def test_a_broken_lock_ends_the_command(headgate: Headgate) -> None:
     code, err = command.finish()
     assert code == 76
     assert "we need it" in err
-    assert "the command was ended" in err
+    assert "the command was stopped" in err
 
 
 def test_of_several_locks_one_that_is_lost_is_enough_and_the_rest_is_given_back(headgate: Headgate) -> None:
@@ -75,7 +75,7 @@ def test_a_loss_that_is_seen_only_after_the_command_says_that_work_may_overlap(h
     script = f'{sys.executable} -m headgate lock break "$HEADGATE_LOCK_ID" --reason mine >/dev/null'
     done = headgate("lock", "run", DB, "--", "sh", "-c", script)
     assert done.code == 76
-    assert "ended by itself (exit code 0), but its work may have overlapped" in done.err
+    assert "finished (exit code 0), but its work may have overlapped" in done.err
 
 
 def test_killed_with_9_it_takes_the_command_along(headgate: Headgate) -> None:
@@ -128,7 +128,7 @@ def test_a_server_that_goes_away_ends_the_command_before_the_lease(
         headgate.end_all()
         server.resume() if server.running else server.start()
     assert code == 76, err
-    assert "the command was ended" in err
+    assert "the command was stopped" in err
     assert max(command.last_alive()) < away + LEASE
 
 
@@ -175,4 +175,4 @@ def test_the_command_may_not_outlive_a_terminal_that_is_closed(headgate: Headgat
     os.kill(command.pids[0], signal.SIGKILL)
     code, err = command.finish()
     assert code == 137
-    assert err == "headgate: ended what the command left running\n"
+    assert err == "headgate: stopped processes that the command had left running\n"

@@ -26,7 +26,7 @@ def test_raising_tokens_ends_leases_and_gives_persistent_locks_a_new_token(headg
 def test_nothing_is_raised_without_being_asked_for(headgate: Headgate) -> None:
     headgate.acquire("r:1", "--lease", "600s")
     looked = headgate("store", "raise-tokens", "--reason", "perhaps", "--dry-run")
-    assert "would end 1 leased lock, 0 claims" in looked.out
+    assert "would expire 1 leased lock, 0 claims" in looked.out
     assert headgate("store", "raise-tokens", "--reason", "perhaps", "--dry-run", "--json").json["dry_run"] is True
     refused = headgate("store", "raise-tokens", "--reason", "perhaps")
     assert refused.code == 2

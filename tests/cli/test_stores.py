@@ -58,7 +58,7 @@ def test_a_broken_lock_ends_the_command(on_store: Headgate) -> None:
     assert on_store("lock", "break", lock["id"], "--reason", "we need it").code == 0
     _, err = runner.communicate(timeout=30)
     assert runner.returncode == 76
-    assert b"we need it; the command was ended" in err
+    assert b"we need it; the command was stopped" in err
 
 
 def test_killed_with_9_its_lock_goes_to_the_next_in_the_queue(on_store: Headgate) -> None:

@@ -144,7 +144,7 @@ def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_told_so(tmp_path: P
     with living(tmp_path) as (process, said):
         assert [each["client"] for each in in_example(tmp_path, "lock", "list")["locks"]] == ["example"]
         twice = run(tmp_path, *ONCE)
-        assert (twice.code, "it runs already" in twice.err) == (75, True)
+        assert (twice.code, "is running already" in twice.err) == (75, True)
         letter = tmp_path / "letter.txt"
         letter.write_text("Sir, the lamp burns again.\n")
         more = ("--profile", "harbour", "--submitter", "me", "--type", "file")
@@ -199,7 +199,7 @@ def test_files_of_a_store_that_is_gone(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "example.json").write_text('{"store": "another"}')
     done = run(tmp_path, *ONCE)
-    assert (done.code, "holds files of another store" in done.err) == (75, True)
+    assert (done.code, "contains files of another store" in done.err) == (75, True)
 
 
 def test_a_store_that_is_named_is_not_the_examples(tmp_path: Path) -> None:

@@ -29,15 +29,18 @@ def test_a_second_start_says_that_it_runs_where_and_how_to_sign_in(headgate: Hea
     assert process.stdout
     assert json.loads(process.stdout.readline())["url"] == url
     again = headgate("up", "--listen", f"127.0.0.1:{port}", "-q")
-    assert (again.code, again.err.splitlines()[0]) == (75, f"headgate: headgate runs already on this store, at {url}")
+    assert (again.code, again.err.splitlines()[0]) == (
+        75,
+        f"headgate: a service is already running on this store, at {url}",
+    )
     assert typed(headgate, again.err.splitlines()[1]).startswith(f"{url}/sign-in#code=hgc_")
     beside = headgate("up", "--listen", "127.0.0.1:0", "--once", "--log-format", "text")
-    assert f"another service runs on this store, at {url}\n" in beside.err
+    assert f"another service is running on this store, at {url}\n" in beside.err
     assert re.search(r"^to sign in: headgate token sign-in \w+ --at http://127.0.0.1:\d+$", beside.err, re.MULTILINE)
     assert not [line for line in beside.err.splitlines() if line.startswith("{")]
     elsewhere = Headgate(f"sqlite:///{tmp_path}/other.db", tmp_path)
     other = elsewhere("up", "--listen", f"127.0.0.1:{port}", "-q")
-    assert (other.code, "runs already" in other.err, "in use" in other.err) == (2, False, True)
+    assert (other.code, "already running" in other.err, "in use" in other.err) == (2, False, True)
     process.send_signal(signal.SIGTERM)
     _out, err = process.communicate()
     assert {"daemon.started", "daemon.stopped"} <= {json.loads(line)["event"] for line in err.splitlines()}

@@ -129,7 +129,7 @@ def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log
         bring_to(gate, "recording")
         for function, message in (
             ("crash", "the handler crashed: ValueError: no such thing"),
-            ("nothing", "the handler gave None, which is no outcome"),
+            ("nothing", "the handler returned None, which is not an outcome"),
             ("leave", "the handler crashed: SystemExit: 3"),
         ):
             for job in gate.queue.jobs("failed"):

@@ -237,7 +237,7 @@ def test_what_a_proxy_or_another_version_answers_is_an_error_of_ours(
 
 def test_a_page_in_place_of_an_answer_is_told_as_such(server: Server, gate: Gate) -> None:
     connection = Connection(server.url + "/sign-in?next=", gate.tokens.new("a test", ["read"]).token)
-    with closing(connection), pytest.raises(errors.StoreUnavailable, match="no JSON"):
+    with closing(connection), pytest.raises(errors.StoreUnavailable, match="without JSON"):
         connection.get("about")
 
 
@@ -245,7 +245,7 @@ def test_a_connection_that_was_closed_here_is_told_as_such(server: Server, gate:
     connection = Connection(server.url, gate.tokens.new("a test", ["read"]).token)
     with closing(connection):
         connection.get("about")
-    with pytest.raises(errors.StoreUnavailable, match="this end has closed"):
+    with pytest.raises(errors.StoreUnavailable, match="this client has closed"):
         connection.get("about")
 
 

@@ -73,7 +73,7 @@ def test_a_token_asks_for_a_code_of_its_own(gate: Gate, server: Server) -> None:
     made = gate.tokens.new("ann", ["lock:acquire:s3://ours/"])
     with headgate.connect(server.url, token=made.token) as remote:
         code = remote.sessions.new_code()
-        with pytest.raises(BadValue, match="for the API token that asks"):
+        with pytest.raises(BadValue, match="for the API token of the caller"):
             remote.sessions.new_code(made.id)
     assert gate.sessions.whose(code.code).id == made.id
 

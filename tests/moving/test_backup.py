@@ -269,7 +269,7 @@ def test_the_commands_on_the_page_run_as_they_stand(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     done = in_shell(tmp_path, block)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("and the same there") == 3
+    assert done.stdout.count("and compared them") == 3
 
 
 def test_what_is_kept_elsewhere_is_named() -> None:

@@ -128,13 +128,13 @@ def test_the_command_asks_before_a_job_gets_secrets(site: Site) -> None:
     told = {"RAW_PASSWORD": site.canary, **site.ring}
     refused = site.command("define", "pipeline.toml", **told)
     assert (refused.code, refused.out) == (75, "")
-    assert "new holder: job spy gets the secrets of dataset raw" in refused.err
+    assert "new holder: job spy can read the secrets of dataset raw" in refused.err
     assert "--new-holder raw/spy" in refused.err
     assert site.command("define", "pipeline.toml", "--json", **told).error["holders"] == ["raw/spy"]
     assert [each["inputs"] for each in site.command("job", "list", "--json").json if each["name"] == "spy"] == [[]]
     assert on_terminal(site, "n\n", **told) == 75
     assert on_terminal(site, "y\n", **told) == 0
-    assert site.command("define", "pipeline.toml", **told).out == "nothing changed: all is as defined\n"
+    assert site.command("define", "pipeline.toml", **told).out == "nothing changed: everything is defined already\n"
     (site.folder / "pipeline.toml").write_text(more)
     site.define()
     (site.folder / "pipeline.toml").write_text(more + 'inputs = ["raw"]\n')
@@ -153,5 +153,5 @@ def on_terminal(site: Site, answer: str, **told: str) -> int:
     os.write(ours, answer.encode())
     _, said = process.communicate(timeout=60)
     os.close(ours)
-    assert b"Is that meant?" in said
+    assert b"Do you want this?" in said
     return process.returncode

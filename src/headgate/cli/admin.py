@@ -93,7 +93,7 @@ def history(session: Session, /, limit: int, **which: Any) -> None:
     more = shown[-1].id if len(found) > limit else None
     session.answer({"entries": plain(shown), "next": more}, lambda: _history_text(shown))
     if more:
-        session.say(f"there is more; go on with: --before {more}")
+        session.say(f"there is more; continue with: --before {more}")
 
 
 @click.command("settings")
@@ -148,7 +148,7 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
 
 def _history_text(entries: Sequence[Entry]) -> str:
     if not entries:
-        return "nothing happened yet, or nothing that you asked for"
+        return "no matching events"
     if entries[0].noun in QUEUE_NOUNS:
         return _queue_history_text(entries)
     rows = [

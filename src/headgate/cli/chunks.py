@@ -58,7 +58,7 @@ def data() -> None:
     "--from-file",
     type=click.File("r", encoding="utf-8"),
     metavar="FILE",
-    help="File with data ids or ranges, one a line; - for standard input.",
+    help="File with data ids or ranges, one per line; - for standard input.",
 )
 @partial(many_dataids, required=False)
 @common
@@ -82,7 +82,7 @@ def publish(session: Session, dataset: str, dataids: Selection, from_file: TextI
         {"dataset": dataset, "published": new, "given": seen},
         lambda: (
             f"published  {plural(new, 'chunk')} of {dataset}"
-            + (f", {seen - new} were there already" if seen > new else "")
+            + (f", {seen - new} were published already" if seen > new else "")
         ),
     )
 

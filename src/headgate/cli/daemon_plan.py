@@ -84,8 +84,8 @@ def plan(names: Sequence[str], handlers: Sequence[str], commands: Sequence[str],
     own = [name for name in wanted if name in CONSUMERS and name not in workers]
     if own and not ingest:
         raise click.UsageError(
-            f"{own[0]} needs ingest profiles, and there is no folder of them (setting profiles_folder); or give it "
-            f"--handler {own[0]}=MODULE:FUNCTION or --exec {own[0]}='CMD …'"
+            f"{own[0]} needs ingest profiles, but their folder does not exist (setting profiles_folder); create it, "
+            f"or use --handler {own[0]}=MODULE:FUNCTION or --exec {own[0]}='CMD …'"
         )
     _match(wanted, workers)
     return Plan(
@@ -108,7 +108,7 @@ def load_handler(name: str, text: str) -> Handler:
     except (ImportError, AttributeError) as error:
         raise click.UsageError(f"--handler {name}={text}: {error}") from error
     if not callable(found):
-        raise click.UsageError(f"--handler {name}={text}: {function} is no function")
+        raise click.UsageError(f"--handler {name}={text}: {function} is not a function")
     handler: Handler = found
     return handler
 
@@ -131,7 +131,7 @@ def _match(wanted: Sequence[str], workers: Sequence[str]) -> None:
         if name not in CONSUMERS:
             raise click.UsageError(f"{name} needs no handler")
         if name not in wanted:
-            raise click.UsageError(f"there is a handler for {name}, which is not named: add {name}")
+            raise click.UsageError(f"there is a handler for {name}, which is not among the daemons: add {name}")
         if workers.count(name) > 1:
             raise click.UsageError(f"{name} has a --handler and an --exec; give one of them")
 

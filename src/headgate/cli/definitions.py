@@ -56,7 +56,8 @@ def define(session: Session, file: Path, holders: Sequence[str], *, yes: bool) -
         defined = define_all(gate.ledger, pipeline, confirmed)
     changes, warnings = list(defined.changes), list(defined.warnings)
     session.answer(
-        {"changes": changes, "warnings": warnings}, lambda: "\n".join(changes) or "nothing changed: all is as defined"
+        {"changes": changes, "warnings": warnings},
+        lambda: "\n".join(changes) or ("nothing changed: everything is defined already"),
     )
     for line in warnings:
         session.say(f"headgate: note: {line}")
@@ -81,7 +82,7 @@ def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[st
 def _secrets(dataset: str, places: object) -> dict[str, str]:
     """The secrets of a dataset, from where the file says that they are."""
     if not isinstance(places, Mapping):
-        raise BadValue("secrets", dataset, f"are no table; write [dataset.{dataset}.secrets]")
+        raise BadValue("secrets", dataset, f"are not a table; write [dataset.{dataset}.secrets]")
     return {name: _secret(dataset, name, place) for name, place in places.items()}
 
 
@@ -92,9 +93,9 @@ def _secret(dataset: str, name: str, place: object) -> str:
     if kind == "file":
         return read_private(f"secret {name} of {dataset}", where).removesuffix("\n")
     if kind != "env":
-        raise BadValue("secret", name, f"of {dataset} stands in the file itself; write env:NAME or file:PATH")
+        raise BadValue("secret", name, f"of {dataset} is written in the file itself; write env:NAME or file:PATH")
     if not os.environ.get(where):
-        raise BadValue("secret", name, f"of {dataset} is to come from the variable {where}, which is not set")
+        raise BadValue("secret", name, f"of {dataset} comes from the variable {where}, which is not set")
     return os.environ[where]
 
 
@@ -129,14 +130,16 @@ def _check_names(file: Path, text: str, content: Mapping[str, object], known: tu
 def _table(file: Path, text: str, content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = content.get(name, {})
     if not isinstance(found, Mapping):
-        raise BadValue("key", name, f"in {file.name}, line {_line(text, name)}, is no table; write [{name}.NAME]")
+        raise BadValue("key", name, f"in {file.name}, line {_line(text, name)}, is not a table; write [{name}.NAME]")
     return found
 
 
 def _check_lists(file: Path, text: str, name: str, body: Mapping[str, Any]) -> None:
     for key in ("inputs", "outputs", "secret_jobs"):
         if key in body and not isinstance(body[key], list):
-            raise BadValue(key, body[key], f"of {name} in {file.name}, line {_line(text, key)}, is no list of names")
+            raise BadValue(
+                key, body[key], (f"of {name} in {file.name}, line {_line(text, key)}, is not a list of names")
+            )
 
 
 def _line(text: str, name: str) -> int:

@@ -101,7 +101,7 @@ def _text(
     for each in left:
         lines += [
             f"FAULT    {each.item}: {each.what} ({each.kind})",
-            f"         repair: {each.repair or 'none; an operator must look'}",
+            f"         repair: {each.repair or 'none; an operator must decide'}",
         ]
     lines += stuck
     if not left:

@@ -110,7 +110,7 @@ def next_steps(error: HeadgateError, session: Session) -> list[tuple[str, str]]:
     """What the user may do now: why, and the command."""
     if isinstance(error, StoreUnavailable) and error.request_id:
         again = _with_option(session.words, "--request-id", error.request_id)
-        return [("To ask again without taking it twice:", again)] if again else []
+        return [("To retry safely:", again)] if again else []
     if not isinstance(error, LockRefused):
         return []
     again = _with_option(session.words, "--wait", "60")
@@ -118,9 +118,9 @@ def next_steps(error: HeadgateError, session: Session) -> list[tuple[str, str]]:
     locks = [blocker.lock_id for blocker in error.blockers if blocker.lock_id and blocker.kind != "claim"]
     return [
         *([("To wait for it:", again)] if again else []),
-        *(("To see who has it:", session.command("lock", "list", "--resource", each)) for each in resources),
+        *(("To see the holder:", session.command("lock", "list", "--resource", each)) for each in resources),
         *(
-            ("To take it away:", session.command("lock", "break", each, "--reason", "why"))
+            ("To break the lock:", session.command("lock", "break", each, "--reason", "why"))
             for each in locks[:MOST_LOCKS]
         ),
     ]

@@ -33,7 +33,7 @@ def confirm_holders(session: Session, new: Sequence[str], given: Sequence[str], 
     unconfirmed = [each for each in new if each not in given]
     for each in unconfirmed:
         dataset, _, job = each.partition("/")
-        session.say(f"new holder: job {job} gets the secrets of dataset {dataset}")
+        session.say(f"new holder: job {job} can read the secrets of dataset {dataset}")
     if unconfirmed and not yes and not _agreed(session):
         raise HoldersUnconfirmed(unconfirmed)
     return [*given, *unconfirmed]
@@ -41,4 +41,4 @@ def confirm_holders(session: Session, new: Sequence[str], given: Sequence[str], 
 
 def _agreed(session: Session) -> bool:
     """Whether there is somebody to ask, who says yes."""
-    return not session.as_json and sys.stdin.isatty() and click.confirm("Is that meant?", err=True)
+    return not session.as_json and sys.stdin.isatty() and click.confirm("Do you want this?", err=True)

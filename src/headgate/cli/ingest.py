@@ -93,7 +93,7 @@ def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str
     session.answer(document, lambda: f"{batch.id}  {batch.state}")
     for line in alarm_lines(session, alarms):
         session.say(line)
-    session.say(f"see what becomes of it: {session.command('ingest', 'batch', batch.id, '--watch')}")
+    session.say(f"to follow its progress: {session.command('ingest', 'batch', batch.id, '--watch')}")
 
 
 @ingest.command("batches")
@@ -266,7 +266,7 @@ def _metadata(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, mark, value = word.partition("=")
         if not mark or not name:
-            raise BadValue("metadata", word, "is not written as NAME=VALUE")
+            raise BadValue("metadata", word, "does not have the form NAME=VALUE")
         if name in named:
             raise BadValue("metadata", name, "is given twice")
         named[name] = value
@@ -289,20 +289,21 @@ def _answer_list(
 
     found = watching.answer(session, ask, document, lambda all_: text(all_[:limit]), **how)
     if len(found) > limit:
-        session.say(f"there is more; go on with: --after {found[limit - 1].id}")
+        session.say(f"there is more; continue with: --after {found[limit - 1].id}")
 
 
 def _none(session: Session, what: str, which: dict[str, Any]) -> str:
     if any(which.values()):
-        return f"no {what} that you asked for; see all: {session.command('ingest', what)}"
+        return f"no matching {what}; list all with: {session.command('ingest', what)}"
     how = session.command("ingest", "submit", "FILE_OR_URL", "--profile", "P", "--submitter", "S")
-    return f"no {what} yet; hand something in: {how}"
+    return f"no {what} yet; submit something: {how}"
 
 
 def _holds_text(session: Session, found: Sequence[Hold]) -> str:
     if not found:
         return (
-            f"nothing is held; to hold a collection: {session.command('ingest', 'hold', 'PROFILE', '--reason', 'why')}"
+            "nothing is on hold; to hold a collection: "
+            f"{session.command('ingest', 'hold', 'PROFILE', '--reason', 'why')}"
         )
     rows = [
         ("the whole queue" if each.profile == ALL else each.profile, each.who, ago(each.since) if each.since else "-",

@@ -76,7 +76,7 @@ def unhold(session: Session, /, profile: str, *, release_all: bool, dry_run: boo
 
         def clear() -> None:
             cleared = gate.queue.clear_hold(profile, by=session.client())
-            session.say(f"the hold of {profile} is gone" if cleared else f"{profile} was not held")
+            session.say(f"the hold of {profile} is cleared" if cleared else f"{profile} was not held")
 
         found = _held(gate.queue, profile)
         if release_all and found:
@@ -104,7 +104,7 @@ def release(session: Session, /, ids: Sequence[str], profile: str | None, **how:
     They become pending. A batch or job that is held because its workers crashed continues with the step in which they
     crashed, and crashes are counted from zero; name its ID, since --profile does not release it.
     """
-    _one_of(ids, profile, "an ID, or --profile P for all that are held of it")
+    _one_of(ids, profile, "an ID, or --profile P for all held items of the profile")
     with session.gate() as gate:
         if not profile:
             return act_on_each(session, gate.queue, "release", ids, gate.queue.release, **how)
@@ -296,7 +296,7 @@ def act_on_all(  # noqa: PLR0913 - each is an option of the command
         session.answer(shown, lambda: _preview(verb, found))
         return 0
     if needs_reason and not reason.strip():
-        raise click.UsageError(f"{len(found)} would be changed: say why with --reason")
+        raise click.UsageError(f"{len(found)} would be changed: give a reason with --reason")
     if not yes:
         if not _terminal():
             raise click.UsageError(f"{len(found)} would be changed: add --yes to do it, or --dry-run to see them")
@@ -329,7 +329,7 @@ def _preview(verb: str, found: Sequence[Item]) -> str:
 def _agreed(verb: str, found: Sequence[Item]) -> bool:
     warning = ""
     if verb == "delete":
-        warning = "\nWhat is deleted is gone for good, and will not be in any report to come."
+        warning = "\nDeleted items cannot be restored, and will not be in any later report."
     say(_preview(verb, found) + warning)
     return click.confirm(f"{verb} {len(found)}?", err=True)
 

@@ -64,7 +64,7 @@ def objects(session: Session, /, limit: int, **which: Any) -> None:
     following = shown[-1].ark if len(found) > limit else None
     session.answer({"objects": plain(shown), "next": following}, lambda: _object_table(shown))
     if following:
-        session.say(f"there is more; go on with: --after {following}")
+        session.say(f"there is more; continue with: --after {following}")
 
 
 @click.command("object")
@@ -145,7 +145,7 @@ def delete_objects(session: Session, names: Sequence[str], *, reason: str, dry_r
             session.answer({"dry_run": True, "objects": plain(found)}, lambda: _object_table(found))
             return 0
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-            say(f"{_object_table(found)}\nWhat is deleted is gone for good, with all its versions.")
+            say(f"{_object_table(found)}\nDeleted objects cannot be restored, in any version.")
             if not click.confirm(f"delete {len(found)}?", err=True):
                 session.say("nothing was changed")
                 return 0
@@ -196,7 +196,7 @@ def _profile_table(found: Sequence[Profile]) -> str:
 
 def _object_table(found: Sequence[StoredObject]) -> str:
     if not found:
-        return "no objects that you asked for"
+        return "no matching objects"
     rows = [
         (
             each.ark,
@@ -225,7 +225,7 @@ def _object_text(found: StoredObject, versions: Sequence[ObjectVersion]) -> str:
 
 def _verified(objects: int, size: int, problems: Sequence[Problem]) -> str:
     if not problems:
-        return f"{plural(objects, 'object')}, {size:,} bytes: all as it was stored"
+        return f"{plural(objects, 'object')}, {size:,} bytes: no problems found"
     lines = [f"{each.object_id} {each.path}: {each.why}" for each in problems]
     return "\n".join([*lines, f"{plural(len(problems), 'problem')} in {plural(objects, 'object')}, {size:,} bytes"])
 

@@ -163,7 +163,7 @@ def _exports(settings: Settings) -> str:
 def _tell(session: Session, place: Place, elsewhere: str, *, created: bool, written: bool) -> None:
     url = mask(place.url)
     document = {"store": url, "created": created, "settings_file": str(place.file) if written else None}
-    session.answer(document, lambda: f"created a store: {url}" if created else f"the store is there already: {url}")
+    session.answer(document, lambda: f"created a store: {url}" if created else f"the store exists already: {url}")
     if written:
         session.say(f"wrote {place.file}, which names it")
     if place.file is None:

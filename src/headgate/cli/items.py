@@ -37,9 +37,9 @@ class ItemId(click.ParamType[str]):
         prefix = found and (found[1] or (self.prefixes[0] if len(self.prefixes) == 1 else None))
         if not found or not prefix:
             wanted = " or ".join(f"{each} and a number ({NOUNS[each]})" for each in self.prefixes)
-            self.fail(f"{value!r} is no id; write {wanted}", param, ctx)
+            self.fail(f"{value!r} is not an id; write {wanted}", param, ctx)
         if prefix not in self.prefixes:
-            self.fail(f"{value} is a {NOUNS[prefix]}; here a {NOUNS[self.prefixes[0]]} is wanted", param, ctx)
+            self.fail(f"{value} is a {NOUNS[prefix]}; this command needs a {NOUNS[self.prefixes[0]]}", param, ctx)
         return f"{prefix}{int(found[2]):010}"
 
 
@@ -66,7 +66,7 @@ def naming_the_nearest(session: Session, queue: Queue, item: str) -> Iterator[No
         nearest = min(ids, key=lambda each: abs(int(each[3:]) - int(item[3:])), default="")
         hint = f"The nearest is {nearest}. " if nearest else ""
         what = session.command("history", "--item", item)
-        raise UnknownName(error.what, error.name, f"{hint}What became of it, if it was deleted: {what}") from None
+        raise UnknownName(error.what, error.name, f"{hint}If it was deleted, its history is shown by: {what}") from None
 
 
 def _around(queue: Queue, item: str) -> list[str]:
@@ -148,7 +148,7 @@ def job_text(session: Session, job: IngestJob, machine: Machine) -> str:
         "retries": job.retry_count,
         **deaths(job),
         "priority": job.priority,
-        "space needed": f"{job.space_needed:,} bytes" if job.space_needed else "not known",
+        "space needed": f"{job.space_needed:,} bytes" if job.space_needed else "unknown",
         "identifier": job.identifiers.primary,
         "local ids": ", ".join(job.identifiers.local),
         **{name: value for name, value in job.configuration.items() if name != "batch_id"},

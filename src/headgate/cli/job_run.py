@@ -100,7 +100,7 @@ def run(context: click.Context, /, job_name: str, dataid: str | None, *, loop: b
     session: Session = context.obj
     command = context.meta[COMMAND]
     if loop and dataid is not None:
-        raise click.UsageError("--loop takes whatever is next; leave out --dataid", context)
+        raise click.UsageError("--loop claims the next chunks; leave out --dataid", context)
     if workers > 1 and not loop:
         raise click.UsageError("--workers needs --loop", context)
     if loop:
@@ -186,7 +186,7 @@ def _work(
     try:
         if stops.number:  # Asked to stop while it was claimed: the command is not started.
             hold.stop()
-            return _interrupted(session, ledger, hold, stops.number, "before the command began")
+            return _interrupted(session, ledger, hold, stops.number, "before the command started")
         with claim_file(claim, folder) as path:
             code = following.until_end([hold], {**told, "HEADGATE_CLAIM_FILE": str(path)}, settle=True)
     except OSError as error:
@@ -195,13 +195,13 @@ def _work(
     except BaseException:
         hold.stop()
         with suppress(HeadgateError):
-            ledger.interrupt(claim, "interrupted before the command began")
+            ledger.interrupt(claim, "interrupted before the command started")
         raise
     finally:
         stops.deliver = None
     hold.stop()
     if following.left_something:
-        session.say("headgate: ended what the command left running")
+        session.say("headgate: stopped processes that the command had left running")
     if following.lost is not None:
         _end_lost(ledger, claim, following)
     if following.stopped_by and claim.stop_exit is not StopExit.TRUST:
@@ -239,8 +239,8 @@ def _end_lost(ledger: Ledger, claim: Claim, following: Following) -> None:
         if following.stopped_by:
             ledger.interrupt(claim, f"interrupted by {signal_name(following.stopped_by)}")
         else:
-            ledger.fail(claim, f"the claim could not be kept: {why}")
-    raise ClaimLost(claim.job, claim.dataid, claim.token, f"{why}; the command was ended")
+            ledger.fail(claim, f"the claim could not be renewed: {why}")
+    raise ClaimLost(claim.job, claim.dataid, claim.token, f"{why}; the command was stopped")
 
 
 def _failure(session: Session, claim: Claim, code: int, said: str) -> str:

@@ -157,7 +157,9 @@ def heartbeat(session: Session, job_name: str, dataid: str, token: int, lease: f
     """Renew the lease of a claimed chunk."""
     with session.gate() as gate:
         left = gate.ledger.heartbeat(job_name, dataid, token, lease=lease)
-    session.answer({"job": job_name, "dataid": dataid, "expires_in": left}, lambda: f"alive for {in_words(left)}")
+    session.answer(
+        {"job": job_name, "dataid": dataid, "expires_in": left}, lambda: f"lease renewed for {in_words(left)}"
+    )
 
 
 @job.command("explain", short_help="Explain whether JOB can claim a chunk.")
@@ -253,7 +255,7 @@ def resubmit(session: Session, /, job_name: str, dataids: Selection, **how: Any)
 
     A DATAID can be a range of days, months or numbers.
     """
-    with session.gate() as gate, working(session, "looking for all that was made from it"):
+    with session.gate() as gate, working(session, "finding all chunks that were made from it"):
         changes = gate.ledger.resubmit(job_name, list(dataids), **how)
     _answer_changes(session, changes)
 
@@ -347,7 +349,7 @@ def unpause(session: Session, job_name: str) -> None:
     """Let a paused JOB continue."""
     with session.gate() as gate:
         found = gate.ledger.unpause(job_name)
-    session.answer(found.to_document(), lambda: f"goes on  {job_name}")
+    session.answer(found.to_document(), lambda: f"resumed  {job_name}")
 
 
 @job.command("reap")

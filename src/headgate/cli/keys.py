@@ -78,7 +78,7 @@ def new(
         session.answer(document, lambda: made.key)
     else:
         document = {"job": made.job, "generation": made.generation, "warnings": made.warnings}
-        session.answer(document, lambda: f"made  key {made.generation} of {made.job}, from the passphrase")
+        session.answer(document, lambda: f"created  key {made.generation} of {made.job}, from the passphrase")
     _tell(session, made)
 
 
@@ -110,11 +110,11 @@ def open_claim(session: Session, file: TextIO) -> None:
 
     key = key_of(session.settings)
     if not key:
-        raise WrongKey("", "there is no key: give the job's in HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE")
+        raise WrongKey("", "there is no key: set HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE")
     try:
         document = read_document(file.read())
     except ValueError as error:
-        raise BadValue("claim", file.name, f"is no JSON that can be used: {error}") from None
+        raise BadValue("claim", file.name, f"is not usable JSON: {error}") from None
     opened = open_document(document, key)
     session.answer(opened, lambda: to_json(opened))
 
@@ -136,7 +136,7 @@ def rotate(session: Session, *, lost: bool) -> None:
     with session.gate() as gate:
         number = gate.secrets.rotate(lost=lost)
     session.answer({"master_key": number}, lambda: f"added  master key v{number}")
-    session.say("keep the file safe, and a copy of it apart from the store: without it no admin can open anything")
+    session.say("keep the file safe, and a backup of it apart from the store: without it no admin can open any secret")
 
 
 @keys.command("rewrap")
@@ -158,7 +158,7 @@ def rewrap(session: Session, batch: int) -> None:
     with session.gate() as gate:
         count = gate.secrets.rewrap(batch)
     session.answer({"rewrapped": count}, lambda: f"rewrapped  {count}")
-    session.say("older master keys are refused from now on; they may be taken out of the ring's file")
+    session.say("older master keys are no longer accepted; you can remove them from the ring's file")
 
 
 def _passphrase() -> str:
@@ -168,6 +168,6 @@ def _passphrase() -> str:
 
 
 def _tell(session: Session, made: NewKey) -> None:
-    session.say("it is shown this once; give it to the job's workers in HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE")
+    session.say("it is shown only once; give it to the job's workers in HEADGATE_JOB_KEY or HEADGATE_JOB_KEY_FILE")
     for line in made.warnings:
         session.say(f"headgate: note: {line}")

@@ -135,9 +135,9 @@ def _run(
         except Unavailable as error:
             if code is None:
                 raise
-            session.say(f"headgate: {error}; the locks end by themselves within {in_words(lease)}")
+            session.say(f"headgate: {error}; the locks expire within {in_words(lease)}")
         if following.left_something:
-            session.say("headgate: ended what the command left running")
+            session.say("headgate: stopped processes that the command had left running")
     return code
 
 
@@ -167,14 +167,16 @@ def open_processes(
 def _explained(lost: Lost, ended_for: Lost | None, code: int | None) -> Lost:
     """The loss, and what it means for the command's work."""
     if isinstance(ended_for, LockLost):
-        return LockLost(ended_for.lock_id, ended_for.token, f"{ended_for.why}; the command was ended")
+        return LockLost(ended_for.lock_id, ended_for.token, f"{ended_for.why}; the command was stopped")
     if not isinstance(lost, LockLost):
         return lost
     return LockLost(
         lost.lock_id,
         lost.token,
-        f"{lost.why}; the command had ended by itself (exit code {code}), but its work may have overlapped "
-        "with somebody else's",
+        (
+            f"{lost.why}; the command had finished (exit code {code}), but its work may have overlapped with that of "
+            "another client"
+        ),
     )
 
 

@@ -122,7 +122,7 @@ def acquire(
         except OSError:  # Nobody learned of it, so nobody could give it back.
             gate.locks.release(granted)
             raise
-    session.say("give it back with: " + session.command("lock", "release", granted.id, "--token", str(granted.token)))
+    session.say("release it with: " + session.command("lock", "release", granted.id, "--token", str(granted.token)))
 
 
 @lock.command("release")
@@ -261,7 +261,7 @@ def list_locks(session: Session, /, limit: int, **which: Any) -> None:
     document = {"locks": [lock_document(each) for each in shown], "waiting": plain(waiting), "next": more}
     session.answer(document, lambda: _listing(shown, waiting))
     if more:
-        session.say(f"there are more; go on with: --after {more}")
+        session.say(f"there are more; continue with: --after {more}")
 
 
 @lock.command("show")

@@ -71,7 +71,7 @@ def show(session: Session, message_id: str) -> None:
     with session.gate() as gate:
         found = gate.inventory.message(message_id)
     if found is None:
-        raise UnknownName("message", message_id, "see: headgate messages list")
+        raise UnknownName("message", message_id, "list them with: headgate messages list")
     session.answer(plain(found), lambda: _text(found))
 
 
@@ -86,7 +86,7 @@ def resend(session: Session, ids: Sequence[str], all_failed: bool) -> None:  # n
     A mail is sent only to recipients that did not receive it, or to all if all received it.
     """
     if bool(ids) == all_failed:
-        raise click.UsageError("name messages, or say --all-failed")
+        raise click.UsageError("name messages, or use --all-failed")
     with session.gate() as gate:
         if all_failed:
             ids = [each.id for each in gate.inventory.messages(failed=True)]

@@ -53,7 +53,7 @@ def copy(session: Session, from_url: str, to_url: str, force: bool) -> None:  # 
     queue_alone = "zookeeper" in (_kind(from_url), _kind(to_url))
     setting = "COORDINATION_URL" if _kind(to_url) == "zookeeper" else "URL"
     hint = "; coordination_url is no longer needed" if queue_alone and setting == "URL" else ""
-    _answer(session, moved, f"from now on: export HEADGATE_{setting}={moved.target}{hint}")
+    _answer(session, moved, f"to use it: export HEADGATE_{setting}={moved.target}{hint}")
 
 
 @click.command("backup")
@@ -111,6 +111,8 @@ def _answer(session: Session, moved: Moved, *hints: str) -> None:
         "rows": moved.rows,
         "tables": {table: {"rows": rows, "sha256": digest} for table, (rows, digest) in moved.tables.items()},
     }
-    session.answer(document, lambda: f"{moved.rows} rows of {moved.source} are in {moved.target}, and the same there")
+    session.answer(
+        document, lambda: f"copied {moved.rows} rows from {moved.source} to {moved.target}, and compared them"
+    )
     for hint in hints:
         session.say(hint)

@@ -130,9 +130,9 @@ def check_command(name: str) -> None:
     # A place that cannot be looked into has no commands for us; Path.exists would raise.
     found = [path for place in places if name and os.path.exists(path := Path(place, name))]  # noqa: PTH110
     if not found:
-        raise CannotRun(name, "there is no such command", NOT_FOUND)
+        raise CannotRun(name, "command not found", NOT_FOUND)
     if not any(path.is_file() and os.access(path, os.X_OK) for path in found):
-        raise CannotRun(name, "it cannot be executed", NOT_EXECUTABLE)
+        raise CannotRun(name, "it is not executable", NOT_EXECUTABLE)
 
 
 def adopt_orphans() -> None:
@@ -158,7 +158,7 @@ def _become(command: Sequence[str], start: int, parent: int) -> NoReturn:
         variables = {name: value for name, value in told.items() if value is not None}
         os.execvpe(command[0], list(command), variables)  # noqa: S606 - no shell, on purpose
     except FileNotFoundError:
-        _complain(f"{command[0]}: there is no such command", NOT_FOUND)
+        _complain(f"{command[0]}: command not found", NOT_FOUND)
     except OSError as error:
         _complain(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE)
     finally:

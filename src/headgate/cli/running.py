@@ -43,7 +43,7 @@ class Limits:
     def of(cls, lease: float, grace: float | None) -> Limits:
         """The limits for a lease; a grace that leaves no time for work is refused."""
         if grace is not None and not 0 <= grace <= lease / 2:
-            raise BadValue("grace", grace, f"is not from 0 to half of the lease ({lease / 2:g} s)")
+            raise BadValue("grace", grace, f"must be from 0 to half of the lease ({lease / 2:g} s)")
         wanted = min(GRACE_SECONDS, lease / 4) if grace is None else grace
         return cls(lease, wanted, min(RESERVE_SECONDS, lease / 10))
 

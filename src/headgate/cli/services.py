@@ -56,7 +56,7 @@ def already_runs(session: Session, gate: Gate, port: int) -> Refused | None:
     if not running:
         return None
     return Refused(
-        f"headgate runs already on this store, at {running[0]}\n{sign_in_line(session, gate, running[0])}\n"
+        f"a service is already running on this store, at {running[0]}\n{sign_in_line(session, gate, running[0])}\n"
         "To run a second service on the store, name another port: headgate up --listen 127.0.0.1:0"
     )
 

@@ -109,6 +109,6 @@ def _queue_lines(queue: dict[str, Any]) -> list[list[str]]:
         if counts
     ]
     for hold in queue["holds"]:
-        what = "queue is paused" if hold["profile"] == ALL else f"{hold['profile']} is held"
+        what = "queue is paused" if hold["profile"] == ALL else f"{hold['profile']} is on hold"
         lines.append([what, f"by {hold['who']}: {hold['reason']}"])
     return lines

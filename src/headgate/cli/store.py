@@ -83,7 +83,7 @@ def raise_tokens(session: Session, reason: str, dry_run: bool, yes: bool) -> Non
 
 def _agreed(found: Sequence[tuple[str, StoreState]]) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError("leases would end: add --yes to do it, or --dry-run to see what would end")
+        raise click.UsageError("leases would expire: add --yes to do it, or --dry-run to list them")
     say(_would(found))
     return click.confirm("raise all tokens?", err=True)
 
@@ -91,14 +91,14 @@ def _agreed(found: Sequence[tuple[str, StoreState]]) -> bool:
 def _would(found: Sequence[tuple[str, StoreState]]) -> str:
     def line(name: str, state: StoreState) -> str:
         kept = plural(state.persistent_locks, "persistent lock")
-        return f"{name}: would end {_counts(state)}; would give {kept} a new token"
+        return f"{name}: would expire {_counts(state)}; would give {kept} a new token"
 
     return "\n".join(line(name, state) for name, state in found)
 
 
 def _done(raised: Raised) -> str:
     kept = f"{plural(raised.persistent_locks, 'persistent lock')} with a new token"
-    return f"{raised.store}: tokens go on after {raised.floor}; ended {_counts(raised)}; {kept}"
+    return f"{raised.store}: new tokens start after {raised.floor}; expired {_counts(raised)}; {kept}"
 
 
 def _counts(what: StoreState | Raised) -> str:
@@ -115,7 +115,7 @@ def _shown(found: Sequence[tuple[str, StoreState]]) -> str:
 def _lines(state: StoreState) -> list[list[str]]:
     followed = state.epoch or "-"
     if state.server != state.epoch:
-        followed += f", but the server's is {state.server}: the next change follows it"
+        followed += f", but the server's is {state.server}: the next change adopts it"
     lines = [
         ["epoch", followed],
         ["tokens after", str(state.token_floor)],

@@ -74,8 +74,8 @@ def new(
         defined = [each.name for each in gate.ledger.jobs()] if jobs and gate.keeps_ledger else list(jobs)
     session.answer(plain(made), lambda: made.token)
     for job in set(jobs) - set(defined):
-        session.say(f"headgate: note: no job is called {job!r} yet; {suggestion(job, defined)}".rstrip("; "))
-    session.say("it is shown this once; give it to its user in HEADGATE_API_TOKEN, beside HEADGATE_SERVER")
+        session.say(f"headgate: note: there is no job {job!r} yet; {suggestion(job, defined)}".rstrip("; "))
+    session.say("it is shown only once; give it to its user in HEADGATE_API_TOKEN, together with HEADGATE_SERVER")
 
 
 @token.command("list")
@@ -107,7 +107,7 @@ def rotate(session: Session, token_id: str, expires: float | None) -> None:
     with session.gate() as gate:
         made = gate.tokens.rotate(token_id, expires=expires)
     session.answer(plain(made), lambda: made.token)
-    session.say("it is shown this once; give it to its user in HEADGATE_API_TOKEN, beside HEADGATE_SERVER")
+    session.say("it is shown only once; give it to its user in HEADGATE_API_TOKEN, together with HEADGATE_SERVER")
 
 
 @token.command("revoke")

@@ -128,13 +128,16 @@ def _is_first(gate: Gate, listen: str, *, tls: bool, insecure: bool) -> bool:
     """Whether there is no token yet; Refused where nobody could be kept out."""
     if not is_loopback(listen) and not tls and not insecure:
         raise Refused(
-            f"{listen} is reached from other machines, and API tokens would go there in the clear: give --tls-cert "
-            "and --tls-key, or listen on 127.0.0.1 behind a proxy that does TLS, or say --insecure-bind"
+            f"{listen} can be reached from other machines, and API tokens would be sent unencrypted: use --tls-cert "
+            "and --tls-key, or listen on 127.0.0.1 behind a proxy with TLS, or use --insecure-bind"
         )
     if any(token.good for token in gate.tokens.list()):
         return False
     if not is_loopback(listen):
-        raise Refused(f"{listen} is reached from other machines and there is no API token yet: headgate token new NAME")
+        raise Refused(
+            f"{listen} can be reached from other machines, but there is no API token yet; create one with: "
+            "headgate token new NAME"
+        )
     return True
 
 
@@ -159,24 +162,24 @@ def is_loopback(listen: str) -> bool:
 
 def _tls(cert: str | None, key: str | None) -> tuple[str, str] | None:
     if (cert is None) != (key is None):
-        raise BadValue("tls", cert or key, "is one half; --tls-cert and --tls-key go together")
+        raise BadValue("tls", cert or key, "is not enough; --tls-cert and --tls-key go together")
     return None if cert is None or key is None else (cert, key)
 
 
 def _tell(session: Session, url: str, first: NewToken | None, gate: Gate) -> None:
     """Where it answers. The token itself is not told: what is printed here is kept by journals."""
     if first is None:
-        session.answer({"url": url}, lambda: f"headgate answers at {url}")
+        session.answer({"url": url}, lambda: f"headgate is running at {url}")
         session.say(sign_in_line(session, gate, url))
     else:
         address, limits = new_address(gate, url, first)
-        session.answer({"url": url, "sign_in": address}, lambda: f"headgate answers at {address}")
+        session.answer({"url": url, "sign_in": address}, lambda: f"headgate is running at {address}")
         another = sign_in_command(session, url, first.id)
-        session.say(f"that address signs a browser in as an admin {limits}; another one: {another}")
+        session.say(f"this address signs a browser in as an admin {limits}; to create another one: {another}")
         new = session.command("token", "new", "NAME", "--role", "admin")
-        session.say(f"an API token, for a program or a person: {new}")
+        session.say(f"to create an API token for a program or a person: {new}")
     for other in services_here(gate):
-        session.say(f"another service runs on this store, at {other}")
+        session.say(f"another service is running on this store, at {other}")
 
 
 def _finish(gate: Gate, wanted: Plan, interval: float) -> None:

@@ -61,7 +61,7 @@ def waiters(session: Session, resource: str | None, client: str | None, blocked_
     if blocked_by is None:
         session.answer(document, lambda: _listing([waiter for waiter, _ in shown]))
     else:
-        session.answer(document, lambda: "\n".join(chains.lines(shown)) or "nobody waits")
+        session.answer(document, lambda: "\n".join(chains.lines(shown)) or "no waiters")
 
 
 class Chains:
@@ -115,7 +115,7 @@ def _sentence(waiter: Waiter) -> str:
 
 def _listing(waiting: Sequence[Waiter]) -> str:
     if not waiting:
-        return "nobody waits"
+        return "no waiters"
     rows: list[Sequence[object]] = [
         (each.ticket, each.client, each.mode, each.resource, ago(each.since), each.owner) for each in waiting
     ]

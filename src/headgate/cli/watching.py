@@ -48,7 +48,7 @@ def answer(
         session.answer(document(found), lambda: text(found))
         return found
     if not every > 0:
-        raise BadValue("every", every, "is not more than 0 seconds")
+        raise BadValue("every", every, "must be more than 0 seconds")
     return _watch(session, ask, document, text, every, ended)
 
 

@@ -117,7 +117,7 @@ class Connection:
         except RuntimeError as error:
             if not client.is_closed:
                 raise
-            raise StoreUnavailable(self.name, "this end has closed the connection", key) from error
+            raise StoreUnavailable(self.name, "this client has closed the connection", key) from error
         if answer.status_code == 204:
             return None
         if not answer.is_success:
@@ -125,7 +125,7 @@ class Connection:
         try:
             return answer.json()
         except ValueError:  # A proxy's page.
-            why = f"it answers {answer.status_code} and no JSON; is it a Headgate service?"
+            why = f"it answers {answer.status_code} without JSON; is it a Headgate service?"
             raise StoreUnavailable(self.name, why, key) from None
 
     def _check_alive(self, client: Any, *, slow: bool) -> None:
@@ -137,7 +137,7 @@ class Connection:
     def _unavailable(self, error: Exception, key: str | None, outcome: str) -> StoreUnavailable:
         why = str(error) or type(error).__name__
         if "timeout" in type(error).__name__.lower():
-            why = "no answer came in time"
+            why = "no answer arrived in time"
         return StoreUnavailable(self.name, why, key, outcome)
 
     def _open(self) -> tuple[Any, Any]:
@@ -145,7 +145,7 @@ class Connection:
         try:
             import httpx2
         except ImportError:
-            raise MissingExtra("service", "talking to a service needs httpx2") from None
+            raise MissingExtra("service", "connecting to a service needs httpx2") from None
         client = self._clients.get(os.getpid())
         if client is None:
             made = self._make(httpx2)
@@ -200,7 +200,7 @@ def _read_until(ends: float, answer: Any, httpx: Any) -> Any:
         for piece in answer.iter_raw():
             pieces.append(piece)
             if time.monotonic() > ends:
-                raise httpx.ReadTimeout("the answer did not end in time", request=answer.request)
+                raise httpx.ReadTimeout("the answer did not finish in time", request=answer.request)
     finally:
         answer.close()
     return httpx.Response(answer.status_code, headers=answer.headers, content=b"".join(pieces))

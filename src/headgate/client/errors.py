@@ -52,7 +52,9 @@ def raise_problem(service: str, answer: Any, key: str | None) -> NoReturn:
         document = answer.json()
         error = _error(service, document, answer.status_code, key)
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration):  # A proxy's, or of another version.
-        raise StoreUnavailable(service, f"it answers {answer.status_code} and no problem of ours", key) from None
+        raise StoreUnavailable(
+            service, f"it answers {answer.status_code} without a problem document of Headgate", key
+        ) from None
     raise error
 
 

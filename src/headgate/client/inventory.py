@@ -49,7 +49,7 @@ class ServiceInventory:
 
     def record(self, recording: Recording, messages: Sequence[Message], who: str) -> bool:
         if messages:
-            raise BadValue("messages", messages[0].id, "is written by the service itself, as the profile says")
+            raise BadValue("messages", messages[0].id, "is written by the service itself, from the profile")
         body = {"recording": plain(recording), "by": who}
         return bool(self._connection.once("inventory", "recordings", body=body)["new"])
 
@@ -90,7 +90,7 @@ class ServiceInventory:
         self._connection.send("DELETE", "inventory", "items", item)
 
     def post(self, message: Message) -> bool:
-        raise BadValue("message", message.id, "is written by the service itself, as the profile says")
+        raise BadValue("message", message.id, "is written by the service itself, from the profile")
 
     def message(self, message_id: str) -> Message | None:
         found = self._connection.get("messages", message_id)

@@ -48,7 +48,9 @@ class ServiceTokens(Tokens):
 
     def prove(self, text: str) -> ApiToken:
         del text
-        raise BadValue("server", self._connection.name, "proves tokens itself; a service does not speak for another")
+        raise BadValue(
+            "server", self._connection.name, ("is verified by the service itself, and cannot be verified through it")
+        )
 
 
 class ServiceSessions(Sessions):
@@ -59,6 +61,6 @@ class ServiceSessions(Sessions):
 
     def new_code(self, token_id: str | None = None) -> SignInCode:
         if token_id is not None:
-            raise BadValue("ID", token_id, "is not needed: a service makes codes for the API token that asks")
+            raise BadValue("ID", token_id, "is not needed: the service creates codes for the API token of the caller")
         found: SignInCode = parse(SignInCode, self._connection.once("sign-in-codes", body={}))
         return found

@@ -137,7 +137,7 @@ class Worker:
         """The time of grace is over: the handler is told that its item is no longer its own."""
         hold = self._hold
         if hold is not None:
-            hold.give_up("the consumer stops, and the time of grace is over")
+            hold.give_up("the consumer is stopping, and its grace period is over")
 
     def hand_back(self) -> None:
         """What is still taken is nobody's: its handler's report, should there be one, will be refused."""
@@ -149,7 +149,7 @@ class Worker:
             handler.abandon(hold.item)
         hold.stop()
         try:
-            self._queue.give_back(hold.item, "its consumer stopped before it was done")
+            self._queue.give_back(hold.item, "its consumer stopped before it finished")
             event("consumer.handed_back", logging.WARNING, item=hold.item.id, state=hold.item.state)
         except HeadgateError as error:
             event("consumer.not_handed_back", logging.WARNING, item=hold.item.id, why=str(error))

@@ -58,7 +58,7 @@ class Reporter:
         except Lost:
             raise
         except Unavailable as error:
-            return NotNow(f"something that it needs is away: {error}")
+            return NotNow(f"a service that it needs is unavailable: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler does, its item must go on
             why = f"{type(error).__name__}: {error}"
             event(
@@ -68,7 +68,7 @@ class Reporter:
             return Failed(f"the handler crashed: {why}")
         if isinstance(outcome, Done | Failed | Held | NotNow):
             return outcome
-        return Failed(f"the handler gave {outcome!r}, which is no outcome")
+        return Failed(f"the handler returned {outcome!r}, which is not an outcome")
 
     def _was_interrupted(self, outcome: Outcome) -> bool:
         """Whether a step failed because the daemon was asked to stop. What has been done by then counts."""
@@ -88,7 +88,7 @@ class Reporter:
         """Given up, or lost. Perhaps it is still ours: then others need not wait for its lease's end."""
         event("consumer.lost", logging.WARNING, item=item.id, state=item.state, why=why)
         with suppress(Lost, Unavailable):
-            self._queue.give_back(item, "its consumer had to let go of it before it was done")
+            self._queue.give_back(item, "its consumer had to release it before it finished")
             event("consumer.handed_back", item=item.id, state=item.state)
 
     def _report_while_ours(self, item: Item, outcome: Outcome, hold: ItemHold) -> None:
@@ -110,7 +110,7 @@ class Reporter:
         except (Refused, Invalid) as error:
             # The handler asked for something that cannot be: that is its failure.
             event("consumer.outcome_refused", logging.WARNING, item=item.id, state=item.state, why=str(error))
-            self._fire(item, Failed(f"the handler's outcome cannot be: {error}"))
+            self._fire(item, Failed(f"the handler's outcome is not valid: {error}"))
 
     def _fire(self, item: Item, outcome: Outcome) -> None:
         outcome = self._possible(item, outcome)

@@ -89,7 +89,7 @@ class ExampleFolder:
         except FileNotFoundError:
             return {}
         except ValueError:
-            raise BadValue("folder", str(self.path), "has an example.json that cannot be read; remove it all") from None
+            raise BadValue("folder", str(self.path), "has an unreadable example.json; remove the folder") from None
         return found
 
     def remember(self, **more: Any) -> None:
@@ -113,8 +113,8 @@ class ExampleFolder:
             service = self.remembered().get("service", "")
             sign_in = self.command("token", "sign-in", "--at", service)
             raise Refused(
-                f"the example in {self.path} runs already, at {service}\nto sign in: {sign_in}\nIf it does not run, "
-                f"another program has its port {HOST}:{port} ({error.strerror}): remove the folder to begin anew"
+                f"the example in {self.path} is running already, at {service}\nto sign in: {sign_in}\nIf not, "
+                f"another program has its port {HOST}:{port} ({error.strerror}): remove the folder to start over"
             ) from error
 
     def _write(self, port: int) -> None:

@@ -92,7 +92,7 @@ class Example:
         """Everything, once: a start that finds it done changes nothing."""
         noted, tag = self._folder.remembered(), self._gate.store.tag
         if noted.get("store", tag) != tag:
-            raise Refused(f"{self._folder.path} holds files of another store than the one in it; remove the folder")
+            raise Refused(f"{self._folder.path} contains files of another store; remove the folder")
         self._folder.remember(store=tag)
         define_all(self._gate.ledger, read_pipeline(self._folder.path / "pipeline.toml"))
         self.batches = dict(noted.get("batches", {}))
@@ -146,7 +146,7 @@ class Example:
         self._stalls[job] = Stall(why, times, steady() + pause)
         if before is None or before.why != why:
             log = self._folder.path / LOG
-            self._say(f"job {job} makes no progress: {why} (log: {log}; it is tried again after growing pauses)")
+            self._say(f"job {job} makes no progress: {why} (log: {log}; it is retried with growing pauses)")
 
     def _why_still(self) -> str:
         """What is not finished, and what is known about the reason."""
