@@ -153,8 +153,8 @@ def test_the_grid_is_read_without_colours(pipeline: Headgate) -> None:
     pipeline("data", "publish", "orders_raw", "9", "10")
     claim(pipeline)
     lines = pipeline("data", "grid").out.splitlines()
-    assert lines[0].split() == ["DATAID", "orders_clean", "orders_raw", "report"]
-    assert [line.split() for line in lines[1:3]] == [["9", ">", "#", "."], ["10", ".", "#", "."]]
+    assert lines[0].split() == ["DATAID", "orders_raw", "orders_clean", "report"]
+    assert [line.split() for line in lines[1:3]] == [["9", "#", ">", "."], ["10", "#", ".", "."]]
     assert "> RUNNING" in lines[-1]
 
 

@@ -130,7 +130,8 @@ def list_rows(session: Session, /, dataids: Members | None, limit: int, **which:
 @click.pass_obj
 def grid(session: Session, datasets: Sequence[str], limit: int) -> None:
     """Show the status of chunks as a grid: a line for each data id, a column for each dataset, in flow order."""
-    from headgate.cli.grid import draw, flow_order
+    from headgate.cli.grid import draw
+    from headgate.core.flow import flow_order
     from headgate.core.ordering import Order, order_key
     from headgate.service.checks import check_limit
 

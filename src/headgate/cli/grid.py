@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from headgate.cli.output import painted, terminal_width
 from headgate.cli.tables import cells
 from headgate.core.visible import visible
-
-if TYPE_CHECKING:
-    from headgate.core.ledger import Dataset, Job
 
 #: A letter for each status: the grid is read without colours.
 SIGNS = {
@@ -24,14 +20,6 @@ SIGNS = {
 }
 NOTHING, UNKNOWN = ".", "?"
 GAP = "  "
-
-
-def flow_order(datasets: Iterable[Dataset], jobs: Iterable[Job]) -> list[str]:
-    """The names of datasets, each after those that it is made from."""
-    from headgate.core.layout import layout
-
-    edges = [(source, target) for job in jobs for source in job.inputs for target in job.outputs]
-    return list(layout([each.name for each in datasets], edges).order)
 
 
 def draw(names: Sequence[str], document: Mapping[str, Mapping[str, str | None]]) -> str:

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 from fastapi import Request, Response
 
 from headgate.core.census import Span
-from headgate.core.layout import layout
-from headgate.core.ledger import DONE, ERROR, EXTERNAL, HOLD, PENDING, READY, RESUBMIT, RUNNING, Dataset, Job, Kind, Row
+from headgate.core.flow import edges_of, flow_order, made_from
+from headgate.core.ledger import DONE, ERROR, EXTERNAL, HOLD, PENDING, READY, RESUBMIT, RUNNING, Job, Kind, Row
 from headgate.core.ordering import order_key
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
@@ -52,7 +52,7 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
     """Chunks: the grid, or with a status or a job the list of those that have it."""
     query = dict(request.query_params)
     datasets, jobs = gate.ledger.datasets(), gate.ledger.jobs()
-    names = flow(datasets, jobs)
+    names = flow_order(datasets, jobs)
     chosen = {name: query[name] for name in FILTERS if query.get(name)}
     fields = [
         ("dataset", "Dataset", names), ("from", "Data ids from", ""), ("status", "Status", list(STATUSES)),
@@ -74,17 +74,6 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
                   makers=_makers(jobs), lead=chosen.get("dataset", ""), **shown)  # fmt: skip
 
 
-def flow(datasets: Sequence[Dataset], jobs: Sequence[Job]) -> list[str]:
-    """Names of datasets in the order of the flow: each before those that are made from it, unused ones last."""
-    edges = _edges(jobs)
-    used = {name for edge in edges for name in edge} | {name for job in jobs for name in (*job.inputs, *job.outputs)}
-    return sorted(layout([each.name for each in datasets], edges).order, key=lambda name: name not in used)
-
-
-def _edges(jobs: Sequence[Job]) -> list[tuple[str, str]]:
-    return [(read, made) for job in jobs for read in job.inputs for made in job.outputs]
-
-
 def main_dataset(gate: Gate, names: Sequence[str], jobs: Sequence[Job]) -> str:
     """The dataset that the grid opens on: of those that have chunks, the one that most others are made from.
 
@@ -93,18 +82,8 @@ def main_dataset(gate: Gate, names: Sequence[str], jobs: Sequence[Job]) -> str:
     chunks: Counter[str] = Counter()
     for tally in census.tallies(gate.ledger):
         chunks[tally.dataset] += tally.count if tally.kind is Kind.OUTPUT else 0
-    edges = _edges(jobs)
-    return max(names, key=lambda name: (chunks[name] > 0, len(_made_from(name, edges)), chunks[name]))
-
-
-def _made_from(name: str, edges: Sequence[tuple[str, str]]) -> set[str]:
-    """Everything downstream of a dataset."""
-    found, ahead = set[str](), [name]
-    while ahead:
-        made = {target for source, target in edges if source == ahead[-1]} - found
-        ahead[-1:] = made
-        found |= made
-    return found
+    edges = edges_of(jobs)
+    return max(names, key=lambda name: (chunks[name] > 0, len(made_from(name, edges)), chunks[name]))
 
 
 # ---------------------------------------------------------------- the grid
@@ -181,7 +160,7 @@ def chunks_file(request: Request, gate: TheGate, _who: Reader) -> Response:
     """The list as a file, whole."""
     chosen = {name: request.query_params[name] for name in FILTERS if request.query_params.get(name)}
     jobs = gate.ledger.jobs()
-    names = flow(gate.ledger.datasets(), jobs)
+    names = flow_order(gate.ledger.datasets(), jobs)
 
     def rows() -> Iterator[Row]:
         cursor: str | None = ""
