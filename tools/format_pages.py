@@ -32,8 +32,10 @@ inputs = ["orders_raw"]
 outputs = ["orders_clean"]
 max_attempts = 5
 max_crashes = 2
+max_interruptions = 20
 retry_delay = 600
 on_failure = "hold"
+stop_exit = "trust"
 
 [job.clean.environment]
 PARAM_REGION = "eu"
@@ -123,6 +125,8 @@ _SUBMISSION = (
     "`headgate ingest submit FILE_OR_URL NAME=VALUE…` describes the payload. For a batch manifest each row\n"
     "describes its own object; `primary_id`, `local_id`, `digest_type`, `digest_value`, `size` and `filename`\n"
     "then do not apply to the rows. A payload's own `mrt-erc.txt` and `mrt-dc.xml` describe the object too.\n"
+    "What `--mode update` keeps of the stored version, and what is frozen when a batch starts:\n"
+    "[ingest](../explanation/ingest.md#what-an-update-keeps).\n"
 )
 
 

@@ -50,14 +50,14 @@ def with_notice(page: str) -> str:
 
 def states_page() -> str:
     """Every state table, with its diagram."""
-    parts = ["# States\n", NOTICE, "Rules are tables. These are the tables that the code obeys.\n"]
+    parts = ["# States\n", NOTICE, "Rules are tables. These are the tables that the code executes.\n"]
     parts += ["## Who may hold a resource beside whom\n", describe.compatibility_table() + "\n"]
     for machine in MACHINES:
         taken = _taken(machine)
         parts += [f"## {machine.name.capitalize()}\n", f"![The states of a {machine.name}]({_picture(machine)})\n"]
         parts += [] if taken is None else [_coverage(machine, taken) + "\n"]
         parts += [describe.machine_table(machine) + "\n"]
-        parts += [f"The history tells of: {', '.join(machine.told)}.\n"]
+        parts += [f"The history records: {', '.join(machine.told)}.\n"]
     return "\n".join(parts)
 
 
@@ -126,7 +126,8 @@ def profiles_page() -> str:
     """Every key of an ingest profile."""
     lead = (
         "A profile is a TOML file; its name without `.toml` is the profile's name. A batch keeps the profile that it\n"
-        "started with. A key without a default must be given.\n"
+        "started with ([what is frozen when](../explanation/ingest.md#what-is-frozen-when)). A key without a\n"
+        "default is required.\n"
     )
     parts = ["# Ingest profiles\n", NOTICE, lead]
     for title, kind in (("The profile", Profile), *_tables_of(Profile)):
@@ -177,11 +178,11 @@ def zookeeper_page() -> str:
     parts += ["## The queue\n", "```text", _nodes_in(queue_tree), "```\n"]
     queues = {name: kind("") for name, kind in queue_tree.SPELLINGS.items()}
     for name, queue in queues.items():
-        parts += [f"## What a queue begins with, in the spelling `{name}`\n"]
+        parts += [f"## The nodes of a new queue, in the spelling `{name}`\n"]
         parts += ["```text", *(f"<chroot>{node}" for node in sorted(queue.made_at_once)), "```\n"]
     states = queues["mrt-zk"].job_table.states[1:]
     rows = [(f"`{state}`", *(f"`{queue.word(state)}`" for queue in queues.values())) for state in states]
-    parts += ["## The state of a job, as its status says it\n", describe.table(("state", *queues), rows) + "\n"]
+    parts += ["## The state of a job, as written in its status\n", describe.table(("state", *queues), rows) + "\n"]
     return "\n".join(parts)
 
 
@@ -192,7 +193,7 @@ def _nodes_in(module: ModuleType) -> str:
 
 def commands_page() -> str:
     """Every command's help."""
-    parts = ["# Commands\n", NOTICE, "Every command takes `--json`, and `--help` says what is written here.\n"]
+    parts = ["# Commands\n", NOTICE, "Every command takes `--json`. This page is what `--help` prints.\n"]
     for name, text in _help_of(root, "headgate"):
         parts += [f"## {name}\n", "```text", text.rstrip(), "```\n"]
     return "\n".join(parts)
@@ -213,8 +214,8 @@ def _help_of(command: click.Command, name: str, parent: click.Context | None = N
 def metrics_page() -> str:
     """Every metric of the service."""
     lead = (
-        "`GET /metrics` answers in Prometheus' text form, to API tokens with the scope `read`. A histogram has the\n"
-        "endings `_bucket`, `_sum` and `_count`.\n"
+        "`GET /metrics` answers in Prometheus' text format, to API tokens with the scope `read`. A histogram has the\n"
+        "suffixes `_bucket`, `_sum` and `_count`.\n"
     )
     rows = [
         (f"`{each.shown}`", each.kind.__name__.lower(), ", ".join(f"`{label}`" for label in each.labels), each.meaning)
