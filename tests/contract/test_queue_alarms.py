@@ -98,7 +98,7 @@ def test_a_batch_with_an_unknown_profile_is_stuck(gate: Gate, profiles: Path) ->
     batch = gate.queue.submit("demo_contnet", "ann", "file:///x")
     (alarm,) = gate.alarms()
     assert (alarm.kind, alarm.item, alarm.fix) == ("unknown-profile", batch.id, ("ingest", "profiles"))
-    assert f"there is no profile demo_contnet; did you mean {PROFILE}?" in alarm.what
+    assert f"there is no profile demo_contnet; did you mean '{PROFILE}'?" in alarm.what
     assert gate.alarms_of(batch) == [alarm]
     (profiles / "demo_contnet.toml").write_text("nonsense = 1")
     assert "nonsense" in gate.alarms()[0].what
@@ -157,7 +157,7 @@ def test_holds_in_profiles_are_holds(gate: Gate, profiles: Path) -> None:
 
 
 def test_a_hold_of_an_unknown_profile_is_refused(gate: Gate, profiles: Path) -> None:
-    with pytest.raises(UnknownName, match=f"did you mean {PROFILE}"):
+    with pytest.raises(UnknownName, match=f"Did you mean '{PROFILE}'"):
         gate.queue.set_hold(PROFILE + "z", reason=WHY, by="ann")
     assert gate.queue.holds() == []
     assert gate.queue.set_hold(PROFILE, reason=WHY, by="ann").profile == PROFILE

@@ -53,7 +53,7 @@ def test_a_job_is_held_in_every_state_and_the_tree_is_as_others_know_it(
         assert status["status"] == ("Held" if merritt else "held")
         time = "last_modified" if merritt else "last_modification_date"
         assert set(status) == {"status", "last_successful_status", time, "retry_count", "message"}
-        assert status["message"].startswith("its worker died once while ")
+        assert status["message"].startswith("its worker crashed once while ")
         assert json.loads(raw.get(f"{root}/headgate/queue/takings/{job_id}")[0]) == {"crashes": 1, "state": state}
         assert raw.get_children(f"{root}/jobs/states/held") == [f"05-{job_id}"]
         assert queue.job_ids(batch.id, Folder.PROCESSING) == [job_id]

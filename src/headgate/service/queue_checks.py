@@ -191,7 +191,8 @@ def check_in_use(queue: Queue, profile: str, profiles: KnownProfiles) -> str:
     """The name of a profile, or one that batches in the queue have. UnknownName otherwise, with the nearest."""
     if profile in profiles.names() or queue.batches(profile=profile, limit=1) or queue.jobs(profile=profile, limit=1):
         return profile
-    raise UnknownName("profile", profile, profiles.hint(profile, names_in_use(queue, None)))
+    hint = profiles.hint(profile, names_in_use(queue, None))
+    raise UnknownName("profile", profile, hint[:1].upper() + hint[1:])
 
 
 def names_in_use(queue: Queue, profiles: KnownProfiles | None) -> list[str]:
