@@ -42,7 +42,7 @@ def test_an_interruption_counts_as_nothing_but_itself_and_its_chunk_goes_first(g
     before = everything(gate)
     ledger.interrupt(stopped, "again")
     for report in (ledger.success, ledger.fail, ledger.heartbeat):
-        with pytest.raises(ClaimLost, match="it does not run: it is RESUBMIT"):
+        with pytest.raises(ClaimLost, match="it is not running: it is RESUBMIT"):
             report(stopped)
     assert everything(gate) == before
     again = claimed(ledger, "clean")
