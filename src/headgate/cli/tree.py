@@ -51,11 +51,7 @@ GROUPS = {
 }
 
 
-EPILOG = (
-    "\b\nExit codes:\n"
-    + "\n".join(f"  {code:<3} {meaning}" for code, meaning in MEANINGS.items())
-    + "\n\nResults go to stdout, messages and errors to stderr. `headgate COMMAND --help` explains a command.\n"
-)
+CLOSING = "Results go to stdout, messages and errors to stderr. `headgate COMMAND --help` explains a command."
 
 
 class Ended(BaseException):
@@ -94,6 +90,14 @@ class LazyGroup(click.Group):
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What every command has in common."""
+        del ctx
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in MEANINGS.items()])
+        formatter.write_paragraph()
+        formatter.write_text(CLOSING)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands in groups, without loading one."""
         del ctx
@@ -102,9 +106,7 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name, COMMANDS[name][2]) for name in names])
 
 
-@click.group(
-    cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")
 @global_options
 def root() -> None:
