@@ -164,7 +164,7 @@ def test_only_what_the_table_and_the_token_allow_is_shown_and_done(site: Site, f
     viewer = visit(site, path, scopes=("read",))
     assert viewer.get_by_role("link", name=re.compile("…$")).count() == 0
     admin = visit(site, f"{path}/release", expected=("status of 404",))
-    expect(admin.get_by_role("main")).to_contain_text("In state failed there are: resume, delete")
+    expect(admin.get_by_role("main")).to_contain_text("Possible in state failed: resume, delete")
     pending = site.gate.queue.submit("too early", "ann", "https://example.org/x")
     assert site.gate.queue.acquire_batch("pending", worker="a test", lease=3600)
     admin.goto(f"/ingest/batch/{pending.id}")

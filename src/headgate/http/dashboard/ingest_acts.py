@@ -330,7 +330,7 @@ def firing(queue: Queue, item: Item, event: str) -> Question:
     machine = _machine(queue, item)
     rows = [row for row in _rows(machine, item.state) if row.event == event]
     if not rows:
-        raise UnknownName("act", event, f"In state {item.state} there are: {', '.join(machine.allowed(item.state))}")
+        raise UnknownName("act", event, f"Possible in state {item.state}: {', '.join(machine.allowed(item.state))}")
     try:
         row = choose(machine, item.id, item.state, event, facts_of(queue, item))
     except QueueRefused as error:  # It is asked all the same: things may have changed when the answer comes.

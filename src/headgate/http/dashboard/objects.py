@@ -95,5 +95,5 @@ def object_path(ark: str) -> str:
 
 def _version(text: str, newest: int) -> int:
     if text and not (text.isdecimal() and len(text) < 10):
-        raise BadValue("version", text, "is no number")
+        raise BadValue("version", text, "is not a number")
     return int(text) if text else newest
