@@ -15,7 +15,7 @@ from headgate.core.queue import ALL, Batch, work_states
 from headgate.core.states import BATCH, MERRITT_INGEST_JOB
 from headgate.service.clock import steady, wall
 from headgate.service.inventory import Inventory
-from headgate.service.ledger import Ledger
+from headgate.service.ledger import LEFT_MOST, Ledger
 from headgate.service.queue import Queue
 from headgate.stores.queue_port import QueueHistoryFilter
 
@@ -154,9 +154,10 @@ class Alarms:
 
 
 def _unclaimed(ledger: Ledger, job: str) -> Unclaimed | None:
-    plan = ledger.plan(job, limit=1)
+    # The port: a name that somebody wrote into the store may be one that callers may not use.
+    plan = ledger.store.plan(job, 1)
     if not plan.next:
         return None
     first = plan.next[0]
     times = [each.row.since for each in first.conditions if each.row is not None and each.row.since is not None]
-    return Unclaimed(job, first.dataid, ledger.left(job), max(times)) if times else None
+    return Unclaimed(job, first.dataid, ledger.store.left(job, LEFT_MOST), max(times)) if times else None

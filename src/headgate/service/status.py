@@ -16,6 +16,7 @@ from headgate.core.scopes import ApiToken
 from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
+from headgate.stores.base import RowFilter
 
 #: At most this many ingest jobs of a state, failures and running chunks are listed.
 MOST_JOBS, MOST_FAILURES, MOST_RUNNING = 1000, 100, 100
@@ -63,7 +64,9 @@ def running(ledger: Ledger | None) -> list[dict[str, Any]]:
         row
         for job in ledger.jobs()
         if job.name in busy
-        for row in ledger.status(job.first, job.name, kind=job.counted, status=RUNNING, limit=MOST_RUNNING)
+        for row in ledger.store.rows(
+            RowFilter(job.first, job.name, kind=job.counted, status=RUNNING, limit=MOST_RUNNING)
+        )
     ]
     return [_running_chunk(row) for row in sorted(found, key=lambda row: row.since or NEVER)[:MOST_RUNNING]]
 
