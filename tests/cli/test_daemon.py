@@ -65,7 +65,8 @@ def test_what_the_dead_left_is_freed(headgate: Headgate, number: signal.Signals)
         ("reaper of locks", 1), ("reaper of claims", 1),
     }  # fmt: skip
     last_words = {each["daemon"]: each["event"] for each in lines if "daemon" in each}
-    assert list(last_words.values()) == ["daemon.stopped"] * 4
+    assert list(last_words.values()) == ["daemon.stopped"] * 5
+    assert "sign-on" in last_words
 
 
 def test_an_idle_daemon_stops_at_once(headgate: Headgate) -> None:
