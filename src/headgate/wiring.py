@@ -366,11 +366,11 @@ class Gate(GateHistories):
 
 
 def connect(url: str | None = None, *, token: str | None = None, **settings: str | None) -> Gate:
-    """A gate on a store, or on a service. `token`: the service's.
+    """Connect to a store or a service, and return a Gate.
 
-    `url`: the store; an empty database becomes one. Without it the store is found as commands find it (HEADGATE_URL,
-    `headgate.toml` or `headgate.db` in this folder or above it, the user's settings), and NoStore is raised when there
-    is none.
+    `url` names the store or service; an empty database becomes a store. Without it the store is found as commands find
+    it (HEADGATE_URL, `headgate.toml` or `headgate.db` in this folder or above it, the user's settings); raises NoStore
+    if there is none. `token` is the API token for a service. Other arguments override settings.
     """
     known = load()
     for name in settings:
