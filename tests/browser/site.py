@@ -153,6 +153,7 @@ def _fill_queue(gate: Gate) -> None:
     for state in ("downloading", "processing", "recording", "notify"):
         move_job(gate, state, "finish")
     assert gate.queue.acquire_job("downloading", worker="fetcher-2 on node1", lease=3600)
+    gate.queue.submit("other", "ann", "https://example.org/other.checkm")
     gate.queue.set_hold("other", reason="quota", by="ann")
     stored = tuple(InventoryFile(f"producer/page-{number}.tif", 5_000_000, "a" * 64, 1) for number in range(3))
     made = datetime(2026, 11, 15, tzinfo=UTC)

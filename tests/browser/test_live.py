@@ -70,7 +70,7 @@ def test_the_theme_is_kept_and_single_keys_can_be_switched_off(site: Site, visit
     page.goto("/locks")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
     press(page, "?")
-    page.get_by_label("Switch single-key shortcuts off").check()
+    page.get_by_label("Turn off single-key shortcuts").check()
     page.get_by_role("button", name="Close").click()
     press(page, "?")
     press(page, "g")
