@@ -47,7 +47,7 @@ def services_here(gate: Gate) -> list[str]:
     host = owner().partition(" ")[0]
     found = [each for each in gate.queue.presence.living() if each.steps == (SERVICE,) and each.worker != owner()]
     names = [each.id.split(" ") for each in found if each.worker.partition(" ")[0] == host]
-    return [f"{scheme}://{address}" for _service, scheme, address in names]
+    return ["://".join(words[1:]) for words in names if words[0] == SERVICE and len(words) == 3]
 
 
 def already_runs(session: Session, gate: Gate, port: int) -> Refused | None:

@@ -17,11 +17,11 @@ CONSUMERS: Mapping[str, tuple[str, str]] = {
 }
 #: What is done in rounds, and needs no handler.
 ROUNDS = ("batch-watcher", "reaper", "cleaner", "history", "messenger")
+DAEMONS = (*CONSUMERS, *ROUNDS)
 
 
 def check_daemons(names: Sequence[str]) -> None:
     """UnknownName, with the nearest, when one of them is no daemon."""
-    known = (*CONSUMERS, *ROUNDS)
     for name in names:
-        if name not in known:
-            raise UnknownName("daemon", name, as_sentence(suggestion(name, known)))
+        if name not in DAEMONS:
+            raise UnknownName("daemon", name, as_sentence(suggestion(name, DAEMONS)))

@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from headgate.core.daemons import Daemon
-from headgate.core.errors import HeadgateError
+from headgate.core.errors import BadValue, HeadgateError
 from headgate.core.names import check_name
 from headgate.service.checks import check_names, check_positive_lease
 from headgate.service.clock import steady
 from headgate.stores.queue_port import QueueStore
 
+#: A daemon that died must not seem to live for longer.
+LONGEST_LEASE_SECONDS = 86_400.0
 #: A consumer that asked for work this many seconds ago still counts as one that could take some.
 ASKED_LEASE_SECONDS = 600.0
 #: It is noted once in this many seconds.
@@ -34,7 +36,10 @@ class Presence:
         """A daemon lives: its lease begins anew."""
         check_name("daemon", daemon.id)
         check_name("worker", daemon.worker)
-        given = replace(daemon, steps=check_names("steps", daemon.steps), lease=check_positive_lease(daemon.lease))
+        lease = check_positive_lease(daemon.lease)
+        if lease > LONGEST_LEASE_SECONDS:
+            raise BadValue("lease", lease, "is too long; a daemon renews its lease at least once a day")
+        given = replace(daemon, steps=tuple(dict.fromkeys(check_names("steps", daemon.steps))), lease=lease)
         self._store.sign_on(given)
         for step in given.steps:
             self._remember(given.worker, step, given.lease)

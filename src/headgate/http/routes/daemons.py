@@ -6,9 +6,10 @@ from fastapi import Query, Response
 
 from headgate.core.alarms import Alarm
 from headgate.core.daemons import Daemon
-from headgate.core.names import NAME_LENGTH
 from headgate.core.queue import Batch, IngestJob, for_readers
 from headgate.core.wire import plain
+from headgate.core.words import check_word
+from headgate.daemons.names import DAEMONS
 from headgate.http import direct
 from headgate.http.auth import Caller, Reader, TheGate, needs
 from headgate.http.queue_schemas import DaemonSignedOn
@@ -44,8 +45,9 @@ def daemons(gate: TheGate, _who: Reader) -> Response:
 
 @router.put("/daemons/{daemon}", status_code=204)
 def sign_on(gate: TheGate, who: Consumer, daemon: str, given: DaemonSignedOn) -> Response:
-    """Register a daemon, or renew its lease. An id belongs to the principal that uses it."""
-    gate.queue.presence.sign_on(Daemon(_own_id(who, daemon), given.worker, tuple(given.steps), given.lease))
+    """Register a daemon, or renew its lease (at most a day). An id belongs to the principal that uses it."""
+    steps = tuple(check_word("steps", each, DAEMONS) for each in given.steps)
+    gate.queue.presence.sign_on(Daemon(_own_id(who, daemon), given.worker, steps, given.lease))
     return nothing()
 
 
@@ -78,5 +80,5 @@ def alarm_data(alarm: Alarm) -> dict[str, Any]:
 
 
 def _own_id(who: Caller, daemon: str) -> str:
-    """The id of a principal's daemon: nobody signs another one's on or off."""
-    return f"{who.principal} {daemon}"[:NAME_LENGTH]
+    """The id of a principal's daemon: nobody signs another one's on or off. No principal has a colon in its name."""
+    return f"{who.principal}:{daemon}"
