@@ -303,7 +303,7 @@ class Gate(GateHistories):
         return self._remote.alarms() if self._remote else self._alarms.find()
 
     def alarms_of(self, batch: Batch) -> list[Alarm]:
-        """What keeps a batch that was just submitted from going on; nothing while the store does not answer."""
+        """What keeps a batch from being taken; nothing when nobody has to take it, or the store does not answer."""
         return self._remote.alarms_of(batch.id) if self._remote else self._alarms.of_batch(batch)
 
     @cached_property

@@ -116,7 +116,9 @@ def test_a_job_shows_what_is_possible_and_those_commands_work(headgate: Headgate
     fail_all(gate)
     shown = headgate("ingest", "job", "1").out
     assert "no route to host" in shown
-    commands = [line.split()[1:] for line in shown.partition("possible from here:\n")[2].splitlines()]
+    possible, _, kept = shown.partition("possible from here:\n")[2].partition("\n\n")
+    commands = [line.split()[1:] for line in possible.splitlines()]
+    assert kept.startswith(f"{JOB} keeps the profile from the start of its batch")
     assert [words[1] for words in commands] == ["resume", "delete"]
     assert good(headgate(*commands[0])).out == f"{JOB}  downloading\n"
     assert gate.queue.job(JOB).retry_count == 1
@@ -136,6 +138,12 @@ def test_wait_ends_with_the_outcome_and_resume_says_what_is_kept(headgate: Headg
     waited = headgate("ingest", "wait", "bid1", "--timeout", "0")
     assert (waited.code, waited.out.partition(":")[0]) == (75, "bid0000000001  processing")
     fail_all(gate)
+    gate.queue.report_finished()
+    assert (batch := gate.queue.acquire_batch("reporting"))
+    gate.queue.fire(batch, "finish", "none of the jobs completed")
+    assert f"headgate ingest batch {BATCH}" not in headgate("status").out, "its failed job explains it"
+    ended = headgate("ingest", "wait", "bid1")
+    assert (ended.code, ended.out, ended.err) == (1, f"{BATCH}  failed: none of the jobs completed\n", "")
     failed = headgate("ingest", "wait", "jid1", "--timeout", "1m")
     assert (failed.code, failed.out) == (1, f"{JOB}  failed: no route to host\n")
     assert headgate("ingest", "wait", "jid9").code == 2
@@ -153,6 +161,10 @@ def test_hold_unhold_release(headgate: Headgate, gate: Gate) -> None:
     good(headgate("ingest", "hold", "demo", "--reason", "it is moved"))
     while (job := gate.queue.acquire_job("pending")) is not None:
         gate.queue.fire(job, "hold", "held")
+    shown = headgate("ingest", "job", JOB).out.partition("possible from here:\n")[2].splitlines()
+    assert [line.split()[2:] for line in shown] == [
+        ["unhold", "demo,", "and", "then:"], ["release", JOB], ["delete", JOB, "--reason", "why"]
+    ]  # fmt: skip
     refused = headgate("ingest", "release", JOB)
     assert refused.code == 75
     assert "it is moved. Clear the hold first" in refused.err
@@ -247,8 +259,7 @@ def test_watch_writes_a_line_for_each_change(headgate: Headgate, gate: Gate) -> 
     assert json.loads(process.stdout.readline())["state"] == "pending"
     fail_all(gate, "pending")
     assert any(json.loads(line)["state"] == "failed" for line in process.stdout)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
+    assert process.wait(30) == 1, "it ends with the job, and its exit code is the outcome"
 
 
 def test_watch_redraws_on_a_terminal(headgate: Headgate, gate: Gate) -> None:
@@ -288,6 +299,15 @@ def test_status_and_history_tell_of_the_queue(headgate: Headgate, gate: Gate) ->
     assert re.search(r"^ingest jobs pending +1$", shown, re.MULTILINE)
     assert re.search(r"^ingest jobs by state +1 pending$", shown, re.MULTILINE)
     gate.queue.fire(job, "accept")
+    gate.queue.submit("demo", "me", "https://example.org/empty")
+    assert (batch := gate.queue.acquire_batch("pending"))
+    gate.queue.fire(batch, "start")
+    assert gate.queue.report_finished() == [batch.id]
+    assert (batch := gate.queue.acquire_batch("reporting"))
+    gate.queue.fire(batch, "finish", "the payload lists no object")
+    shown = headgate("status").out
+    assert f"failed (1), newest first:\n  {batch.id} (demo)  " in shown
+    assert f"ago: the payload lists no object\n      headgate ingest batch {batch.id}\n" in shown
     told = headgate("history", "--item", "jid1").out
     assert "pending → estimating" in told
     assert "accept" in told

@@ -13,7 +13,7 @@ from headgate.core.errors import Invalid, QueueRefused
 from headgate.core.queue import is_batch
 from headgate.service import alarms as gathering
 from headgate.service.clock import wall
-from tests.contract.queue_steps import PROFILE, WHY, batch_with_jobs, job_in, new_batch, rows_for, taken_batch
+from tests.contract.queue_steps import PROFILE, WHY, batch_in, batch_with_jobs, job_in, new_batch, rows_for, taken_batch
 from tests.waiting import until
 
 EVERY = ("batch-pending", "batch-reporting", "job-pending", "job-estimating", "batch-watcher", "messenger", "cleaner")
@@ -75,13 +75,19 @@ def test_what_no_consumer_could_take_is_stuck(gate: Gate, profiles: Path) -> Non
     assert queue.create_jobs(taken, rows_for(2)) == 2
     new_batch(queue)
     assert _kinds(gate.alarms()) == [("no-consumer", "job-pending")], "somebody works on batches in that state"
-    assert "2 ingest jobs have been waiting" in gate.alarms()[0].what
+    assert gate.alarms()[0].what.startswith("2 ingest jobs wait (jid"), "for how long is said after a minute"
     waiting = queue.first_free("batch", "pending")
     assert waiting
     assert waiting.id > taken.id
     first = queue.first_free("ingest job", "pending")
     assert first
     assert not is_batch(first.id)
+
+
+def test_a_batch_that_nobody_has_to_take_is_not_stuck(gate: Gate) -> None:
+    """Neither one whose jobs are under way, nor one that has ended; its profile no longer matters either."""
+    failed, processing = batch_in(gate.queue, "failed"), batch_in(gate.queue, "processing")
+    assert gate.alarms_of(failed) == gate.alarms_of(processing) == []
 
 
 def test_who_asks_for_work_counts_as_a_consumer(gate: Gate, profiles: Path) -> None:

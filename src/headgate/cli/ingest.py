@@ -135,16 +135,16 @@ def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) ->
     With --watch it ends with the batch: exit code 0 when it is completed, 1 when it failed.
     """
 
-    def ask(gate: Gate) -> tuple[Batch, Sequence[str], Any, Sequence[Progress]]:
+    def ask(gate: Gate) -> tuple[Batch, Sequence[str], items.Way, Sequence[Progress]]:
         with items.naming_the_nearest(session, gate.queue, batch):
             found = gate.queue.batch(batch)
         failed = gate.queue.job_ids(batch, Folder.FAILED)
-        return found, failed, gate.queue.tables()[0], under_way(gate.queue, batch)
+        return found, failed, items.way_of(gate.queue, found), under_way(gate.queue, batch)
 
-    def document(found: tuple[Batch, Sequence[str], Any, Sequence[Progress]]) -> object:
+    def document(found: tuple[Batch, Sequence[str], items.Way, Sequence[Progress]]) -> object:
         return {**items.document(found[0]), "failed_jobs": list(found[1]), "under_way": plain(found[3])}
 
-    def text(found: tuple[Batch, Sequence[str], Any, Sequence[Progress]]) -> str:
+    def text(found: tuple[Batch, Sequence[str], items.Way, Sequence[Progress]]) -> str:
         return bars(found[3]) + items.batch_text(session, *found[:3])
 
     last = watching.answer(
@@ -193,15 +193,15 @@ def show_job(session: Session, /, job: str, *, watch: bool, every: float) -> int
     With --watch it ends with the job: exit code 0 when it is completed, 1 when it failed.
     """
 
-    def ask(gate: Gate) -> tuple[IngestJob, Any, Frozen | None]:
+    def ask(gate: Gate) -> tuple[IngestJob, items.Way, Frozen | None]:
         with items.naming_the_nearest(session, gate.queue, job):
             found = gate.queue.job(job)
-        return found, gate.queue.tables()[1], ingest_acts.frozen_if_failed(gate, found)
+        return found, items.way_of(gate.queue, found), ingest_acts.frozen_if_failed(gate, found)
 
-    def document(found: tuple[IngestJob, Any, Frozen | None]) -> object:
+    def document(found: tuple[IngestJob, items.Way, Frozen | None]) -> object:
         return {**items.document(found[0]), "frozen": plain(found[2])}
 
-    def text(found: tuple[IngestJob, Any, Frozen | None]) -> str:
+    def text(found: tuple[IngestJob, items.Way, Frozen | None]) -> str:
         kept = ["", "", *found[2].sentences, ingest_acts.REFRESH] if found[2] else []
         return items.job_text(session, *found[:2]) + "\n".join(kept)
 

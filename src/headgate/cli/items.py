@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,11 +13,22 @@ from headgate.cli.output import ago, pairs, table
 from headgate.cli.session import Session
 from headgate.core.errors import UnknownName
 from headgate.core.machine import By, Machine
-from headgate.core.queue import Batch, IngestJob, Item, for_readers, is_batch
+from headgate.core.queue import Batch, Hold, IngestJob, Item, for_readers, is_batch
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.service.queue import Queue
+
+HELD = "held"
+
+
+class Way(NamedTuple):
+    """What decides about an item's next state."""
+
+    machine: Machine
+    #: The hold of its collection, while it keeps the item held.
+    hold: Hold | None
+
 
 NOUNS = {"bid": "batch", "jid": "ingest job"}
 #: So far on either side an id is looked for that may have been meant.
@@ -115,7 +126,7 @@ def why(item: Item) -> str:
     return f"taken by {item.worker}" if item.worker else item.message or "-"
 
 
-def batch_text(session: Session, batch: Batch, failed: Sequence[str], machine: Machine) -> str:
+def batch_text(session: Session, batch: Batch, failed: Sequence[str], way: Way) -> str:
     """Everything of a batch."""
     batch = for_readers(batch)
     counts = batch.jobs
@@ -132,10 +143,10 @@ def batch_text(session: Session, batch: Batch, failed: Sequence[str], machine: M
         "failed jobs": ", ".join(failed[:20]) + (" …" if len(failed) > 20 else ""),
         **batch.submission.metadata,
     }
-    return pairs(told) + possible(session, batch, machine)
+    return pairs(told) + possible(session, batch, way)
 
 
-def job_text(session: Session, job: IngestJob, machine: Machine) -> str:
+def job_text(session: Session, job: IngestJob, way: Way) -> str:
     """Everything of an ingest job."""
     job = for_readers(job)
     told = {
@@ -153,7 +164,7 @@ def job_text(session: Session, job: IngestJob, machine: Machine) -> str:
         "local ids": ", ".join(job.identifiers.local),
         **{name: value for name, value in job.configuration.items() if name != "batch_id"},
     }
-    return pairs(told) + possible(session, job, machine)
+    return pairs(told) + possible(session, job, way)
 
 
 def deaths(item: Item) -> dict[str, str]:
@@ -161,13 +172,28 @@ def deaths(item: Item) -> dict[str, str]:
     return {"workers that died": f"{item.crashes} (in {item.former or item.state})"} if item.crashes else {}
 
 
-def possible(session: Session, item: Item, machine: Machine) -> str:
-    """The commands that a person may give from here, as the table has them."""
-    rows = {row.event: row for row in machine.rows if row.source == item.state and row.by is By.OPERATOR}
+def way_of(queue: Queue, item: Item) -> Way:
+    """What decides about an item's next state."""
+    hold = queue.hold_of(item.profile) if item.state == HELD and not item.former else None
+    return Way(queue.tables()[0 if is_batch(item.id) else 1], hold)
+
+
+def possible(session: Session, item: Item, way: Way) -> str:
+    """The commands that a person may give from here, as the table has them; and what ends the hold of a collection."""
+    rows = {row.event: row for row in way.machine.rows if row.source == item.state and row.by is By.OPERATOR}
     if not rows:
         return ""
     lines = [
         "  " + session.command("ingest", event, item.id, *(("--reason", "why") if event == "delete" else ()))
         for event in rows
     ]
-    return "\n\npossible from here:\n" + "\n".join(lines)
+    return "\n\npossible from here:\n" + "\n".join([*_before_release(session, way.hold), *lines])
+
+
+def _before_release(session: Session, hold: Hold | None) -> Sequence[str]:
+    """What has to be done before an item can be released whose collection is on hold."""
+    if hold is None:
+        return ()
+    if hold.file:
+        return (f"  remove `hold` from {hold.file}, and then:",)
+    return (f"  {session.command('ingest', 'unhold', hold.profile)}, and then:",)

@@ -11,7 +11,7 @@ from headgate.cli.output import ago, aligned, table
 from headgate.cli.session import Session, store_line, tabular
 from headgate.core.counts import MEANINGS
 from headgate.core.durations import in_words
-from headgate.core.queue import ALL
+from headgate.core.queue import ALL, is_batch
 from headgate.core.wire import plain
 
 if TYPE_CHECKING:
@@ -60,11 +60,9 @@ def _parts(session: Session, found: dict[str, Any]) -> Iterator[str]:
     if found["running"]:
         total = now["chunks_running"] + now["claims_expired"]
         yield _listed(f"running ({total:,})", [_running(session, each) for each in found["running"]], total)
-    if found["failures"]:
-        total = now["chunks_failed"] + now["ingest_jobs_failed"]
-        yield _listed(
-            f"failed ({total:,}), newest first", [_failed(session, each) for each in found["failures"]], total
-        )
+    if failed := sorted([*found["failures"], *found["failedBatches"]], key=lambda each: each["since"], reverse=True):
+        total = now["chunks_failed"] + now["ingest_jobs_failed"] + len(found["failedBatches"])
+        yield _listed(f"failed ({total:,}), newest first", [_failed(session, each) for each in failed], total)
     if found["alarms"]:
         lines = ((f"STUCK    {each['what']}", f"         {session.command(*each['fix'])}") for each in found["alarms"])
         yield "\n".join(line for pair in lines for line in pair)
@@ -94,7 +92,8 @@ def _failed(session: Session, failure: dict[str, Any]) -> tuple[str, str]:
     if "dataid" in failure:
         job, dataid = failure["job"], failure["dataid"]
         return f"{job} {dataid}  {_ago(failure['since'])}: {why}", session.command("job", "explain", job, dataid)
-    return f"{failure['data']}  {_ago(failure['since'])}: {why}", session.command("ingest", "job", failure["id"])
+    show = session.command("ingest", "batch" if is_batch(failure["id"]) else "job", failure["id"])
+    return f"{failure['data']}  {_ago(failure['since'])}: {why}", show
 
 
 def _ago(since: datetime | None) -> str:

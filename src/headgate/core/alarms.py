@@ -10,6 +10,8 @@ from headgate.core.daemons import step_of
 from headgate.core.durations import in_words
 from headgate.core.queue import Batch, Item
 
+#: Of a shorter wait nobody is told how long it is.
+WORTH_SAYING = timedelta(minutes=1)
 #: Items that wait less are never called stuck, as long as somebody can take them.
 SHORTEST_WAIT = timedelta(minutes=15)
 #: An item is stuck when it waits this many times as long as items usually stay in its state.
@@ -117,7 +119,7 @@ def _no_consumer(facts: Facts) -> Iterator[Alarm]:
         if _has_consumer(facts, each):
             continue
         who = f"no daemon runs that takes {_plural(each.noun)} in the state {each.state}"
-        what = f"{_counted(each)} for {in_words(_waited(facts, each).total_seconds())}, and {who}"
+        what = f"{_counted(each, _waited(facts, each))}, and {who}"
         if not facts.has_profiles:
             what += "; there are no ingest profiles here, so `headgate up` runs none either"
         fix = ("daemon", each.step) if facts.living else ("up",)
@@ -175,10 +177,14 @@ def _waited(facts: Facts, waiting: Waiting) -> timedelta:
     return max(facts.at - waiting.first.since, timedelta())
 
 
-def _counted(waiting: Waiting) -> str:
-    if waiting.count == 1:
-        return f"{waiting.first.id} has been waiting"
-    return f"{waiting.count:,} {_plural(waiting.noun)} have been waiting ({waiting.first.id} first)"
+def _counted(waiting: Waiting, waited: timedelta) -> str:
+    """What waits, and for how long once that is worth saying."""
+    one, long = waiting.count == 1, waited >= WORTH_SAYING
+    verb = ("has been waiting" if one else "have been waiting") if long else "waits" if one else "wait"
+    since = f" for {in_words(waited.total_seconds())}" if long else ""
+    if one:
+        return f"{waiting.first.id} {verb}{since}"
+    return f"{waiting.count:,} {_plural(waiting.noun)} {verb}{since} ({waiting.first.id} first)"
 
 
 def _plural(noun: str) -> str:

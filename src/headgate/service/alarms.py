@@ -70,7 +70,9 @@ class Alarms:
         )
 
     def of_batch(self, batch: Batch) -> list[Alarm]:
-        """What keeps a batch that was just submitted from going on; nothing while the store does not answer."""
+        """What keeps a batch from being taken; nothing when nobody has to take it, or the store does not answer."""
+        if batch.state not in work_states(BATCH):
+            return []
         with suppress(Unavailable):
             return find_alarms(self._facts_of(batch))
         return []
@@ -79,7 +81,8 @@ class Alarms:
         step = step_of(BATCH.name, batch.state)
         living = {name for daemon in self._queue.presence.living() for name in daemon.steps}
         taken = step not in living and len(self._taken(batch, batch.state)) > 0
-        problem = "" if self._elsewhere(living) else self._profiles.problem(batch.profile)
+        looked_up = batch.state == "pending" and not self._elsewhere(living)
+        problem = self._profiles.problem(batch.profile) if looked_up else ""
         return Facts(
             at=wall(),
             waiting=[Waiting(BATCH.name, batch.state, 1, batch, some_taken=taken)],

@@ -11,7 +11,7 @@ from headgate.core.counts import Counts
 from headgate.core.inventory import Message
 from headgate.core.ledger import HOLD, Job, Row
 from headgate.core.locks import Waiter
-from headgate.core.queue import Hold
+from headgate.core.queue import Batch, Hold
 from headgate.core.scopes import ApiToken
 from headgate.service.inventory import Inventory
 from headgate.service.ledger import Ledger
@@ -40,6 +40,8 @@ class Overview:
     stopped: Sequence[Row]
     #: Jobs that get no chunks.
     paused: Sequence[Job]
+    #: Batches that failed, up to MOST_NAMED.
+    failed_batches: Sequence[Batch]
     #: Of the queue: collections that are held.
     holds: Sequence[Hold]
     #: Mails and callbacks that did not arrive, up to MOST_NAMED.
@@ -76,6 +78,7 @@ def overview(
         failed=() if ledger is None else ledger.failures(MOST_NAMED),
         stopped=() if ledger is None else _told_once(ledger.status(status=HOLD, limit=MOST_NAMED)),
         paused=() if ledger is None else [job for job in ledger.jobs() if job.paused],
+        failed_batches=queue.batches("failed", limit=MOST_NAMED),
         holds=queue.holds(),
         undelivered=() if inventory is None else inventory.messages(failed=True, limit=MOST_NAMED),
         expiring=expiring,

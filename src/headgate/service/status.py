@@ -38,13 +38,15 @@ def add_rich(
     expiring: Sequence[ApiToken],
     alarms: Sequence[Alarm],
 ) -> dict[str, Any]:
-    """The status with every count, running chunks, the queue, API tokens that expire soon, and what is stuck."""
+    """The status with every count, running chunks, the queue, API tokens that expire soon, what is stuck, and batches
+    whose failure no failed job explains.
+    """
     ending = [{"id": each.id, "name": each.name, "expires_in": each.expires_in} for each in expiring]
     summary = {"counts": queue.counts(), "holds": [asdict(hold) for hold in queue.holds()]}
     stuck = [{**asdict(alarm), "command": alarm.command} for alarm in alarms]
     return {
         **found, "counts": asdict(now), "running": running(ledger), "queue": summary, "expiringTokens": ending,
-        "alarms": stuck,
+        "alarms": stuck, "failedBatches": failed_batches(queue),
     }  # fmt: skip
 
 
@@ -76,6 +78,16 @@ def failures(queue: Queue, ledger: Ledger | None) -> list[dict[str, Any]]:
     found = [_failed_job(job) for job in queue.jobs(FAILED, limit=MOST_JOBS)]
     found += [] if ledger is None else [_failed_chunk(row) for row in ledger.failures(MOST_FAILURES)]
     return sorted(found, key=lambda each: each["since"], reverse=True)[:MOST_FAILURES]
+
+
+def failed_batches(queue: Queue) -> list[dict[str, Any]]:
+    """Failed batches without failed jobs: nothing could be made of the payload, or they have not been reported again."""
+    found = [batch for batch in queue.batches(FAILED, limit=MOST_JOBS) if not batch.jobs.failed]
+    told = [
+        {"id": each.id, "data": f"{each.id} ({each.profile})", "message": each.message, "since": each.since}
+        for each in found
+    ]
+    return sorted(told, key=lambda each: each["since"], reverse=True)[:MOST_FAILURES]
 
 
 def _operation(job: IngestJob) -> dict[str, Any]:

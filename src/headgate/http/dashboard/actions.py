@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from headgate.core.errors import BadValue, Refused, UnknownName
+from headgate.core.errors import BadProfiles, BadValue, Refused, UnknownName
 from headgate.http.auth import Caller
 from headgate.http.dashboard.frame import done, render
 from headgate.http.sessions import form_of
@@ -83,7 +83,7 @@ async def act(
         try:
             check_answers(question, reason, form.get(NAME, "").strip())
             return done(request, then, do(reason))
-        except (BadValue, Refused, UnknownName) as error:
+        except (BadProfiles, BadValue, Refused, UnknownName) as error:
             return ask(request, who, question, problem=str(error), reason=reason)
 
     return await run_in_threadpool(answer)

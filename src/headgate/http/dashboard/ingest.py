@@ -11,16 +11,15 @@ from fastapi.responses import RedirectResponse
 from headgate.core.errors import UnknownName
 from headgate.core.inventory import Message
 from headgate.core.machine import By, Machine
-from headgate.core.queue import IngestJob, Item
+from headgate.core.queue import Item
 from headgate.core.wire import plain
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.ingest_acts import acts_of, batch_of, job_of, path_of
 from headgate.http.dashboard.ingest_lists import BATCH_JOBS
-from headgate.http.dashboard.ingest_refresh import refresh_acts
+from headgate.http.dashboard.ingest_refresh import frozen_in, resume_acts
 from headgate.http.dashboard.tables import ROWS, Column, Table, cut, link, order_of, ordered
 from headgate.http.dashboard.words import some
-from headgate.refreshing import frozen_of
 from headgate.service.progress import progress_of, worked_on
 from headgate.wiring import Gate
 
@@ -120,7 +119,7 @@ def batch(request: Request, gate: TheGate, who: Reader, bid: str) -> Response:
     states = [state for state in gate.queue.tables()[1].states if state != "new"]
     return render(
         request, "batch.html", who, title=f"Batch {bid}", batch=found, jobs=jobs, messages=messages, states=states,
-        acts=acts_of(gate.queue, found), under_way=worked_on(gate.queue, bid), filtered="state" in chosen,
+        acts=[*resume_acts(found, frozen_in(gate, found)), *acts_of(gate.queue, found)], under_way=worked_on(gate.queue, bid), filtered="state" in chosen,
         entries=gate.history(item=bid, limit=TOLD), submitted=_pairs(found.submission.metadata), path_of=path_of,
         summary=f"{bid} is {found.state}: {found.jobs.completed:,} of {some(found.made, 'job')} completed, "
                 f"{found.jobs.failed:,} failed",
@@ -139,20 +138,15 @@ def job(request: Request, gate: TheGate, who: Reader, jid: str) -> Response:
         "files", "Files that could not be downloaded", FAILED_FILES, failed[:ROWS], lambda file: file.get("name")
     )
     settings = {name: value for name, value in found.configuration.items() if name not in ("failed_files", "batch_id")}
+    kept = frozen_in(gate, found)
     return render(
         request, "ingest_job.html", who, title=f"Ingest job {jid}", job=found, files=files,
-        acts=[*acts_of(gate.queue, found), *refresh_acts(found)], progress=progress_of(found),
-        settings=_pairs(settings), frozen=_frozen(gate, found),
+        acts=[*resume_acts(found, kept), *acts_of(gate.queue, found)], progress=progress_of(found),
+        settings=_pairs(settings), frozen=kept.sentences if kept else [],
         entries=gate.history(item=jid, limit=TOLD),
         failed_files=len(failed), can_place=found.state not in gate.queue.tables()[1].ends, path_of=path_of,
         summary=f"{jid} is {found.state}",
     )  # fmt: skip
-
-
-def _frozen(gate: Gate, job: IngestJob) -> list[str]:
-    """What a failed job would go on with, in sentences."""
-    found = frozen_of(gate, gate.queue.job(job.id)) if job.state == FAILED else None
-    return found.sentences if found else []
 
 
 def _gone(gate: Gate, item: str) -> Response:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from fastapi import Request, Response
 
-from headgate.core.errors import BadValue, QueueRefused, Refused, UnknownName
+from headgate.core.errors import BadProfiles, BadValue, QueueRefused, Refused, UnknownName
 from headgate.core.machine import Also, By, Machine, Transition
 from headgate.core.queue import (
     ALL,
@@ -78,9 +78,12 @@ def acts_of(queue: Queue, item: Item) -> list[Act]:
 
 
 def _releases(item: Item, facts: Facts | None) -> Iterable[Act]:
-    """Of an item that waits for its collection: the way to release the collection, and the item with it."""
+    """Of an item that waits for its collection: the way to release the collection, and the item with it.
+
+    There is none for a hold in the profile's file; the reason why the item cannot be released names the file.
+    """
     hold = facts.hold if facts else None
-    if item.state == HELD and hold is not None:
+    if item.state == HELD and hold is not None and not hold.file:
         href = f"/ingest/holds/{quote(hold.profile, safe='')}/clear"
         yield Act("clear", f"Release {_collection(hold.profile, begins=False)}", "operate", href, "", danger=False)
 
@@ -157,8 +160,8 @@ async def clear(request: Request, service: TheService, who: Operator, profile: s
         queue = service.gate.queue
         held = _held(queue, profile)
         queue.clear_hold(profile, by=who.by())
-        said = _on_each(held[:AT_ONCE], lambda item: queue.release(item, reason=reason, by=who.by()), "set to pending")
-        _ring(service)
+        said = on_each(held[:AT_ONCE], lambda item: queue.release(item, reason=reason, by=who.by()), "set to pending")
+        ring(service)
         more = f" More are held: release them from the list of held items of {profile}." if len(held) > AT_ONCE else ""
         return f"{_collection(profile)} is released{f': {said}' if held else ''}.{more}"
 
@@ -189,7 +192,7 @@ def _stopped(queue: Queue, profile: str) -> str:
         return f"Workers get nothing new from the queue: {waiting:,} items are pending. Running work finishes normally."
     batches = queue.batches("pending", profile=profile, limit=AT_ONCE + 1)
     jobs = queue.jobs("pending", profile=profile, limit=AT_ONCE + 1)
-    return f"{_some(batches, 'pending batch', 'pending batches')}, {_some(jobs, 'pending job')} now. {WAITS}"
+    return f"{some_of(batches, 'pending batch', 'pending batches')}, {some_of(jobs, 'pending job')} now. {WAITS}"
 
 
 def clearing(queue: Queue, profile: str) -> Question:
@@ -199,7 +202,7 @@ def clearing(queue: Queue, profile: str) -> Question:
         raise UnknownName("hold", profile)
     batches = [each for each in held if isinstance(each, Batch)]
     jobs = [each for each in held if isinstance(each, IngestJob)]
-    told = f"{_some(batches, 'batch', 'batches')} and {_some(jobs, 'job')} become pending again."
+    told = f"{some_of(batches, 'batch', 'batches')} and {some_of(jobs, 'job')} become pending again."
     return Question(
         heading="Resume the whole queue?" if profile == ALL else f"Release {_collection(profile, begins=False)}?",
         consequences=[
@@ -236,7 +239,7 @@ async def set_priority(request: Request, service: TheService, who: Operator, ite
     def do(reason: str) -> str:
         wanted = check_priority(int(given) if given.isdecimal() else given)
         found = service.gate.queue.set_priority(item, wanted, reason=reason, by=who.by())
-        _ring(service)
+        ring(service)
         return f"The priority of {found.id} is now {found.priority}."
 
     return await act(request, who, lambda: placing(job_of(service.gate.queue, item), given), do, path_of(item))
@@ -273,8 +276,8 @@ async def resume_all(request: Request, service: TheService, who: Operator, item:
 
     def do(reason: str) -> str:
         jobs = queue.jobs("failed", batch=item, limit=AT_ONCE)
-        said = _on_each(jobs, lambda job: queue.resume(job, reason=reason, by=who.by()), "resumed")
-        _ring(service)
+        said = on_each(jobs, lambda job: queue.resume(job, reason=reason, by=who.by()), "resumed")
+        ring(service)
         return f"{item}: {said}."
 
     return await act(request, who, lambda: resuming(queue, batch_of(queue, item)), do, path_of(item))
@@ -287,8 +290,8 @@ def resuming(queue: Queue, batch: Batch) -> Question:
     return Question(
         heading=f"Resume the failed jobs of {batch.id}?",
         consequences=[
-            f"{_some(jobs, 'job')} failed; {again:,} can continue after their last successful step.",
-            "They continue with the profile and manifest that each keeps; the page of a job offers the current ones.",
+            f"{some_of(jobs, 'job')} failed; {again:,} can continue after their last successful step.",
+            "They continue with the profile and manifest that each keeps.",
             "Each counts as one more retry.",
         ],
         verb="Resume them",
@@ -316,7 +319,7 @@ async def fire(request: Request, service: TheService, who: Actor, kind: Kind, it
 
     def do(reason: str) -> str:
         moved = queue.act(item, event, reason=reason, by=who.by())
-        _ring(service)
+        ring(service)
         return f"{item} was deleted." if gone else f"{item} is now {moved.state}."
 
     machine = queue.tables()[0 if kind == "batch" else 1]
@@ -411,21 +414,21 @@ def _collection(profile: str, *, begins: bool = True) -> str:
     return words[0].upper() + words[1:] if begins else words
 
 
-def _some(found: Sequence[Item], noun: str, plural: str | None = None) -> str:
+def some_of(found: Sequence[Item], noun: str, plural: str | None = None) -> str:
     return f"{AT_ONCE:,} or more {plural or noun + 's'}" if len(found) > AT_ONCE else some(len(found), noun, plural)
 
 
-def _on_each(items: Sequence[Item], move: Callable[[str], Item], word: str) -> str:
+def on_each(items: Sequence[Item], move: Callable[[str], Item], word: str) -> str:
     """Move each; what refuses is told, and stops nothing."""
     refused = []
     for item in items:
         try:
             move(item.id)
-        except (Refused, UnknownName, BadValue) as error:
+        except (BadProfiles, BadValue, Refused, UnknownName) as error:
             refused.append(f"{item.id}: {error}")
     said = f"{len(items) - len(refused):,} {word}"
     return said + (f", {len(refused):,} refused ({refused[0]})" if refused else "")
 
 
-def _ring(service: Service) -> None:
+def ring(service: Service) -> None:
     service.ring(("batch",), ("job",), ("work",))

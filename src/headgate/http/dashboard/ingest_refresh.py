@@ -1,4 +1,4 @@
-"""Resuming a failed ingest job with the current profile and manifest instead of those that it keeps."""
+"""Resuming failed ingest jobs with the current profile and manifest instead of those that they keep."""
 
 from __future__ import annotations
 
@@ -6,23 +6,44 @@ from collections.abc import Sequence
 
 from fastapi import Request, Response
 
-from headgate.core.queue import IngestJob
+from headgate.core.frozen import Frozen
+from headgate.core.queue import Batch, Item
 from headgate.http.auth import Operator, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router
-from headgate.http.dashboard.ingest_acts import Act, job_of, path_of
+from headgate.http.dashboard.ingest_acts import AT_ONCE, Act, batch_of, job_of, on_each, path_of, ring, some_of
+from headgate.http.dashboard.words import some
 from headgate.refreshing import frozen_of, resume_refreshed
 from headgate.wiring import Gate
 
 router = page_router()
+FAILED = "failed"
+RESUME = "Resume with the current profile"
 
 
-def refresh_acts(job: IngestJob) -> Sequence[Act]:
-    """The way to resume a job that can be resumed, with the current profile and manifest."""
-    if job.state != "failed" or job.last_successful is None:
-        return ()
-    href = f"{path_of(job.id)}/refresh"
-    return (Act("refresh", "Resume with the current profile", "operate", href, "", danger=False),)
+def resume_acts(item: Item, frozen: Frozen | None) -> Sequence[Act]:
+    """The ways to resume all failed jobs of a batch, and failed jobs with the current profile and manifest."""
+    why_not = frozen.profile_problem if frozen else ""
+    path = path_of(item.id)
+    if not isinstance(item, Batch):
+        may = item.state == FAILED and item.last_successful is not None
+        return [Act("refresh", RESUME, "operate", f"{path}/refresh", why_not, danger=False)] if may else []
+    if not item.jobs.failed:
+        return []
+    label = f"Resume {some(item.jobs.failed, 'failed job')}"
+    return [
+        Act("resume-failed", label, "operate", f"{path}/resume-failed", "", danger=False),
+        Act("refresh-failed", RESUME, "operate", f"{path}/refresh-failed", why_not, danger=False),
+    ]
+
+
+def frozen_in(gate: Gate, item: Item) -> Frozen | None:
+    """What a failed job would go on with; of a batch, its first failed job."""
+    if isinstance(item, Batch):
+        job = next(iter(gate.queue.jobs(FAILED, batch=item.id, limit=1)), None) if item.jobs.failed else None
+    else:
+        job = gate.queue.job(item.id) if item.state == FAILED else None
+    return frozen_of(gate, job) if job else None
 
 
 @router.get("/ingest/job/{item}/refresh")
@@ -37,16 +58,35 @@ async def refresh(request: Request, service: TheService, who: Operator, item: st
 
     def do(reason: str) -> str:
         moved = resume_refreshed(service.gate, item, reason=reason, by=who.by())
-        service.ring(("batch",), ("job",), ("work",))
+        ring(service)
         return f"{item} is now {moved.state}, with the current profile."
 
     return await act(request, who, lambda: refreshing(service.gate, item), do, path_of(item))
 
 
+@router.get("/ingest/batch/{item}/refresh-failed")
+def ask_to_refresh_all(request: Request, gate: TheGate, who: Operator, item: str) -> Response:
+    """What resuming all failed jobs of a batch with the current profile and manifests would do."""
+    return ask(request, who, refreshing_all(gate, item))
+
+
+@router.post("/ingest/batch/{item}/refresh-failed")
+async def refresh_all(request: Request, service: TheService, who: Operator, item: str) -> Response:
+    """Resume each with the current ones, as the table allows."""
+
+    def do(reason: str) -> str:
+        jobs = service.gate.queue.jobs(FAILED, batch=item, limit=AT_ONCE)
+        said = on_each(jobs, lambda job: resume_refreshed(service.gate, job, reason=reason, by=who.by()), "resumed")
+        ring(service)
+        return f"{item}, with the current profile: {said}."
+
+    return await act(request, who, lambda: refreshing_all(service.gate, item), do, path_of(item))
+
+
 def refreshing(gate: Gate, item: str) -> Question:
     """The question before a job gets the current profile and manifest."""
     job = job_of(gate.queue, item)
-    found = frozen_of(gate, gate.queue.job(item))
+    found = frozen_in(gate, job)
     again = "Its manifest and files are fetched again." if found and found.manifest_refreshable else ""
     return Question(
         heading=f"Resume {job.id} with the current profile?",
@@ -56,8 +96,30 @@ def refreshing(gate: Gate, item: str) -> Question:
             *([again] if again else ()),
             "It continues after its last successful step, and counts as one more retry.",
         ],
-        verb="Resume with the current profile",
+        verb=RESUME,
         keep="Leave it",
         back=path_of(job.id),
+        danger=False,
+    )
+
+
+def refreshing_all(gate: Gate, item: str) -> Question:
+    """The question before all failed jobs of a batch get the current profile and their manifests anew."""
+    batch = batch_of(gate.queue, item)
+    jobs = gate.queue.jobs(FAILED, batch=batch.id, limit=AT_ONCE + 1)
+    again = sum(job.last_successful is not None for job in jobs)
+    found = frozen_in(gate, batch)
+    return Question(
+        heading=f"Resume the failed jobs of {batch.id} with the current profile?",
+        consequences=[
+            f"{some_of(jobs, 'job')} failed; {again:,} can continue after their last successful step.",
+            *(f"{sentence}." for sentence in (found.sentences[:1] if found else ())),
+            f"All unfinished jobs of {batch.id} then use the current profile.",
+            "Manifests and files that are not stored yet are fetched again.",
+            "Each counts as one more retry.",
+        ],
+        verb=RESUME,
+        keep="Leave them",
+        back=path_of(batch.id),
         danger=False,
     )

@@ -71,11 +71,11 @@ def sentence_of(found: Overview, needs: list[Need]) -> str:
         f"{plural(now.chunks_running, 'chunk')} and {plural(now.ingest_jobs_running, 'ingest job')} running, "
         f"{plural(now.failures_last_day, 'failure')} in the last day, "
     ) + (f"longest wait for a lock {duration(wait)}" if wait is not None else "no client waiting")
-    problems = [f"{plural(len(found.alarms), 'alarm')}: something is stuck"] if found.alarms else []
-    problems += [need.text for need in needs]
-    if not problems:
+    if not needs and not found.alarms:
         return f"All well: {figures}"
-    return f"{', '.join(problems)}. {figures}."
+    stuck = f"Something is stuck: {plural(len(found.alarms), 'alarm')}. " if found.alarms else ""
+    other = f"{', '.join(need.text for need in needs)}. " if needs else ""
+    return f"{stuck}{other}{figures}."
 
 
 def tone_of(found: Overview, needs: list[Need]) -> str:
@@ -108,6 +108,11 @@ def _failures(found: Overview) -> Iterator[Need]:
             "Resume or delete",
             "headgate ingest jobs --state failed",
         )
+    if now.batches_failed:
+        yield Need("failed-batches", "failed", f"{plural(now.batches_failed, 'batch', 'batches')} failed",
+                   _named(f"{batch.id}: {batch.message}" for batch in found.failed_batches),
+                   "/ingest/batches?state=failed", "Report again or delete",
+                   "headgate ingest batches --state failed")  # fmt: skip
     if now.messages_undelivered:
         yield Need("undelivered", "failed", f"{plural(now.messages_undelivered, 'message')} not delivered",
                    _named(f"{each.id}: {each.problem}" for each in found.undelivered),
