@@ -139,7 +139,8 @@ def test_wait_ends_with_the_outcome_and_resume_says_what_is_kept(headgate: Headg
     assert (waited.code, waited.out.partition(":")[0]) == (75, "bid0000000001  processing")
     fail_all(gate)
     gate.queue.report_finished()
-    assert (batch := gate.queue.acquire_batch("reporting"))
+    batch = gate.queue.acquire_batch("reporting")
+    assert batch
     gate.queue.fire(batch, "finish", "none of the jobs completed")
     assert f"headgate ingest batch {BATCH}" not in headgate("status").out, "its failed job explains it"
     ended = headgate("ingest", "wait", "bid1")
@@ -300,10 +301,12 @@ def test_status_and_history_tell_of_the_queue(headgate: Headgate, gate: Gate) ->
     assert re.search(r"^ingest jobs by state +1 pending$", shown, re.MULTILINE)
     gate.queue.fire(job, "accept")
     gate.queue.submit("demo", "me", "https://example.org/empty")
-    assert (batch := gate.queue.acquire_batch("pending"))
+    batch = gate.queue.acquire_batch("pending")
+    assert batch
     gate.queue.fire(batch, "start")
     assert gate.queue.report_finished() == [batch.id]
-    assert (batch := gate.queue.acquire_batch("reporting"))
+    batch = gate.queue.acquire_batch("reporting")
+    assert batch
     gate.queue.fire(batch, "finish", "the payload lists no object")
     shown = headgate("status").out
     assert f"failed (1), newest first:\n  {batch.id} (demo)  " in shown

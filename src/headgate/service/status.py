@@ -81,9 +81,9 @@ def failures(queue: Queue, ledger: Ledger | None) -> list[dict[str, Any]]:
 
 
 def failed_batches(queue: Queue) -> list[dict[str, Any]]:
-    """Failed batches without failed jobs: nothing could be made of the payload, or they have not been reported again."""
+    """Failed batches without failed jobs: the payload could not be read, or they were not reported again."""
     found = [batch for batch in queue.batches(FAILED, limit=MOST_JOBS) if not batch.jobs.failed]
-    told = [
+    told: list[dict[str, Any]] = [
         {"id": each.id, "data": f"{each.id} ({each.profile})", "message": each.message, "since": each.since}
         for each in found
     ]

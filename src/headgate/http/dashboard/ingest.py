@@ -117,9 +117,10 @@ def batch(request: Request, gate: TheGate, who: Reader, bid: str) -> Response:
     )  # fmt: skip
     messages = Table("messages", "Messages", MESSAGES, _messages(gate, bid), lambda message: message.id)
     states = [state for state in gate.queue.tables()[1].states if state != "new"]
+    acts = [*resume_acts(found, frozen_in(gate, found)), *acts_of(gate.queue, found)]
     return render(
         request, "batch.html", who, title=f"Batch {bid}", batch=found, jobs=jobs, messages=messages, states=states,
-        acts=[*resume_acts(found, frozen_in(gate, found)), *acts_of(gate.queue, found)], under_way=worked_on(gate.queue, bid), filtered="state" in chosen,
+        acts=acts, under_way=worked_on(gate.queue, bid), filtered="state" in chosen,
         entries=gate.history(item=bid, limit=TOLD), submitted=_pairs(found.submission.metadata), path_of=path_of,
         summary=f"{bid} is {found.state}: {found.jobs.completed:,} of {some(found.made, 'job')} completed, "
                 f"{found.jobs.failed:,} failed",
