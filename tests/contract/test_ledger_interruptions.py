@@ -8,6 +8,7 @@ import pytest
 from headgate import Gate
 from headgate.core.errors import BadValue, ClaimLost
 from headgate.core.ledger import Row
+from headgate.service.ledger import Ledger
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, everything, expire, next_id, one_job, status_of, told
 from tests.contract.over_http import HTTP
@@ -108,6 +109,7 @@ def test_a_word_that_blocked_before_a_forced_claim_comes_back(gate: Gate) -> Non
 
 
 def test_a_job_that_makes_nothing_is_interrupted_too(gate: Gate) -> None:
+    """Its rows go, and the history counts: INPUT rows never become RESUBMIT."""
     ledger = gate.ledger
     for name in ("raw", "beside"):
         ledger.define_dataset(name)
@@ -117,14 +119,41 @@ def test_a_job_that_makes_nothing_is_interrupted_too(gate: Gate) -> None:
     claim = claimed(ledger, "mail")
     ledger.interrupt(claim, STOP)
     ledger.interrupt(claim, STOP)
-    assert status_of(ledger, "raw", "2", "mail", "INPUT") == "RESUBMIT"
+    assert ledger.status("raw", "mail", "2") == ledger.status("beside", "mail", "2") == []
+    assert told(gate, "mail", "2")[-1] == ("interrupt", "RUNNING", "absent")
     assert ledger.failures() == []
-    assert ledger.explain("mail", "2").first
+    with pytest.raises(ClaimLost):
+        ledger.interrupt("mail", STOP, "2", claim.token + 1)
     ledger.interrupt(claimed(ledger, "mail"), STOP)
-    assert status_of(ledger, "raw", "2", "mail", "INPUT") == "HOLD"
+    (held,) = ledger.status("raw", "mail", "2")
+    assert (held.status, held.former, held.interruptions) == ("HOLD", "", 2)
+    assert held.message == f"{STOP}; held after 2 interruptions (max_interruptions is 2)"
     ledger.unhold("mail", "2")
+    claim = claimed(ledger, "mail")
+    ledger.interrupt(claim, STOP)
+    ledger.interrupt(claim, STOP)
+    assert status_of(ledger, "raw", "2", "mail", "INPUT") == "HOLD"
+    for again in (lambda: ledger.resubmit("mail", "2", reason=WHY), lambda: _publish_again(ledger, "beside", "2")):
+        again()
+        ledger.interrupt(claimed(ledger, "mail"), STOP)
+        assert ledger.status("raw", "mail", "2") == [], "the counts began anew"
+    ledger.fail(claimed(ledger, "mail"), "no")
     ledger.success(claimed(ledger, "mail"))
     assert next_id(ledger, "mail") is None
+
+
+def _publish_again(ledger: Ledger, dataset: str, dataid: str) -> None:
+    ledger.set_status(dataset, dataid, "external", "OUTPUT", "RESUBMIT", reason=WHY)
+    ledger.publish(dataset, dataid)
+
+
+def test_an_unknown_word_on_an_input_row_blocks(gate: Gate) -> None:
+    """RESUBMIT is none of an INPUT row's: set by hand, it locks like any other word."""
+    gate.ledger.define_dataset("raw")
+    gate.ledger.publish("raw", "1")
+    gate.ledger.define_job("mail", inputs=["raw"])
+    gate.ledger.set_status("raw", "1", "mail", "INPUT", "RESUBMIT", reason=WHY)
+    assert next_id(gate.ledger, "mail") is None
 
 
 def test_how_a_loop_over_chunks_ends_is_what_is_reported(gate: Gate) -> None:

@@ -234,25 +234,18 @@ def _ownership(view: View) -> Iterable[Condition]:
 
 
 def _table(view: View) -> Iterable[Condition]:
-    outputs: list[Row | None] = [view.own(Kind.OUTPUT, name) for name in view.job.outputs] or [None]
+    outputs = [view.own(Kind.OUTPUT, name) for name in view.job.outputs] or [None]
     inputs = {name: view.own(Kind.INPUT, name) for name in view.job.inputs} or {"": None}
     if not any((*outputs, *inputs.values())):
         yield Condition("table", cell(ABSENT, ABSENT), "it was never claimed")
         return
     for output in outputs:
         for name, given in inputs.items():
-            answer = _answer(view.job, output, given)
+            answer = cell(output_state(output), input_state(given))
             blocking = output if output_state(output) not in (ABSENT, RESUBMIT) or given is None else given
             said = [row.sentence() for row in (output, given) if row]
             text = "; ".join(said) or f"{name}/{view.dataid} was never claimed"
             yield Condition("table", answer, text, blocking or output)
-
-
-def _answer(job: Job, output: Row | None, given: Row | None) -> Answer:
-    """The cell of two rows. A job that makes nothing keeps its status on its INPUT rows, RESUBMIT too."""
-    if not job.outputs and given is not None and given.status == RESUBMIT:
-        return cell(RESUBMIT, ABSENT)
-    return cell(output_state(output), input_state(given))
 
 
 def _interruptions(view: View) -> Iterable[Condition]:
@@ -357,13 +350,15 @@ def after_crash(job: Job, row: Row) -> Outcome:
 def after_interruption(job: Job, row: Row) -> Outcome:
     """The worker was asked to stop: the claim counts as no attempt, and a word that blocked before it comes back.
 
-    A chunk that never ends in the time that its workers have is held rather than blocking all others.
+    A chunk that never ends in the time that its workers have is held rather than blocking all others. The rows of a
+    job that makes nothing go.
     """
     interruptions, attempt = row.interruptions + 1, max(row.attempt - 1, 0)
     used_up = 0 < job.max_interruptions <= interruptions
-    status = row.former or (HOLD if used_up else RESUBMIT)
+    again = RESUBMIT if job.outputs else ABSENT
+    status = row.former or (HOLD if used_up else again)
     # The claim may have changed what was held: when it is released, it is made again.
-    former = RESUBMIT if status == HOLD else ""
+    former = RESUBMIT if status == HOLD and job.outputs else ""
     return Outcome(status, former, row.failures, row.crashes, 0.0, interruptions, attempt)
 
 
@@ -376,7 +371,7 @@ def interruption_message(job: Job, outcome: Outcome, message: str) -> str:
 
 def was_interrupted(row: Row) -> bool:
     """Whether the newest claim on a row may have ended by an interruption."""
-    if row.status == HOLD and row.former != RESUBMIT:
+    if row.status == HOLD and row.former not in (RESUBMIT, ""):
         return False
     return row.interruptions > 0 and row.status not in (RUNNING, READY, DONE, ERROR)
 

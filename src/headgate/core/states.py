@@ -40,8 +40,9 @@ LOCK = Machine(
 #: What an interruption changes: the claim counts neither as an attempt nor as a failure.
 _INTERRUPT = A.COUNT_INTERRUPTION | A.RESTORE_ATTEMPT | A.CLEAR_INPUTS | A.TELL_HISTORY
 
-#: A chunk, as the OUTPUT rows of its job say (the INPUT rows, for a job that makes nothing). Whether a claim is
-#: possible at all is decided by the claim table, which looks at inputs, readers and locks too (core/claims.py).
+#: A chunk, as the OUTPUT rows of its job say. For a job that makes nothing the INPUT rows say it: with DONE instead of
+#: READY, and with no row instead of RESUBMIT. Whether a claim is possible at all is decided by the claim table, which
+#: looks at inputs, readers and locks too (core/claims.py).
 CHUNK = Machine(
     name="chunk",
     start="absent",

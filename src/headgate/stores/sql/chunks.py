@@ -195,7 +195,7 @@ class Chunk:
         # A dead worker that wakes up finds its token stale.
         token = self._tx.next_token() if event == "reap" else running[0].token
         for row in running if event == "interrupt" else ():
-            if row.kind is not self.job.counted:
+            if row.kind is not self.job.counted or outcome.status == ABSENT:
                 self.drop(row)
         for row in self.ended(outcome, message, token):
             self.put(row)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.core.claims import (
+    ABSENT,
     after_failure,
     after_interruption,
     claim_modes,
@@ -14,7 +15,7 @@ from headgate.core.claims import (
     worst_row,
 )
 from headgate.core.errors import ClaimLost, ClaimRefused
-from headgate.core.ledger import DONE, ERROR, HOLD, READY, Claim
+from headgate.core.ledger import DONE, ERROR, HOLD, READY, Claim, Kind
 from headgate.core.locks import COMPATIBLE
 from headgate.stores.acting import actor
 from headgate.stores.base import Asker
@@ -22,7 +23,7 @@ from headgate.stores.idempotency import Unfinished
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Transaction
-from headgate.stores.sql.moments import to_micro
+from headgate.stores.sql.moments import micro, to_micro
 from headgate.stores.sql.shapes import Shape, shape_of
 
 #: Expired claims that one find_next turns over before it looks.
@@ -113,11 +114,24 @@ def fail(tx: Transaction, job: str, dataid: str, token: int, message: str, who: 
 def interrupt(tx: Transaction, job: str, dataid: str, token: int, message: str, who: str) -> None:
     """The worker was asked to stop."""
     chunk = Chunk(tx, shape_of(tx, job, share=True), dataid)
+    if chunk.status == ABSENT and tx.one(sql.FIND_INTERRUPTION, job=chunk.shape.id, dataid=dataid, token=token):
+        return
     if chunk.verify(token, was_interrupted):
         row = worst_row(chunk.view.owned())
         if row is not None:
-            outcome = after_interruption(chunk.job, row)
+            before = row.interruptions if chunk.job.outputs else _told_interruptions(tx, chunk)
+            outcome = after_interruption(chunk.job, replace(row, interruptions=before))
             chunk.end(outcome, "interrupt", who, interruption_message(chunk.job, outcome, message))
+
+
+def _told_interruptions(tx: Transaction, chunk: Chunk) -> int:
+    """The interruptions of a job that makes nothing, whose rows went with each: since the newest READY of its inputs,
+    and since its counts began anew.
+    """
+    ready = [micro(row.since) for row in chunk.view.rows if row.kind is Kind.OUTPUT and row.since]
+    since = max(ready, default=0)
+    ((count,),) = tx.all(sql.COUNT_INTERRUPTIONS, job=chunk.shape.id, dataid=chunk.dataid, since=since)
+    return int(count)
 
 
 def heartbeat(tx: Transaction, job: str, dataid: str, token: int, lease: float) -> float:

@@ -328,3 +328,15 @@ TELL = Statement(
                                      reason, principal)
        values ({wall}, :event, :job, :dataset, :dataid, :who, :token, :before, :after, :reason, :principal)""",
 )
+FIND_INTERRUPTION = Statement(
+    "Whether this claim on a chunk was reported as interrupted.",
+    """select 1 from hg_chunk_history
+       where job_id = :job and dataid = :dataid and event = 'interrupt' and token = :token limit 1""",
+)
+COUNT_INTERRUPTIONS = Statement(
+    "How often workers were interrupted on a chunk since its counts began.",
+    """select count(*) from hg_chunk_history
+       where job_id = :job and dataid = :dataid and event = 'interrupt' and at >= :since
+         and id > (select coalesce(max(id), 0) from hg_chunk_history
+                   where job_id = :job and dataid = :dataid and event in ('success', 'resubmit', 'forget'))""",
+)
