@@ -5,6 +5,9 @@ import threading
 import pytest
 
 from headgate import connect
+from headgate.cli.dataids import Selection
+from headgate.core.ranges import expand
+from headgate.service.job_waiting import JobWait
 from tests.cli.commands import Headgate
 from tests.contract.ledger_steps import one_job
 from tests.contract.queue_steps import batch_in
@@ -48,6 +51,24 @@ def test_what_is_waited_for_is_named_and_python_waits_too(headgate: Headgate) ->
         assert ledger.wait("clean", ["1"], timeout=30).ended
         assert process.wait(30) == 0
         done.join()
+
+
+def test_waiting_for_many_chunks_asks_for_few_at_a_time(headgate: Headgate, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(headgate.url) as gate:
+        ledger = one_job(gate)
+        ledger.publish("raw", [str(number) for number in range(1, 26)])
+        asked: list[object] = []
+        ask = ledger.status
+        monkeypatch.setattr(ledger, "status", lambda *words, **more: asked.append(words) or ask(*words, **more))
+        waiting = JobWait(ledger, "clean", Selection([expand("1..100000000")]))
+        assert waiting.look().left == 100_000_000
+        assert len(asked) == 20
+        for claim in ledger.work("clean"):
+            assert claim.lease
+        asked.clear()
+        found = waiting.look()
+        assert (found.left, found.waiting[0]) == (100_000_000 - 25, "26")
+        assert len(asked) == 45, "25 that are finished, and 20 that are not"
 
 
 @pytest.mark.parametrize(("well", "code"), [(True, 0), (False, 1)])

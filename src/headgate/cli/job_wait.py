@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.cli.dataids import EXACT, DataIds
+from headgate.cli.dataids import EXACT, DataIds, Selection
 from headgate.cli.failures import FAILED, TRY_LATER
 from headgate.cli.session import DURATION, Session, common
 from headgate.cli.values import JOB
@@ -44,7 +44,7 @@ def wait(session: Session, job_name: str, dataids: Sequence[Members], timeout: f
     from headgate.service.job_waiting import JobProgress, JobWait
 
     with session.gate() as gate:
-        waiting = JobWait(gate.ledger, job_name, [dataid for part in dataids for dataid in part])
+        waiting = JobWait(gate.ledger, job_name, Selection(dataids))
         found, ended = wait_until(session, waiting.look, lambda each: each.ended, JobProgress.sentence, timeout)
     session.answer({**plain(found), "ended": ended}, lambda: _text(session, found))
     return TRY_LATER if not ended else FAILED if found.failed else 0

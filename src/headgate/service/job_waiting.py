@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.core.census import EXPIRED
 from headgate.core.ledger import DONE, ERROR, HOLD, READY, RESUBMIT, RUNNING, Job, Row
@@ -14,7 +15,7 @@ from headgate.service.counts import chunks_by_status
 if TYPE_CHECKING:
     from headgate.service.ledger import Ledger
 
-#: So many chunks are looked at in one round, and so many failures are named.
+#: So many chunks are looked at in one round at most, and so many that are not finished; so many failures are named.
 LOOKED_AT, NAMED = 200, 20
 #: Between two rounds.
 POLL_SECONDS = 0.5
@@ -58,15 +59,26 @@ class JobProgress:
         return f"waiting for {plural(self.left, 'chunk')} of {self.job}{named}{paused}"
 
 
+class DataIds(Protocol):
+    """Data ids that may be too many to keep in memory."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+
 class JobWait:
     """Looks again and again at a job, or at some of its chunks."""
 
-    def __init__(self, ledger: Ledger, job: str, dataids: Sequence[str] = ()) -> None:
+    def __init__(self, ledger: Ledger, job: str, dataids: DataIds = ()) -> None:
         """`dataids`: only these; none: every chunk that the job works on or may claim."""
         self._ledger, self._job = ledger, job
-        self._left = list(dict.fromkeys(dataids))
-        self._some = bool(self._left)
-        self._failed: dict[str, Failure] = {}
+        self._some = len(dataids) > 0
+        #: Chunks that were not finished when they were looked at, and those that nobody has looked at.
+        self._waiting: list[str] = []
+        self._unseen, self._unseen_count = iter(dataids), len(dataids)
+        self._failures: list[Failure] = []
+        self._failed = 0
 
     def look(self) -> JobProgress:
         """How far it is now. UnknownName when there is no such job."""
@@ -74,16 +86,30 @@ class JobWait:
         return self._look_at_some(job) if self._some else self._look_at_all(job)
 
     def _look_at_some(self, job: Job) -> JobProgress:
-        for dataid in self._left[:LOOKED_AT]:
-            rows = self._ledger.status(job.first, job.name, dataid, kind=job.counted)
-            if rows and rows[0].status in (READY, DONE):
-                self._left.remove(dataid)
-            elif rows and is_final(job, rows[0]):
-                self._failed[dataid] = Failure(dataid, rows[0].status, rows[0].message)
-                self._left.remove(dataid)
-        failures = tuple(self._failed.values())
-        left = self._left
-        return JobProgress(job.name, tuple(left[:NAMED]), len(left), len(failures), failures[:NAMED], job.paused)
+        before, self._waiting = self._waiting, []
+        for dataid in islice(chain(before, self._not_seen()), LOOKED_AT):
+            if not self._is_finished(job, dataid):
+                self._waiting.append(dataid)
+            if len(self._waiting) >= NAMED:
+                break
+        left, failures = len(self._waiting) + self._unseen_count, tuple(self._failures)
+        return JobProgress(job.name, tuple(self._waiting), left, self._failed, failures, job.paused)
+
+    def _not_seen(self) -> Iterator[str]:
+        for dataid in self._unseen:
+            self._unseen_count -= 1
+            yield dataid
+
+    def _is_finished(self, job: Job, dataid: str) -> bool:
+        rows = self._ledger.status(job.first, job.name, dataid, kind=job.counted)
+        if not rows:
+            return False
+        row = rows[0]
+        failed = row.status not in (READY, DONE) and is_final(job, row)
+        if failed:
+            self._failed += 1
+            self._failures += [Failure(dataid, row.status, row.message)] if self._failed <= NAMED else []
+        return failed or row.status in (READY, DONE)
 
     def _look_at_all(self, job: Job) -> JobProgress:
         now = chunks_by_status(self._ledger.store.standing(), job.name)
