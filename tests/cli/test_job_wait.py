@@ -1,11 +1,14 @@
 """Waiting for chunks and watching items: both end with their subject, and the exit code says how."""
 
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from headgate import connect
 from headgate.cli.dataids import Selection
+from headgate.core.ledger import Row
 from headgate.core.ranges import expand
 from headgate.service.job_waiting import JobWait
 from tests.cli.commands import Headgate
@@ -59,7 +62,12 @@ def test_waiting_for_many_chunks_asks_for_few_at_a_time(headgate: Headgate, monk
         ledger.publish("raw", [str(number) for number in range(1, 26)])
         asked: list[object] = []
         ask = ledger.status
-        monkeypatch.setattr(ledger, "status", lambda *words, **more: asked.append(words) or ask(*words, **more))
+
+        def status(*words: str, **more: Any) -> Sequence[Row]:
+            asked.append(words)
+            return ask(*words, **more)
+
+        monkeypatch.setattr(ledger, "status", status)
         waiting = JobWait(ledger, "clean", Selection([expand("1..100000000")]))
         assert waiting.look().left == 100_000_000
         assert len(asked) == 20
