@@ -423,3 +423,7 @@ def test_every_command_that_a_page_names_exists() -> None:
         for word in words:
             group = group.get_command(click.Context(group), word) if isinstance(group, click.Group) else group
             assert group is not None, f"headgate {' '.join(words)}"
+
+
+def test_a_page_of_locks_that_no_number_names_is_the_first_one(admin: httpx2.Client) -> None:
+    assert [admin.get("/locks", params={"after": word}).status_code for word in ("9" * 5000, "x", "²")] == [200] * 3

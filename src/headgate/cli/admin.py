@@ -12,7 +12,7 @@ from headgate.cli.items import ItemId
 from headgate.cli.output import ago, table
 from headgate.cli.progress import working
 from headgate.cli.session import DURATION, Session, common, tabular
-from headgate.cli.values import JOB, Word
+from headgate.cli.values import JOB, Word, limit_option
 from headgate.core.durations import in_words
 from headgate.core.owners import LOCAL
 from headgate.core.states import MACHINES
@@ -65,14 +65,7 @@ class Since(click.ParamType[datetime]):
 )
 @click.option("--since", type=Since(), help="Oldest event: 2h (ago), or 2026-11-15T04:50.")
 @click.option("--before", type=int, metavar="N", help="Last entry of the previous page.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=100,
-    show_default=True,
-    help="Largest number of entries.",
-)
+@limit_option("entries")
 @tabular
 @click.pass_obj
 def history(session: Session, /, limit: int, **which: Any) -> None:

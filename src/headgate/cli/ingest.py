@@ -15,7 +15,7 @@ from headgate.cli.items import ItemId
 from headgate.cli.job_progress import bars
 from headgate.cli.output import ago, table
 from headgate.cli.session import DURATION, InOrder, Session, common, tabular
-from headgate.cli.values import PROFILE, Word, word_option
+from headgate.cli.values import PROFILE, Word, limit_option, word_option
 from headgate.core.errors import BadValue
 from headgate.core.queue import ALL, Batch, Folder, is_batch
 from headgate.core.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
@@ -101,14 +101,7 @@ def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str
 @click.option("--profile", type=PROFILE, help="Only batches of this profile.")
 @click.option("--submitter", help="Only batches of this submitter.")
 @click.option("--after", type=ItemId("bid"), metavar="BID", help="Last batch of the previous page.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=100,
-    show_default=True,
-    help="Largest number of entries.",
-)
+@limit_option("entries")
 @watching.watchable
 @tabular
 @click.pass_obj
@@ -159,14 +152,7 @@ def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) ->
 @click.option("--profile", type=PROFILE, help="Only jobs of this profile.")
 @click.option("--taken", is_flag=True, help="Only jobs that a worker is processing.")
 @click.option("--after", type=ItemId("jid"), metavar="JID", help="Last job of the previous page.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=100,
-    show_default=True,
-    help="Largest number of entries.",
-)
+@limit_option("entries")
 @watching.watchable
 @tabular
 @click.pass_obj

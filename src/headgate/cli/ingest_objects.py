@@ -15,6 +15,7 @@ from headgate.cli.items import is_ark
 from headgate.cli.output import ago, pairs, say, table
 from headgate.cli.progress import Line, Pace
 from headgate.cli.session import DURATION, Session, common, tabular
+from headgate.cli.values import limit_option
 from headgate.core.errors import Invalid, MissingExtra, Refused, ServiceUnavailable
 from headgate.core.plurals import plural
 from headgate.core.redaction import redact_all
@@ -46,14 +47,7 @@ def profiles(session: Session) -> None:
 @click.option("--collection", help="Only objects of this collection.")
 @click.option("--local-id", "local", help="Only the object with this local id.")
 @click.option("--after", metavar="ARK", help="Last object of the previous page.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=100,
-    show_default=True,
-    help="Largest number of objects.",
-)
+@limit_option("objects")
 @tabular
 @click.pass_obj
 def objects(session: Session, /, limit: int, **which: Any) -> None:

@@ -11,7 +11,7 @@ import click
 from headgate.cli.lock_run import run
 from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, table
 from headgate.cli.session import DURATION, InOrder, Session, common, tabular
-from headgate.cli.values import Word
+from headgate.cli.values import Word, limit_option
 from headgate.cli.waiters import waiters
 from headgate.core.durations import in_words
 from headgate.core.errors import StoreUnavailable
@@ -238,9 +238,7 @@ def hand_over(session: Session, lock_id: str, to: str, reason: str) -> None:
 @click.option("--resource", help="Only locks on exactly this resource.")
 @click.option("--client", help="Only locks of this client.")
 @click.option("--mode", type=MODE, help="Only locks in this mode.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", default=100, show_default=True, help="Largest number of locks."
-)
+@limit_option("locks")
 @click.option("--after", metavar="ID", help="Last lock of the previous page.")
 @tabular
 @click.pass_obj

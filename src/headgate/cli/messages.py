@@ -10,6 +10,7 @@ import click
 from headgate.cli.items import ItemId
 from headgate.cli.output import ago, pairs, table
 from headgate.cli.session import InOrder, Session, common, tabular
+from headgate.cli.values import limit_option
 from headgate.core.durations import in_words
 from headgate.core.wire import plain
 
@@ -45,9 +46,7 @@ def messages() -> None:
 @messages.command("list")
 @click.option("--failed", is_flag=True, help="Only messages that could not be delivered.")
 @click.option("--item", type=ItemId("bid", "jid"), metavar="ID", help="Only messages about this batch or ingest job.")
-@click.option(
-    "--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="Largest number of messages."
-)
+@limit_option("messages")
 @tabular
 @click.pass_obj
 def list_messages(session: Session, failed: bool, item: str | None, limit: int) -> None:  # noqa: FBT001 - click passes by name

@@ -84,3 +84,15 @@ def word_option(flag: str, word: Word, text: str, **settings: Any) -> Callable[[
     """An option that lists its words: in its usage if they are short, else in its help."""
     listed = text if word.is_short else f"{text} One of: {', '.join(word.words)}."
     return click.option(flag, type=word, help=listed, **settings)
+
+
+def limit_option(what: str) -> Callable[[F], F]:
+    """The option that says how long a list may be."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=100,
+        show_default=True,
+        help=f"Largest number of {what}.",
+    )

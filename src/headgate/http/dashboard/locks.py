@@ -107,7 +107,8 @@ def _held_table(
     waiting = Column("Waiting", lambda lock: counted.get(lock.resource, 0), numeric=True)
     columns, order = {**HELD, "waiting": waiting}, query.get("sort", "")
     rows = ordered(ordered(found, columns, "resource"), columns, order or "-waiting")
-    begin = int(query["after"]) if query.get("after", "").isdecimal() else 0
+    after = query.get("after", "")[:9]
+    begin = int(after) if after.isdecimal() else 0
     more = begin + ROWS < len(rows)
     exact = set(chosen) <= {"mode"}
     return Table(
