@@ -79,9 +79,21 @@ def test_what_no_consumer_could_take_is_stuck(gate: Gate, profiles: Path) -> Non
     waiting = queue.first_free("batch", "pending")
     assert waiting
     assert waiting.id > taken.id
+    queue.presence.sign_on(Daemon("w", "w", ("batch-watcher",), 60))
+    assert [alarm.fix for alarm in gate.alarms()] == [("daemon",)], "nobody runs consumers: one command runs all"
     first = queue.first_free("ingest job", "pending")
     assert first
     assert not is_batch(first.id)
+
+
+def test_one_cause_is_one_alarm(gate: Gate, profiles: Path) -> None:
+    batch_with_jobs(gate.queue, 2)
+    new_batch(gate.queue)
+    (alarm,) = gate.alarms()
+    assert (alarm.kind, alarm.item, alarm.fix) == ("no-consumer", "consumers", ("up",))
+    assert alarm.what == "3 items wait (1 batch pending, 2 ingest jobs pending), and no daemon runs that takes them"
+    gate.queue.presence.sign_on(Daemon("d", "d", ("job-notify",), 60))
+    assert [alarm.item for alarm in gate.alarms()] == ["batch-pending", "job-pending"]
 
 
 def test_a_batch_that_nobody_has_to_take_is_not_stuck(gate: Gate) -> None:

@@ -19,6 +19,7 @@ LARGE = 1000
 def test_sizes_are_summed() -> None:
     assert estimate([1, 2, 3]) == Estimate(6, 3, 0, 6)
     assert estimate([1, 2, 3]).message == "6 bytes in 3 files"
+    assert estimate([1]).message == "1 byte in 1 file"
 
 
 def test_one_unknown_size_makes_the_whole_unknown() -> None:

@@ -183,7 +183,7 @@ def test_every_file_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadProfiles, match="there is no such folder"):
+    with pytest.raises(BadProfiles, match=r"there is no such folder; create it, and write a file NAME\.toml"):
         load_profiles(tmp_path / "none")
 
 

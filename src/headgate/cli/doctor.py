@@ -39,7 +39,8 @@ def doctor(session: Session, repair: bool) -> int:  # noqa: FBT001 - click passe
 
     Reports what is stuck, each with the command that fixes it: a batch or ingest job that no running consumer can
     take or whose profile cannot be used, work for a daemon that does not run, items that wait far longer than usual,
-    and chunks that wait more than a day for a job that nobody runs.
+    and chunks that wait more than a day for a job that has not run for as long (or longer, if it pauses longer
+    between its runs; `headgate job pause` silences it).
 
     Nothing is changed without --repair. The store can be in use meanwhile. A note is not a fault: for example, that
     waiters poll because the database is behind a pooler and `listen_url` is not set.

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from headgate.core.daemons import step_of
 from headgate.core.durations import in_words
+from headgate.core.plurals import plural, plural_of
 from headgate.core.queue import Batch, Item
 
 #: Of a shorter wait nobody is told how long it is.
@@ -18,8 +19,11 @@ SHORTEST_WAIT = timedelta(minutes=15)
 FAR_LONGER = 10
 #: The same where nobody knows how long items usually stay.
 WITHOUT_EXPERIENCE = timedelta(hours=1)
-#: Chunks wait this long for their job before that is called stuck: most pipelines run once a day.
-UNCLAIMED = timedelta(hours=25)
+#: Chunks wait this long for their job before that is called stuck, and the job has not run for as long: most pipelines
+#: run once a day. For one that paused longer between two of its runs, it is this many times that pause.
+UNCLAIMED, LONGER_PAUSE = timedelta(hours=25), 1.5
+#: How the names of consumers begin.
+CONSUMERS = ("batch-", "job-")
 #: What daemons that work in rounds are for, as far as something can wait for them.
 ROUNDS: Mapping[str, tuple[str, str]] = {
     "batch-watcher": ("batch whose jobs have ended waits to be reported",
@@ -78,6 +82,10 @@ class Unclaimed:
     count: int
     #: Since when that chunk can be claimed.
     since: datetime
+    #: When the job last claimed a chunk; None: never.
+    last_run: datetime | None = None
+    #: The longest time between two of its claims, as far as it is looked at.
+    longest_pause: timedelta = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +123,21 @@ def _unknown_profile(facts: Facts) -> Iterator[Alarm]:
 
 
 def _no_consumer(facts: Facts) -> Iterator[Alarm]:
-    for each in facts.waiting:
-        if _has_consumer(facts, each):
-            continue
-        who = f"no daemon runs that takes {_plural(each.noun)} in the state {each.state}"
+    missing = [each for each in facts.waiting if not _has_consumer(facts, each)]
+    some = any(step not in ROUNDS and step.startswith(CONSUMERS) for step in facts.living)
+    fix: tuple[str, ...] = ("daemon",) if facts.living else ("up",)
+    why = ""
+    if not facts.has_profiles:
+        fix, why = ("ingest", "profiles"), "; there are no ingest profiles here, so `headgate up` runs none either"
+    if len(missing) > 1 and not some:
+        each_state = ", ".join(f"{_number(each)} {each.state}" for each in missing)
+        what = f"{sum(each.count for each in missing):,} items wait ({each_state}), and no daemon runs that takes them"
+        yield Alarm("no-consumer", "consumers", what + why, fix)
+        return
+    for each in missing:
+        who = f"no daemon runs that takes {plural_of(each.noun)} in the state {each.state}"
         what = f"{_counted(each, _waited(facts, each))}, and {who}"
-        if not facts.has_profiles:
-            what += "; there are no ingest profiles here, so `headgate up` runs none either"
-        fix = ("daemon", each.step) if facts.living else ("up",)
-        yield Alarm("no-consumer", each.step, what, fix if facts.has_profiles else ("ingest", "profiles"))
+        yield Alarm("no-consumer", each.step, what + why, ("daemon", each.step) if some and not why else fix)
 
 
 def _long_wait(facts: Facts) -> Iterator[Alarm]:
@@ -152,14 +166,13 @@ def _no_daemon(facts: Facts) -> Iterator[Alarm]:
 
 def _unclaimed(facts: Facts) -> Iterator[Alarm]:
     for each in facts.unclaimed:
-        waited = facts.at - each.since
-        if waited < UNCLAIMED:
+        idle = facts.at - max(each.since, each.last_run or each.since)
+        if idle < max(UNCLAIMED, each.longest_pause * LONGER_PAUSE):
             continue
         chunks = f"{each.count:,} chunks wait" if each.count > 1 else "1 chunk waits"
-        what = (
-            f"{chunks} for job {each.job}, which nobody runs; the next one, {each.dataid}, has waited for "
-            f"{in_words(waited.total_seconds())}"
-        )
+        ran = f"last ran {_length(facts.at - each.last_run)} ago" if each.last_run else "has never run"
+        waited = _length(facts.at - each.since)
+        what = f"{chunks} for job {each.job}, which {ran}; the next one, {each.dataid}, has waited for {waited}"
         yield Alarm("unclaimed", each.job, what, ("job", "run", each.job, "--loop", "--", "COMMAND"))
 
 
@@ -184,8 +197,12 @@ def _counted(waiting: Waiting, waited: timedelta) -> str:
     since = f" for {in_words(waited.total_seconds())}" if long else ""
     if one:
         return f"{waiting.first.id} {verb}{since}"
-    return f"{waiting.count:,} {_plural(waiting.noun)} {verb}{since} ({waiting.first.id} first)"
+    return f"{_number(waiting)} {verb}{since} ({waiting.first.id} first)"
 
 
-def _plural(noun: str) -> str:
-    return "batches" if noun == "batch" else f"{noun}s"
+def _number(waiting: Waiting) -> str:
+    return plural(waiting.count, waiting.noun)
+
+
+def _length(time: timedelta) -> str:
+    return in_words(time.total_seconds())

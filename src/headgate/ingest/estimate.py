@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headgate.core.plurals import plural
 from headgate.core.queue import HIGHEST_NUMBER
 
 #: What a large or unknown size adds to the priority.
@@ -27,7 +28,7 @@ class Estimate:
     def message(self) -> str:
         """For the job's status."""
         if not self.unknown:
-            return f"{self.told:,} bytes in {self.files:,} files"
+            return f"{plural(self.told, 'byte')} in {plural(self.files, 'file')}"
         return f"the size of {self.unknown:,} of {self.files:,} files is unknown; the others have {self.told:,} bytes"
 
 

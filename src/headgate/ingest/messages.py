@@ -231,7 +231,7 @@ def _profile_of(context: Context, message: Message) -> Profile:
 def _send_mail(context: Context, message: Message) -> None:
     """Each recipient gets it once, as far as the server says; those that are refused for good are not asked again."""
     if context.options.mail_server is None:
-        raise BadValue("mail_server", "", "is not set, so no mail can be sent")
+        raise BadValue("setting", "mail_server", "is not set, so no mail can be sent")
     parsed = message_from_bytes(message.body.encode(errors="surrogateescape"), policy=SMTP)
     assert isinstance(parsed, EmailMessage)  # noqa: S101 - the policy makes it one
     settled = {each.address: each for each in message.recipients if each.state is not Delivery.WAITING}

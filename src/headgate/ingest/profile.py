@@ -188,7 +188,8 @@ def load_profile(path: Path) -> Profile:
 def load_profiles(folder: Path, wanted: Callable[[str], bool] = lambda _name: True) -> dict[str, Profile]:
     """The wanted profiles of a folder by their names. BadProfiles with every mistake in their files."""
     if not folder.is_dir():
-        raise BadProfiles([(str(folder), "there is no such folder")])
+        todo = "create it, and write a file NAME.toml for each collection, with at least `collection` and `owner`"
+        raise BadProfiles([(str(folder), f"there is no such folder; {todo}")])
     found: dict[str, Profile] = {}
     problems: list[tuple[str, str]] = []
     for path in sorted(each for each in folder.glob("*.toml") if wanted(each.stem)):

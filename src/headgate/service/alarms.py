@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import pairwise
 from statistics import median
 from typing import Protocol
 
@@ -17,11 +18,12 @@ from headgate.service.clock import steady, wall
 from headgate.service.inventory import Inventory
 from headgate.service.ledger import LEFT_MOST, Ledger
 from headgate.service.queue import Queue
+from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.queue_port import QueueHistoryFilter
 
 #: Pending batches whose profile is looked at, jobs of the ledger, and messages that are counted.
 MOST_BATCHES, MOST_JOBS, MOST_COUNTED = 100, 100, 1000
-#: History entries by which the usual time in a state is judged.
+#: History entries by which the usual time in a state, or between two runs of a job, is judged.
 EXPERIENCE = 500
 #: A completed job that is older should have been cleaned up.
 CLEANED_WITHIN = timedelta(days=1)
@@ -163,4 +165,9 @@ def _unclaimed(ledger: Ledger, job: str) -> Unclaimed | None:
         return None
     first = plan.next[0]
     times = [each.row.since for each in first.conditions if each.row is not None and each.row.since is not None]
-    return Unclaimed(job, first.dataid, ledger.store.left(job, LEFT_MOST), max(times)) if times else None
+    if not times:
+        return None
+    ran = [entry.at for entry in ledger.store.history(LedgerHistoryFilter(job=job, event="claim", limit=EXPERIENCE))]
+    pauses = (later - earlier for later, earlier in pairwise(ran))
+    count = ledger.store.left(job, LEFT_MOST)
+    return Unclaimed(job, first.dataid, count, max(times), ran[0] if ran else None, max(pauses, default=timedelta()))
