@@ -163,16 +163,22 @@ def token_for(settings: Settings, service: str) -> str:
     trusted = [each.get(name, "") for each in (beside, settings.said_by(str(SYSTEM_FILE))) for name in SERVER_SETTINGS]
     if origin_of(service) not in [origin_of(each) for each in trusted if each.startswith(("http://", "https://"))]:
         raise BadValue(
-            "server", mask(service),
-            (f"comes from {_server_origin(settings)}, but the API token comes from {settings.origin('api_token')}, "
-f"which does not name that server, so the token is not sent there. {SAME_SOURCE[source]}"),
-        )  # fmt: skip
+            "server",
+            mask(service),
+            (
+                f"comes from {_server_origin(settings)}, but the API token comes from {settings.origin('api_token')}, "
+                f"which does not name that server, so the token is not sent there. {SAME_SOURCE[source]}"
+            ),
+        )
     if is_open(service) and beside.get("insecure_http", "no").lower() != "yes":
         raise BadValue(
-            "server", mask(service),
-            ("is another machine, and plain http exposes the API token on the network: use https://. In a network "
-"that you trust, set insecure_http = yes in the same place as the token"),
-        )  # fmt: skip
+            "server",
+            mask(service),
+            (
+                "is another machine, and plain http exposes the API token on the network: use https://. In a network "
+                "that you trust, set insecure_http = yes in the same place as the token"
+            ),
+        )
     return token
 
 

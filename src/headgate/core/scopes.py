@@ -47,10 +47,13 @@ def check_scope(text: object) -> str:
         elif any(text.startswith(f"{word}:") and len(text) > len(word) + 1 for word in LIMITED):
             return text
     raise BadValue(
-        "scope", text,
-        (f"is not one of {', '.join(SCOPES)}; {', '.join(LIMITED[1:])} may be followed by :NAME, read by "
-f"{', '.join(f':{each}:NAME' for each in NAMESPACES)} (NAME* for all names with that prefix)"),
-    )  # fmt: skip
+        "scope",
+        text,
+        (
+            f"is not one of {', '.join(SCOPES)}; {', '.join(LIMITED[1:])} may be followed by :NAME, read by "
+            f"{', '.join(f':{each}:NAME' for each in NAMESPACES)} (NAME* for all names with that prefix)"
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

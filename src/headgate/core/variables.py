@@ -66,7 +66,10 @@ def check_job_variables(variables: Mapping[str, str], more: NamePatterns, where:
             raise BadValue("variable", name, why)
         if not name.startswith(JOB_PREFIX) and name not in more:
             raise BadValue(
-                "variable", name,
-                (f"may not be set by a job {where}: name it {JOB_PREFIX}{name}, or ask the operator of the workers to "
-f"allow it in the setting {JOB_SETTING}"),
-            )  # fmt: skip
+                "variable",
+                name,
+                (
+                    f"may not be set by a job {where}: name it {JOB_PREFIX}{name}, or ask the operator of the workers "
+                    f"to allow it in the setting {JOB_SETTING}"
+                ),
+            )

@@ -65,8 +65,8 @@ KNOWN = (
     Known("headgate_chunks_failed", Gauge, MEANINGS["chunks_failed"].meaning),
     Known("headgate_counts", Gauge, "Every count of `/v1/counts`, by its name.", ("count",)),
     Known("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
-    Known("headgate_queue_oldest_seconds", Gauge, ("How long the oldest ingest job has been in a state that needs an "
-"operator."), ("state",)),
+    Known("headgate_queue_oldest_seconds", Gauge,
+          "How long the oldest ingest job has been in a state that needs an operator.", ("state",)),
 )  # fmt: skip
 
 

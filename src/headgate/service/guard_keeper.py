@@ -85,10 +85,13 @@ class GuardKeeper:
         covered = [want.resource for want in request.wants if self.covers(want.resource)] if self._guards else []
         if covered and request.lease is None and not self.lasting:
             raise BadValue(
-                "lease", None,
-                (f"is missing: the storage guard of {covered[0]} ends with this process, but a persistent lock does "
-"not; set a lease, or acquire the lock through a service (headgate up), which keeps the guard"),
-            )  # fmt: skip
+                "lease",
+                None,
+                (
+                    f"is missing: the storage guard of {covered[0]} ends with this process, but a persistent lock does "
+                    "not; set a lease, or acquire the lock through a service (headgate up), which keeps the guard"
+                ),
+            )
         return bool(covered)
 
     # ---------------------------------------------------------------- before the store is asked

@@ -71,9 +71,12 @@ class Sealer:
         self._key = key
         if ring is not None and ring.newest < custody.least_master:
             raise WrongKey(
-                MASTER, (f"the newest master key in the ring is v{ring.newest}; the store accepts none before "
-f"v{custody.least_master}"),
-            )  # fmt: skip
+                MASTER,
+                (
+                    f"the newest master key in the ring is v{ring.newest}; the store accepts none before "
+                    f"v{custody.least_master}"
+                ),
+            )
 
     @property
     def with_master(self) -> bool:

@@ -214,9 +214,12 @@ def _check_format(header: Any, name: str) -> None:
         return
     if isinstance(found, int) and found < FORMAT:
         raise BadPayload(
-            name, (f"it has format {found} of an older Headgate; this version reads {FORMAT}. Restore it with the "
-"version that wrote it, then run: headgate migrate"),
-        )  # fmt: skip
+            name,
+            (
+                f"it has format {found} of an older Headgate; this version reads {FORMAT}. Restore it with the "
+                "version that wrote it, then run: headgate migrate"
+            ),
+        )
     raise BadPayload(name, f"it has format {found} of a newer Headgate; this version reads {FORMAT}. Upgrade Headgate")
 
 

@@ -69,9 +69,12 @@ class RestoreLog:
             parts = _LINE.fullmatch(line)
             if not parts:
                 raise BadPayload(
-                    str(self._path), (f"line {number} was not written by a restore. The file lists how far earlier "
-"restores of this backup raised ids and tokens; repair the line, or remove the "
-"file if none of those restores was used"),
-                )  # fmt: skip
+                    str(self._path),
+                    (
+                        f"line {number} was not written by a restore. The file lists how far earlier "
+                        "restores of this backup raised ids and tokens; repair the line, or remove the "
+                        "file if none of those restores was used"
+                    ),
+                )
             found.append(Jump(min(int(parts[1]), LAST_TOKEN), min(int(parts[2]), LAST_NUMBER)))
         return Jump(max(each.tokens for each in found), max(each.ids for each in found))
