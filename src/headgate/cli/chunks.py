@@ -44,9 +44,9 @@ def data() -> None:
 
     \b
     A quick look, after headgate init:
-      printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
-      headgate define quick.toml
-      headgate data publish raw 1..3
+      printf '[dataset]\\nraw = {}\\ntidy = {}\\n' >quick.toml
+      printf '[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' >>quick.toml
+      headgate define quick.toml && headgate data publish raw 1..3
       headgate data list
       headgate data grid
     """

@@ -92,7 +92,7 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
     \b
     batch-watcher   starts the report of a batch when its last job has finished
     reaper          frees locks, chunks, batches and jobs whose lease has expired
-    cleaner         removes completed jobs and their folders, and completed batches after `retention`
+    cleaner         removes completed jobs, and batches after `retention`
     history         moves history older than `history_age` from ZooKeeper to `url`
     messenger       sends the mails and callbacks in the outbox
 
@@ -116,7 +116,7 @@ def daemon(session: Session, /, names: Sequence[str], interval: float, *, once: 
     Examples:
       headgate daemon
       headgate daemon reaper --once
-      headgate daemon job-downloading --exec job-downloading='./fetch.sh --quiet' --workers 4
+      headgate daemon job-downloading --exec job-downloading=./fetch.sh
       headgate daemon batch-pending --handler batch-pending=mypackage.ingest:split
 
     \b

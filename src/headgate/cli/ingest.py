@@ -48,7 +48,7 @@ def ingest() -> None:
 
     \b
     Examples:
-      headgate ingest submit objects.checkm --profile demo --submitter me --type batch-manifest
+      headgate ingest submit books.checkm --profile demo --submitter me
       headgate ingest batches --watch
       headgate ingest jobs --state failed
       headgate ingest resume --batch bid7 --reason "disk is back"
@@ -82,7 +82,8 @@ def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str
 
     \b
     Example:
-      headgate ingest submit book.checkm --profile demo --submitter me erc_what="A book" local_id=b17
+      headgate ingest submit book.checkm --profile demo --submitter me \\
+        erc_what="A book" local_id=b17
     """
     named = _metadata(metadata)
     with session.gate() as gate:

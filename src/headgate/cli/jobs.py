@@ -62,13 +62,13 @@ def job() -> None:
       headgate job next clean --json
       headgate job success clean 2026-11-01 --token 12
       headgate job explain clean 2026-11-01
-      headgate job resubmit clean 2026-11-01 --reason "wrong rates" --downstream --dry-run
+      headgate job resubmit clean 2026-11-01 --reason "wrong rates" --downstream
 
     \b
     A quick look, after headgate init:
-      printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
-      headgate define quick.toml
-      headgate data publish raw 1..3
+      printf '[dataset]\\nraw = {}\\ntidy = {}\\n' >quick.toml
+      printf '[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' >>quick.toml
+      headgate define quick.toml && headgate data publish raw 1..3
       headgate job run clean --loop -- sh -c 'echo making $HEADGATE_DATAID'
       headgate job explain clean 1
     """

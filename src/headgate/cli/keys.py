@@ -30,18 +30,18 @@ def keys() -> None:
 
     \b
     Examples:
-      headgate keys rotate                          add a master key to the key ring
-      headgate keys new clean                       create a key for a job, and print it
-      headgate keys new clean --beside              a second key; the old one works until: keys retire
+      headgate keys rotate              add a master key to the key ring
+      headgate keys new clean           create a key for a job, and print it
+      headgate keys new clean --beside  create a second key; both work
       headgate job next clean --json | headgate keys open
-      headgate keys rewrap                          encrypt everything with the newest master key
+      headgate keys rewrap              encrypt all with the newest master key
 
     \b
     A quick look, after headgate init:
-      printf '[dataset.raw]\\n[dataset.tidy]\\n[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' > quick.toml
-      headgate define quick.toml
+      printf '[dataset]\\nraw = {}\\ntidy = {}\\n' >quick.toml
+      printf '[job.clean]\\ninputs = ["raw"]\\noutputs = ["tidy"]\\n' >>quick.toml
       export HEADGATE_MASTER_KEY_FILE=quick.ring
-      headgate keys rotate
+      headgate define quick.toml && headgate keys rotate
       headgate keys new clean
     """
 
@@ -104,7 +104,8 @@ def open_claim(session: Session, file: TextIO) -> None:
 
     \b
     Example:
-      headgate job next clean --json | HEADGATE_JOB_KEY_FILE=clean.key headgate keys open
+      export HEADGATE_JOB_KEY_FILE=clean.key
+      headgate job next clean --json | headgate keys open
     """
     from headgate.service.secrets import key_of, open_document
 

@@ -78,7 +78,7 @@ def run(context: click.Context, /, resources: Sequence[str], conflict_exit_code:
     \b
     Examples:
       headgate lock run mysql://db1/core -- ./copy.sh
-      headgate lock run --wait 10m mysql://db1/core=shared file:/data/x -- make report
+      headgate lock run --wait 10m mysql://db1/core=shared file:/x -- make report
     """
     session: Session = context.obj
     try:

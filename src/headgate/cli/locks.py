@@ -291,7 +291,7 @@ def break_lock(session: Session, lock_id: str, reason: str) -> None:
 
     \b
     Example:
-      headgate lock break 7fqa-mzxw6ytboi2gk3tf-nbswy3dpeb3w --reason "host db3 is gone for good"
+      headgate lock break 7fqa-mzxw6ytboi2gk3tf-nbswy3dpeb3w --reason "db3 died"
     """
     with session.gate() as gate:
         broken = gate.locks.break_lock(lock_id, reason=reason, by=session.client())

@@ -35,7 +35,7 @@ def messages() -> None:
       headgate messages list --failed
       headgate messages show bid0000000007.report-1
       headgate messages resend --all-failed
-      headgate messages discard bid0000000007.report-1 --reason "the depositor has left"
+      headgate messages discard bid0000000007.report-1 --reason "she has left"
 
     \b
     A quick look, after headgate init:

@@ -26,7 +26,7 @@ def store() -> None:
     \b
     Examples:
       headgate store show
-      headgate store raise-tokens --reason "restored the server from last night's disk image" --dry-run
+      headgate store raise-tokens --reason "disk image restored" --dry-run
     """
 
 
@@ -61,8 +61,8 @@ def raise_tokens(session: Session, reason: str, dry_run: bool, yes: bool) -> Non
 
     \b
     Examples:
-      headgate store raise-tokens --reason "restored the server from last night's disk image" --dry-run
-      headgate store raise-tokens --reason "restored the server from last night's disk image" --yes
+      headgate store raise-tokens --reason "disk image restored" --dry-run
+      headgate store raise-tokens --reason "disk image restored" --yes
     """
     with session.gate() as gate:
         if dry_run or not yes:

@@ -33,13 +33,13 @@ def token() -> None:
     \b
     Examples:
       headgate token new ann --role operator --expires 90d
-      headgate token new cleaner --job clean                       claim and report this job, nothing else
+      headgate token new cleaner --job clean       claim and report only this job
       headgate token new nightly --scope lock:acquire:s3://bucket/
-      headgate token new ann --principal nightly --scope lock:acquire     use the locks of `nightly`
+      headgate token new ann --principal nightly --scope lock:acquire
       headgate token rotate abcdefghijkl
-      headgate token new ben --scope 'read:data:climate*'          read these datasets, nothing else
+      headgate token new ben --scope 'read:data:climate*'
       headgate token revoke abcdefghijkl
-      headgate token sign-in                                       print an address that signs a browser in
+      headgate token sign-in                       print an address for a browser
 
     \b
     A quick look, after headgate init:
