@@ -66,6 +66,8 @@ def distrust(path: Path) -> str:
         owner = next((each.st_uid for each in (path.lstat(), path.stat()) if not _is_trusted(each.st_uid)), None)
         if owner is not None:
             return f"it belongs to {_user_name(owner)}"
+        if path.stat().st_mode & stat.S_IWOTH:
+            return "every user can write it"
     return ""
 
 

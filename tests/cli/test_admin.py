@@ -39,7 +39,8 @@ def test_status_names_what_runs_and_what_failed_with_the_next_command(headgate: 
         for number in range(3, 11):
             ledger.fail(ledger.claim("clean", str(number)), f"exit code {number}")
     shown = headgate("status").out
-    assert "running (2):\n" in shown
+    assert re.search(r"^chunks running +1\nclaims expired +1$", shown, re.MULTILINE)
+    assert "running (1), lease expired (1):\n" in shown
     assert re.search(r"  clean 1  by node7, [^,;:]* ago\n      headgate job explain clean 1\n", shown)
     assert re.search(
         r"  clean 2  by node8, [^,;:]* ago; the lease has expired: the worker died\n      headgate job reap\n", shown

@@ -178,10 +178,13 @@ def test_how_a_loop_over_chunks_ends_is_what_is_reported(gate: Gate) -> None:
     assert counts(row_of(gate, "1")) == (0, 0, 0, 3)
     fails(ValueError("bad rate"))
     assert (row_of(gate, "1").status, row_of(gate, "1").message) == ("ERROR", "ValueError: bad rate")
+    for _ in ledger.work("clean"):  # Python closes the iterator of a plain `for` without the error.
+        break
+    assert row_of(gate, "1").message.endswith("; to record the reason, use: with ledger.work(…) as chunks")
     stop = threading.Event()
     for _ in ledger.work("clean", stop=stop):
         stop.set()
-    assert (row_of(gate, "1").status, counts(row_of(gate, "1"))) == ("RESUBMIT", (1, 1, 0, 4))
+    assert (row_of(gate, "1").status, counts(row_of(gate, "1"))) == ("RESUBMIT", (2, 2, 0, 4))
     assert list(ledger.work("clean", stop=stop)) == []
     stop.clear()
     for claim in ledger.work("clean", stop=stop):

@@ -1,5 +1,7 @@
 """Who signs daemons on over HTTP: for its own work, under its own name, and for no longer than a day."""
 
+import socket
+
 import httpx2
 
 from headgate import Gate
@@ -43,5 +45,8 @@ def test_only_a_service_is_taken_for_one(gate: Gate) -> None:
     for name in ("service", "x http evil.example:8750", "service http evil.example:8750 x"):
         gate.queue.presence.sign_on(Daemon(name, f"{host} pid 7", ("service",)))
     assert services_here(gate) == []
-    gate.queue.presence.sign_on(Daemon("service http 127.0.0.1:8750", f"{host} pid 7", ("service",)))
-    assert services_here(gate) == ["http://127.0.0.1:8750"]
+    with socket.create_server(("127.0.0.1", 0)) as answers:
+        address = f"127.0.0.1:{answers.getsockname()[1]}"
+        gate.queue.presence.sign_on(Daemon(f"service http {address}", f"{host} pid 7", ("service",)))
+        assert services_here(gate) == [f"http://{address}"]
+    assert services_here(gate) == [], "it was killed"

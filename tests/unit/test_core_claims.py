@@ -168,6 +168,16 @@ def test_an_expired_claim_counts_as_the_crash_that_it_is() -> None:
     assert not may_claim(View(JOB, "1", (READY_INPUT, dying))).granted
 
 
+def test_the_interruptions_of_a_chunk_whose_worker_died_are_no_failure() -> None:
+    dead = row(Kind.OUTPUT, "RUNNING, expired", interruptions=2)
+    assert dead
+    conditions = may_claim(View(JOB, "1", (READY_INPUT, dead))).conditions
+    assert {each.name: each.failed for each in conditions if each.row == dead} == {
+        "table": True,
+        "interruptions": False,
+    }
+
+
 def test_a_job_without_outputs_has_its_counts_on_its_inputs() -> None:
     sink = Job("mail", ("raw",))
     failed = Row("raw", "1", "mail", Kind.INPUT, "ERROR", failures=3)

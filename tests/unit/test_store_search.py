@@ -83,6 +83,7 @@ def test_what_somebody_else_could_have_put_there_is_passed_over_and_said(home: P
     file.touch()
     cases: list[tuple[Callable[[], object], Callable[[], object], str]] = [
         (partial(os.chown, file, STRANGER, -1), partial(os.chown, file, 0, -1), f"it belongs to user {STRANGER}"),
+        (partial(file.chmod, 0o646), partial(file.chmod, 0o644), "every user can write it"),
         (partial(project.chmod, 0o757), partial(project.chmod, 0o755), "every user can write in its folder"),
         (partial(project.chmod, 0o1777), partial(project.chmod, 0o755), "every user can write in its folder"),
         (partial(os.chown, project, STRANGER, -1), partial(os.chown, project, 0, -1), "its folder belongs to user"),

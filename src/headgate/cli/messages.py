@@ -70,7 +70,7 @@ def show(session: Session, message_id: str) -> None:
     with session.gate() as gate:
         found = gate.inventory.message(message_id)
     if found is None:
-        raise UnknownName("message", message_id, "list them with: headgate messages list")
+        raise UnknownName("message", message_id, "List them with: headgate messages list")
     session.answer(plain(found), lambda: _text(found))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: What a service is called among the daemons of a store.
 SERVICE = "service"
+#: The longest wait for a service of this machine to accept a connection.
+ANSWER_SECONDS = 1.0
 #: The name of the token that the first start makes.
 FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
 
@@ -43,11 +46,21 @@ def announced(gate: Gate, url: str) -> Iterator[Rounds]:
 
 
 def services_here(gate: Gate) -> list[str]:
-    """Where other services of this machine answer, on the same store, as far as the store has heard of them lately."""
+    """Return the addresses of other services on the same store and machine. Those that were killed do not answer."""
     host = owner().partition(" ")[0]
     found = [each for each in gate.queue.presence.living() if each.steps == (SERVICE,) and each.worker != owner()]
     names = [each.id.split(" ") for each in found if each.worker.partition(" ")[0] == host]
-    return ["://".join(words[1:]) for words in names if words[0] == SERVICE and len(words) == 3]
+    known = [words[1:] for words in names if words[0] == SERVICE and len(words) == 3]
+    return [f"{scheme}://{address}" for scheme, address in known if _answers(address)]
+
+
+def _answers(address: str) -> bool:
+    host, _colon, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def already_runs(session: Session, gate: Gate, port: int) -> Refused | None:

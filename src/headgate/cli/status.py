@@ -59,7 +59,9 @@ def _parts(session: Session, found: dict[str, Any]) -> Iterator[str]:
     yield aligned([*numbers, *_queue_lines(found["queue"]), *ending])
     if found["running"]:
         total = now["chunks_running"] + now["claims_expired"]
-        yield _listed(f"running ({total:,})", [_running(session, each) for each in found["running"]], total)
+        expired = f", lease expired ({now['claims_expired']:,})" if now["claims_expired"] else ""
+        heading = f"running ({now['chunks_running']:,}){expired}"
+        yield _listed(heading, [_running(session, each) for each in found["running"]], total)
     if failed := sorted([*found["failures"], *found["failedBatches"]], key=lambda each: each["since"], reverse=True):
         total = now["chunks_failed"] + now["ingest_jobs_failed"] + len(found["failedBatches"])
         yield _listed(f"failed ({total:,}), newest first", [_failed(session, each) for each in failed], total)

@@ -22,6 +22,8 @@ from headgate.core.ledger import (
 )
 from headgate.core.locks import COMPATIBLE, Lock, Mode
 
+#: The condition that counts interruptions, which blocks nothing by itself.
+INTERRUPTIONS = "interruptions"
 #: The longest pause before another try.
 LONGEST_DELAY = 30 * 86_400.0
 
@@ -108,8 +110,8 @@ class Condition:
 
     @property
     def failed(self) -> bool:
-        """The row behind it failed, or its worker died: even where it may be retried, it is not fine."""
-        return self.row is not None and (self.row.status == ERROR or self.row.expired)
+        """Whether the row behind it failed, or its worker died. The number of interruptions is no failure."""
+        return self.name != INTERRUPTIONS and self.row is not None and (self.row.status == ERROR or self.row.expired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class Verdict:
     def sentence(self) -> str:
         """The answer for people, with each reason on a line of its own."""
         if self.granted:
-            why = "interrupted" if any(each.name == "interruptions" for each in self.conditions) else "resubmitted"
+            why = "interrupted" if any(each.name == INTERRUPTIONS for each in self.conditions) else "resubmitted"
             return f"{self.job} may claim {self.dataid}" + (f" (first: it was {why})" if self.first else "")
         return "\n".join([f"{self.job} may not claim {self.dataid}:", *(f"  {each.text}" for each in self.blockers)])
 
@@ -254,7 +256,7 @@ def _interruptions(view: View) -> Iterable[Condition]:
     if row is not None and row.interruptions and row.status in (RESUBMIT, RUNNING, HOLD):
         most = view.job.max_interruptions
         limit = f"it is held after {most}" if most else "there is no limit"
-        yield Condition("interruptions", Answer.YES, f"it was interrupted {_times(row.interruptions)}; {limit}", row)
+        yield Condition(INTERRUPTIONS, Answer.YES, f"it was interrupted {_times(row.interruptions)}; {limit}", row)
 
 
 def _times(count: int) -> str:

@@ -20,7 +20,7 @@ def find_object(context: Context, name: str) -> StoredObject:
     ark = str(parse_object(name))
     found = context.inventory.objects(ark=ark)
     if not found:
-        raise UnknownName("object", ark, "list them with: headgate ingest objects")
+        raise UnknownName("object", ark, "List them with: headgate ingest objects")
     return found[0]
 
 

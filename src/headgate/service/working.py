@@ -15,6 +15,8 @@ from headgate.service.renewal import ClaimHold
 
 #: Why a chunk was not done.
 LEFT = "the loop over the chunks ended before this chunk was done"
+#: A plain `for` closes its iterator without the error that ended it.
+UNKNOWN = f"{LEFT}; to record the reason, use: with ledger.work(…) as chunks"
 STOPPED = "interrupted: the stop event was set"
 
 
@@ -110,7 +112,7 @@ class _Task:
             elif self.learns_errors:
                 self.ledger.interrupt(claim, f"interrupted: {LEFT}")
             else:
-                self.ledger.fail(claim, LEFT)
+                self.ledger.fail(claim, UNKNOWN)
 
 
 def _chunks(task: _Task) -> Generator[Claim, None, None]:

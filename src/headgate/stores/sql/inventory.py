@@ -73,7 +73,7 @@ class SqlInventory:
     def versions(self, ark: str) -> Sequence[ObjectVersion]:
         rows = self._database.read(lambda tx: tx.all(sql.READ_VERSIONS, ark=ark))
         if not rows:
-            raise UnknownName("object", ark, "list them with: headgate ingest objects")
+            raise UnknownName("object", ark, "List them with: headgate ingest objects")
         return [
             ObjectVersion(int(number), moment(created), int(size), int(files), str(job), str(batch), str(profile))
             for number, created, size, files, job, batch, profile in rows
@@ -324,7 +324,7 @@ def _resend(tx: Transaction, message_id: str) -> Message:
 def _hold_message(tx: Transaction, message_id: str) -> Message:
     row = tx.one(sql.LOCK_MESSAGE, id=message_id)
     if row is None:
-        raise UnknownName("message", message_id, "list them with: headgate messages list")
+        raise UnknownName("message", message_id, "List them with: headgate messages list")
     return read_message(row)
 
 
