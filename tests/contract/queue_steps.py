@@ -197,7 +197,7 @@ def everything(gate: Gate) -> Everything:
     """All of it, as anybody may read it."""
     queue = gate.queue
     batches = list(queue.batches())
-    counts = {noun: {state: n for state, n in found.items() if n} for noun, found in queue.counts().items()}
+    counts = {noun: dict(found) for noun, found in queue.counts().items()}
     return Everything(
         batches,
         list(queue.jobs()),

@@ -149,9 +149,7 @@ def test_lists_by_what_is_asked_and_page_by_page(gate: Gate) -> None:
     while page := queue.jobs(after=paged[-1] if paged else None, limit=2):
         paged += [job.id for job in page]
     assert paged == [job.id for job in queue.jobs()]
-    assert queue.counts()["ingest job"] == {"pending": 5, "estimating": 1} | {
-        state: 0 for state, count in queue.counts()["ingest job"].items() if not count
-    }
+    assert queue.counts()["ingest job"] == {"pending": 5, "estimating": 1}, "states without items are left out"
     assert [batch.id for batch in queue.batches(after=batches[0].id, limit=1)] == [batches[1].id]
 
 

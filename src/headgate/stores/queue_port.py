@@ -153,7 +153,7 @@ class QueueStore(Protocol):
         """The jobs that a batch has in one of its folders, by id."""
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """How many are in each state: {"batch": {state: n}, "ingest job": {state: n}}."""
+        """How many are in each state that has some: {"batch": {state: n}, "ingest job": {state: n}}."""
 
     def reportable(self, limit: int) -> Sequence[str]:
         """Batches that are processing and have no job in processing: for `report`."""

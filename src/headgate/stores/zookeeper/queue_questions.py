@@ -183,18 +183,18 @@ class QueueQuestions:
         return [entry for name in self.names(f"{self._tree.states}/{state}") if (entry := read_entry(name))]
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many are in each state."""
+        """How many are in each state that has some."""
         self.catch_up()
         tree = self._tree
         batches = Counter(self.batch_states(self.item_ids(tree.batches)).values())
         ends = (*tree.batch_table.ends, "")
         paths = [tree.jobs, *(f"{tree.states}/{state}" for state in tree.entry_states)]
         total, *queued = (stat.numChildren if stat else 0 for stat in self._sessions.base.ask(*map(look, paths)))
-        jobs = dict(zip(tree.entry_states, queued, strict=True))
         # Beside the jobs there is the folder of states.
+        jobs = {**dict(zip(tree.entry_states, queued, strict=True)), "cleaned": max(total - 1 - sum(queued), 0)}
         return {
             tree.batch_table.name: {state: count for state, count in batches.items() if state not in ends},
-            tree.job_table.name: {**jobs, "cleaned": max(total - 1 - sum(queued), 0)},
+            tree.job_table.name: {state: count for state, count in jobs.items() if count},
         }
 
     def batch_states(self, ids: Sequence[str]) -> dict[str, str]:
