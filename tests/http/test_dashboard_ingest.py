@@ -95,3 +95,6 @@ def test_a_batch_that_failed_before_it_had_jobs_is_on_the_first_page(bounded: St
         page = html.unescape(client.get("/").text)
         assert f"{batch.id}: there is no profile mapz" in page
         assert "1 batch failed" in page
+        for path in (f"/ingest/batch/{batch.id}", f"/history?item={batch.id}"):
+            rows = client.get(path).text.split("reporting → failed")[0]
+            assert rows.rindex("tone-failed") > rows.rfind("tone-ok"), "a report of failures has no green tick"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.core.errors import BadProfiles, BadValue, Invalid, Refused, ServiceUnavailable
+from headgate.core.plurals import plural
 from headgate.core.queue import Batch, IngestJob, NewJob
 from headgate.ingest import manifest, messages
 from headgate.ingest.context import Context, now, stop_of
@@ -66,7 +67,7 @@ def job_pending(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
         found = object_manifest(context, job, profile, stop_of(hold))
     except ServiceUnavailable as error:
         return Done(f"its manifest cannot be fetched now and is fetched again with the files: {error}")
-    return Done(f"{len(found.entries):,} files are listed")
+    return Done(f"{plural(len(found.entries), 'file')} listed")
 
 
 def _no_jobs(context: Context, batch: Batch, problem: str) -> Outcome:

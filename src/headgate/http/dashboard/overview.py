@@ -111,7 +111,7 @@ def _failures(found: Overview) -> Iterator[Need]:
     if now.batches_failed:
         yield Need("failed-batches", "failed", f"{plural(now.batches_failed, 'batch', 'batches')} failed",
                    _named(f"{batch.id}: {batch.message}" for batch in found.failed_batches),
-                   "/ingest/batches?state=failed", "Report again or delete",
+                   "/ingest/batches?state=failed", "See why",
                    "headgate ingest batches --state failed")  # fmt: skip
     if now.messages_undelivered:
         yield Need("undelivered", "failed", f"{plural(now.messages_undelivered, 'message')} not delivered",
