@@ -70,7 +70,8 @@ def test_history_is_newest_first_and_can_be_filtered_and_paged(headgate: Headgat
     assert len(page["entries"]) == 4
     assert events("--before", str(page["next"])) == [("release", "r0"), ("grant", "r0")]
     assert headgate("history", "--event", "nonsense").code == 2
-    assert headgate("history", "--since", "yesterday-ish").code == 2
+    wrong = headgate("history", "--since", "yesterday-ish")
+    assert (wrong.code, "write 2h or 7d (ago), or 2026-11-15T04:50" in wrong.err) == (2, True)
 
 
 def test_an_empty_history_says_so(headgate: Headgate) -> None:

@@ -63,6 +63,8 @@ def test_define_says_what_changes_and_again_nothing(headgate: Headgate) -> None:
         ('inputs = ["orders_clean"]', 'inputs = ["orders_claen"]', ["orders_claen"]),
         ('uri = "s3', "uri = s3", ["line 5"]),
         ('outputs = ["report"]', 'outputs = ["orders_clean"]', ["could never start"]),
+        ("max_attempts = 2", "max_attempts = -2", ["max_attempts -2 of job 'clean' is not a whole number"]),
+        ('uri = "s3', 'order = "up"\nuri = "s3', ["order 'up' of dataset 'orders_clean' is"]),
     ],
 )
 def test_a_typo_is_told_with_its_line_and_the_nearest_name(

@@ -45,7 +45,10 @@ class Since(click.ParamType[datetime]):
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            return datetime.now(UTC) - timedelta(seconds=DURATION.convert(value, param, ctx))
+            try:
+                return datetime.now(UTC) - timedelta(seconds=DURATION.convert(value, param, ctx))
+            except click.BadParameter:
+                self.fail(f"{value!r} is not a time; write 2h or 7d (ago), or 2026-11-15T04:50", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

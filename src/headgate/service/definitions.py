@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from headgate.core.errors import BadValue
 from headgate.core.ledger import Dataset, Job
 from headgate.core.names import check_name
 from headgate.core.ordering import parse_order
@@ -22,8 +24,13 @@ class Definitions:
     """Datasets and jobs as they shall be."""
 
     def __init__(self, datasets: Bodies, jobs: Bodies, variables: NamePatterns) -> None:
-        self.datasets = [_dataset(name, **_without_secrets(body)) for name, body in datasets.items()]
-        self.jobs = [_job(name, variables, **body) for name, body in jobs.items()]
+        self.datasets, self.jobs = [], []
+        for name, body in datasets.items():
+            with _named("dataset", name):
+                self.datasets.append(_dataset(name, **_without_secrets(body)))
+        for name, body in jobs.items():
+            with _named("job", name):
+                self.jobs.append(_job(name, variables, **body))
         #: Of the datasets that shall have exactly these.
         self._secrets = {
             name: check_secrets(body["secrets"]) for name, body in datasets.items() if body.get("secrets") is not None
@@ -48,6 +55,17 @@ class Definitions:
         for job in self.jobs if share else ():
             warnings += secrets.share(job.name, holders)
         return Defined(tuple(changes), tuple(dict.fromkeys(warnings)))
+
+
+@contextmanager
+def _named(noun: str, name: str) -> Iterator[None]:
+    """Name the dataset or job in errors about its properties."""
+    try:
+        yield
+    except BadValue as error:
+        if repr(name) in str(error):
+            raise
+        raise BadValue(error.what, error.value, f"of {noun} {name!r} {error.why}") from error
 
 
 def _without_secrets(body: Mapping[str, Any]) -> dict[str, Any]:
