@@ -99,3 +99,18 @@ def test_an_error_is_never_marked_as_fine(headgate: Headgate) -> None:
     assert not any(line.startswith("  yes") and "ERROR" in line for line in shown.splitlines())
     marks = [each["failed"] for each in headgate("job", "explain", "clean", "1", "--json").json["conditions"]]
     assert marks == [False, True]
+
+
+def test_explain_names_the_command_that_makes_a_chunk_run_again(headgate: Headgate) -> None:
+    with connect(headgate.url) as gate:
+        ledger = one_job(gate, max_attempts=1)
+        ledger.publish("raw", ["1", "2"])
+        ledger.fail(ledger.claim("clean", "1"), "broken")
+        ledger.hold("clean", "2", reason="wrong rates")
+    again = headgate("job", "explain", "clean", "1").err
+    assert again == "to run it again: headgate job resubmit clean 1 --reason why\n"
+    release = headgate("job", "explain", "clean", "2").err
+    assert release == "to release it: headgate job unhold clean 2\n"
+    for line in (again, release):
+        assert headgate(*line.partition(": headgate ")[2].split()).code == 0
+    assert headgate("job", "explain", "clean", "1").err == headgate("job", "explain", "clean", "2").err == ""

@@ -17,7 +17,7 @@ from headgate.cli.progress import working
 from headgate.cli.session import DURATION, InOrder, Session, common, tabular
 from headgate.cli.values import DATASET, JOB, KIND, STATUS
 from headgate.core.durations import in_words
-from headgate.core.ledger import STATUS_WORDS
+from headgate.core.ledger import HOLD, STATUS_WORDS
 from headgate.core.plurals import plural
 from headgate.core.wire import plain
 from headgate.core.words import nearest
@@ -171,6 +171,11 @@ def explain(session: Session, job_name: str, dataid: str) -> None:
     with session.gate() as gate:
         verdict = gate.ledger.explain(job_name, dataid)
     session.answer(_verdict(verdict), lambda: _explained(verdict))
+    if any(each.used_up for each in verdict.conditions):
+        session.say(f"to run it again: {session.command('job', 'resubmit', job_name, dataid, '--reason', 'why')}")
+    own = [each.row for each in verdict.conditions if each.row and each.row.job == job_name]
+    if any(row.status == HOLD for row in own):
+        session.say(f"to release it: {session.command('job', 'unhold', job_name, dataid)}")
 
 
 @job.command("plan", short_help="Show which chunks run next, and what blocks the others.")

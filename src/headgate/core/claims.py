@@ -24,6 +24,8 @@ from headgate.core.locks import COMPATIBLE, Lock, Mode
 
 #: The condition that counts interruptions, which blocks nothing by itself.
 INTERRUPTIONS = "interruptions"
+#: What to do with a chunk that used up its attempts.
+RESUBMIT_IT = "resubmit it to reset the counts"
 #: The longest pause before another try.
 LONGEST_DELAY = 30 * 86_400.0
 
@@ -107,6 +109,11 @@ class Condition:
     def ok(self) -> bool:
         """True unless it stands in the way."""
         return self.answer is not Answer.NO
+
+    @property
+    def used_up(self) -> bool:
+        """Whether only a resubmission makes the chunk run again."""
+        return self.answer is Answer.NO and self.text.endswith(RESUBMIT_IT)
 
     @property
     def failed(self) -> bool:
@@ -272,15 +279,12 @@ def _retry(view: View, *, delay: bool = True) -> Iterable[Condition]:
 
 def _retry_of(job: Job, row: Row, *, delay: bool) -> Iterable[Condition]:
     crashes = row.crashes + row.expired
-    again = "resubmit it to reset the counts"
     if 0 < job.max_attempts <= row.failures:
-        yield Condition(
-            "retry", Answer.NO, (f"it used up its attempts ({row.failures} of {job.max_attempts} failed); {again}"), row
-        )
+        tried = f"it used up its attempts ({row.failures} of {job.max_attempts} failed)"
+        yield Condition("retry", Answer.NO, f"{tried}; {RESUBMIT_IT}", row)
     if 0 < job.max_crashes <= crashes:
-        yield Condition(
-            "retry", Answer.NO, f"its workers crashed {crashes} times (limit: {job.max_crashes}); {again}", row
-        )
+        died = f"its workers crashed {crashes} times (limit: {job.max_crashes})"
+        yield Condition("retry", Answer.NO, f"{died}; {RESUBMIT_IT}", row)
     if delay and row.expired and (pause := after_crash(job, row).delay):
         yield Condition("retry", Answer.NO, f"it may be retried {in_words(pause)} after its dead claim is reaped", row)
     if delay and row.retry_in is not None and row.retry_in > 0:
