@@ -100,7 +100,7 @@ def test_find_next_answers_with_one_json(gate: Gate) -> None:
     claim = claimed(ledger, "clean")
     assert json.loads(claim.to_json()) == {
         "dataid": "2026-11-01", "job": "clean", "attempt": 1, "token": claim.token, "worker": claim.worker,
-        "lease": 60.0, "forced": False, "environment": {"PARAM_REGION": "eu"},
+        "lease": 60.0, "forced": False, "stop_exit": "interrupt", "environment": {"PARAM_REGION": "eu"},
         "inputs": {"raw": {
             "dataset": "raw", "dataid": "2026-11-01", "uri": "postgresql://warehouse/raw",
             "settings": {"schema": "staging"}, "secrets": {},

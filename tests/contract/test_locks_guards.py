@@ -222,7 +222,7 @@ def test_who_waits_for_a_stranger_comes_in_its_turn(guarded: Gate, path: Path) -
         for number, client in enumerate("abc", 1):
             waiting.append(pool.submit(wait, client))
             until(lambda: len(line.get(path.as_uri(), {})) == number, f"{client} waits")  # noqa: B023 - used at once
-        with pytest.raises(LockRefused, match="was first"):
+        with pytest.raises(LockRefused, match="is ahead in the queue"):
             guarded.locks._obtaining.acquire(request_for("late", (path.as_uri(), Mode.EXCLUSIVE), lease=LEASE))
         leave(path)
         for each in waiting:

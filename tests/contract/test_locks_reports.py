@@ -50,7 +50,7 @@ def test_the_history_of_a_script_is_complete_and_in_order(gates: Gates) -> None:
     by_event = {entry.event: entry for entry in gate.history(R)}
     assert by_event["upgrade"].token == upgraded.token > writing.token
     assert by_event["expire"].token == dead.token
-    assert by_event["refuse"].reason == "shared wanted, a holds exclusive"
+    assert by_event["refuse"].reason == "requested shared, but a holds exclusive"
 
 
 def test_history_ids_grow_and_times_do_not_go_back(gate: Gate) -> None:
@@ -102,7 +102,7 @@ def test_a_refused_upgrade_is_counted_too(gate: Gate) -> None:
         gate.locks.upgrade(lock)
     (entry,) = gate.history(event="refuse")
     assert (entry.client, entry.resource) == ("a", R)
-    assert entry.reason == "exclusive wanted, b holds shared"
+    assert entry.reason == "requested exclusive, but b holds shared"
 
 
 def test_the_history_outlives_a_forgotten_resource(store: LockStore) -> None:

@@ -90,7 +90,7 @@ def test_a_missing_user_is_not_temporary(servers: Servers) -> None:
 def test_a_missing_right_is_not_temporary(kind: str, servers: Servers, stranger: Callable[[str, str], str]) -> None:
     url = servers.fresh(kind)
     headgate.connect(url).close()
-    assert "ight" in refused(stranger(kind, url)).advice
+    assert "permission" in refused(stranger(kind, url)).advice
     servers.drop(kind, url)
 
 

@@ -177,6 +177,7 @@ def test_a_batch_whose_handler_crashes_keeps_nobody_waiting_and_is_in_no_hurry(o
         process = start(on_sqlite, "--handler", "batch-pending=mine:split")
         until(lambda: [gate.queue.batch(each).state for each in batches[1:]] == ["reporting"] * 2, "the others")
         until(lambda: looks(on_sqlite, batches[0]) >= 2, "another look")
+        until(lambda: not gate.queue.batch(batches[0]).worker, "it to be handed back")  # Before the stop, not by it.
         lines = stop(process)
         first = gate.queue.batch(batches[0])
         assert (first.state, first.message, first.worker) == (

@@ -39,12 +39,12 @@ def test_after_three_deaths_the_job_is_held_and_the_others_go_on(headgate: Headg
         assert {gate.queue.job(each).state for each in others} == {"recording"}
         job, batch = gate.queue.job(bad), gate.queue.batch(poison)
         assert (job.crashes, job.former, batch.crashes, batch.former) == (3, "processing", 3, "pending")
-        assert job.message.startswith("its worker died 3 times while processing; ")
-        assert batch.message.startswith("its worker died 3 times while pending; ")
+        assert job.message.startswith("its worker crashed 3 times while processing; ")
+        assert batch.message.startswith("its worker crashed 3 times while pending; ")
         assert [entry.event for entry in gate.history(item=bad, limit=3)] == ["reap"] * 3
         assert [line.split(" ")[0] for line in gate.notices()] == [poison, bad]
         assert "3 (in processing)" in headgate("ingest", "job", bad).out
-        assert f"note     {bad} is held: its worker died 3 times" in headgate("doctor").out
+        assert f"note     {bad} is held: its worker crashed 3 times" in headgate("doctor").out
         # A person lets it be tried again: it goes on where it was, and is counted anew.
         assert headgate("ingest", "release", bad, "--reason", "the limit was raised").code == 0
         again = gate.queue.job(bad)

@@ -183,7 +183,7 @@ def test_a_callback_that_may_fail_is_sent_later_under_the_same_id(there: Site, c
     with there.gate() as gate, running(gate):
         job = completed(there, gate)
         assert job.state == "completed"
-        assert "the messenger tries again" in job.message
+        assert "the messenger retries it" in job.message
         name = callback_id(gate.ingest, job)
         (found,) = gate.inventory.messages(failed=True)
         assert (found.id, found.state, found.sender) == (name, Delivery.WAITING, "messenger")

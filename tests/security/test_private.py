@@ -27,7 +27,7 @@ ANN, BEN, EVE = 61001, 61002, 61003
 LAB = 62000
 #: Calls that make a file or a folder by themselves. Temporary files are private already.
 MAKES_FILES = re.compile(
-    r"(?<!\w)(?:mkdir|makedirs|write_text|write_bytes|touch|copyfile|copytree|copy2)\("
+    r"(?<!\w)(?<!formatter\.)(?:mkdir|makedirs|write_text|write_bytes|touch|copyfile|copytree|copy2)\("
     r"|(?<!private\.)\bopen\([\"'][wxa]|\bos\.open\([^\n]*(?:O_CREAT|flags)"
 )
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")

@@ -244,11 +244,11 @@ def test_an_outside_owner_makes_jobs_and_records_and_the_service_does_the_rest(t
 
 
 def test_what_is_asked_of_a_batch_before_it_starts_does_not_hide_its_profile_later(target: Target) -> None:
-    """With a problem that is told of it, and a notice that is asked for, it looked as if it had none."""
+    """A notice that is asked for must not make it look as if it had none; a problem is its owner's to report."""
     batch = target.submit()
-    told = target.worker.put(f"/v1/inventory/intakes/{batch.id}/problem", json={"problem": "none"})
+    refused = target.worker.put(f"/v1/inventory/intakes/{batch.id}/problem", json={"problem": "none"})
     asked = target.worker.post("/v1/messages", json={"item": batch.id, "notice": "queued"})
-    assert (told.status_code, asked.status_code) == (204, 200)
+    assert (refused.status_code, asked.status_code) == (409, 200)
     start = taken(target, "batches", "pending")
     found = target.gate.ingest.profile_of(batch.id)
     assert found is not None

@@ -374,10 +374,11 @@ class Ledger:
     # ---------------------------------------------------------------- the doctor
 
     def running(self) -> list[Row]:
-        """The claims that there are, those of the dead among them: one row for each."""
+        """The claims that there are, those of the dead among them: one row for each, its OUTPUT if it has one."""
         found: dict[tuple[str, str], Row] = {}
         for job in self.jobs():
-            for row in self._store.rows(RowFilter(job=job.name, status=RUNNING)):
+            rows = self._store.rows(RowFilter(job=job.name, status=RUNNING))
+            for row in sorted(rows, key=lambda row: row.kind != "OUTPUT"):
                 found.setdefault((row.job, row.dataid), row)
         return list(found.values())
 
@@ -385,21 +386,20 @@ class Ledger:
         """What should not be: claims that ended long ago, and that nobody has turned into errors."""
         from headgate.core.faults import Fault
 
-        dead = [row for row in self.running() if row.expires_in is not None and row.expires_in < -LONG_GONE_SECONDS]
         return [
             Fault(DEAD_WORKER, f"{row.job}/{row.dataid}", f"{row.worker} claimed it and died", "set it to ERROR")
-            for row in dead
-        ]
+            for row in self.running() if row.expires_in is not None and row.expires_in < -LONG_GONE_SECONDS
+        ]  # fmt: skip
 
     def notices(self) -> list[str]:
         """Claims whose lease has expired, but not long ago: the reaper, or the next worker, turns them into errors."""
         dead = [row for row in self.running() if row.expired and (row.expires_in or 0) >= -LONG_GONE_SECONDS]
         lines = [f"{row.sentence()}; the next worker or the reaper frees it" for row in dead[:MOST_NOTICES]]
-        more = len(dead) - MOST_NOTICES
-        return [*lines, f"{more} more claims whose lease has expired"] if more > 0 else lines
+        more = f"{len(dead) - MOST_NOTICES} more claims whose lease has expired"
+        return [*lines, more] if len(dead) > MOST_NOTICES else lines
 
     def repair(self, fault: Fault) -> bool:
-        """Mend it, as the reaper would, and with it all of its kind. False: it is still so."""
+        """Repair it as the reaper would, and all others of its kind. False: it is still so."""
         self.reap()
         return fault not in self.faults()
 
