@@ -172,7 +172,7 @@ def test_hold_unhold_release(headgate: Headgate, gate: Gate) -> None:
     assert "demo is on hold" in headgate("status").out
     assert headgate("ingest", "unhold", "demo", "--release-all").code == 2
     assert gate.queue.hold_of("demo"), "nothing is changed before --yes, or an answer"
-    assert "2 are still held" in good(headgate("ingest", "unhold", "demo")).err
+    assert "2 items are still held; to release them: " in good(headgate("ingest", "unhold", "demo")).err
     seen = good(headgate("ingest", "release", "--profile", "demo", "--dry-run", "--json")).json
     assert (seen["dry_run"], seen["count"]) == (True, 2)
     assert set(states(gate).values()) == {"held"}

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from headgate.core import errors
 from headgate.core.claims import Verdict
 from headgate.core.errors import HeadgateError
 from headgate.core.locks import Blocker, Mode, Request, Want
+from headgate.core.scopes import ROLES
 from headgate.http.direct import Direct
 from headgate.http.errors import problem_of, status_of
 from headgate.http.metrics import KNOWN
@@ -280,4 +282,6 @@ def test_a_missing_or_unknown_api_token_is_answered_with_how_to_get_one(server: 
         answer = httpx2.get(f"{server.url}/v1/about", headers=headers, trust_env=False)
         assert answer.status_code == 401
         assert "HEADGATE_API_TOKEN" in answer.json()["detail"]
-        assert "headgate token new NAME --role worker" in answer.json()["detail"]
+        command = re.search(r"headgate token new NAME --role (\w+)", answer.json()["detail"])
+        assert command
+        assert command[1] in ROLES, "the command works as it is printed"

@@ -17,6 +17,7 @@ from headgate.cli.output import say, table
 from headgate.cli.session import Session, common
 from headgate.cli.values import PROFILE
 from headgate.core.errors import Refused, UnknownName
+from headgate.core.plurals import plural
 from headgate.core.queue import ALL, Item, is_batch
 from headgate.core.wire import plain
 
@@ -86,7 +87,8 @@ def unhold(session: Session, /, profile: str, *, release_all: bool, dry_run: boo
             clear()
     if found:
         again = session.command("ingest", "release", "--profile", profile, "--reason", "why")
-        session.say(f"{len(found)} are still held; to release them: {again}")
+        are, them = ("is", "it") if len(found) == 1 else ("are", "them")
+        session.say(f"{plural(len(found), 'item')} {are} still held; to release {them}: {again}")
     session.answer({"profile": profile, "held": [each.id for each in found]}, lambda: f"not held  {profile}")
     return 0
 

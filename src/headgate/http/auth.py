@@ -23,6 +23,7 @@ from headgate.core.wire import plain
 from headgate.http import sessions
 from headgate.http.service import Service
 from headgate.service.sessions import Session
+from headgate.service.tokens import CREATE
 from headgate.stores.acting import act_as
 from headgate.stores.idempotency import own_ids, scoped_id
 from headgate.wiring import Gate
@@ -177,7 +178,7 @@ async def _session(request: Request) -> Session:
         raise NotAllowed(
             "there is no API token: set HEADGATE_API_TOKEN (headgate lock run and job run pass it on with "
             "--pass-api-token), or send it in the header Authorization, behind the word Bearer. Create one on the "
-            "service's machine with: headgate token new NAME --role worker"
+            f"service's machine with: {CREATE}"
         )
     return await _look_up(request, service_of(request).gate.sessions.find, given)
 

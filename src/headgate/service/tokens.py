@@ -28,7 +28,7 @@ REMEMBERED_SECONDS = 1.0
 LAST_USE_SECONDS = 60.0
 MOST_REMEMBERED = 1000
 #: The command that creates one.
-CREATE = "headgate token new NAME --role worker"
+CREATE = "headgate token new NAME --role operator (or --job JOB, --scope SCOPE)"
 #: The salt and the digest by which a store knows a token, in hex.
 Proof = tuple[str, str]
 
