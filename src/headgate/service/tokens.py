@@ -176,8 +176,9 @@ class Tokens:
                 f"with: {CREATE}"
             )
         if not found[0].good:
+            why = "was revoked" if found[0].revoked else "has expired"
             raise NotAllowed(
-                f"the API token {token_id} of {found[0].name} has expired; create another one with: {CREATE}, "
+                f"the API token {token_id} of {found[0].name} {why}; create another one with: {CREATE}, "
                 "and set it in HEADGATE_API_TOKEN"
             )
         return found[0]
