@@ -1,4 +1,4 @@
-"""Seed 002's names over ours, so that a program written for Ensembl's resource_lock needs another import only.
+"""The Ensembl locker's names over ours: a program written for its resource_lock needs only another import.
 
     from headgate.ensembl import ResourceLocker, LockException
 
@@ -142,7 +142,7 @@ class ResourceLock:
 
 
 class ResourceLocker:
-    """Clients, resources and locks of one store, by seed 002's names."""
+    """Clients, resources and locks of one store, by the Ensembl locker's names."""
 
     def __init__(self, url: str, timeout: float = 3600) -> None:
         """Open the store; an empty one is made ready. `timeout` is taken as the original takes it, and not needed."""

@@ -22,7 +22,7 @@ class Migration:
 def migrate(
     url: str, *, beside: bool = False, dry_run: bool = False, options: StoreOptions = DEFAULT_OPTIONS
 ) -> Migration:
-    """Bring a store to this version's form, and take over the locks of an original of seed 002.
+    """Bring a store to this version's form, and take over the locks of an Ensembl locker.
 
     `beside`: go into a database that has other tables too. `dry_run`: say what would be done, and write nothing.
     """

@@ -39,7 +39,7 @@ def database(gate: Gate) -> Database:
 
 
 def one_job(gate: Gate, **policy: Any) -> Ledger:
-    """Seed 000's pipeline in short: raw is read by clean, which makes tidy, which is read by report."""
+    """The pipeline of the scenarios in short: raw is read by clean, which makes tidy, which is read by report."""
     ledger = gate.ledger
     for name in ("raw", "tidy", "rep"):
         ledger.define_dataset(name, uri=f"file:///{name}")

@@ -1,4 +1,4 @@
-"""The scenarios of seeds 000 and 001, in the seeds' words."""
+"""The scenarios of a pipeline: what each job may read and write in turn."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""headgate.ensembl: seed 002's names do what they did there, on every store."""
+"""headgate.ensembl: the Ensembl locker's names do what they did there, on every store."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ __all__ = ["prepared", "store_url"]
 
 URI = "mysql://host:3306/core_99"
 
-#: Seed 002's example. Changed: the import, the address, and its two slips (unlock(lock), print lock).
+#: The Ensembl locker's example. Changed: the import, the address, and its two slips (unlock(lock), print lock).
 EXAMPLE = """
 from headgate.ensembl import ResourceLocker, LockException, Client, Resource, ResourceLock
 locker = ResourceLocker({url!r})
@@ -35,7 +35,7 @@ for lock in locker.get_locks():
 
 @pytest.fixture(params=STORES)
 def kind(request: pytest.FixtureRequest) -> str:
-    """Seed 002 knew URLs of stores, and none of services."""
+    """The Ensembl locker knew URLs of stores, and none of services."""
     return str(request.param)
 
 

@@ -78,7 +78,7 @@ def test_a_busy_resource_is_409_with_who_holds_it_and_when_to_ask_again(gate: Ga
     assert "nightly" in answer.json()["detail"]
 
 
-def test_the_status_has_the_form_of_the_seed(gate: Gate, with_scopes: Tokens) -> None:
+def test_the_status_has_the_form_of_the_ids(gate: Gate, with_scopes: Tokens) -> None:
     gate.locks.acquire("a", "ark:/13030/m5", "read")
     gate.locks.acquire("b", "ark:/13030/m5", "read")
     found = with_scopes("read").get("/v1/status").json()

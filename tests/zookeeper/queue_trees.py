@@ -1,4 +1,4 @@
-"""The trees that seed 004 and Merritt's library show for each step of a batch's life, written down by hand.
+"""The trees that the Merritt queue and Merritt's library show for each step of a batch's life, written by hand.
 
 NOW stands for a time in the form of the spelling; LOCK for an ephemeral node; REF for an empty reference.
 """

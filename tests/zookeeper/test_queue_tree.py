@@ -1,4 +1,4 @@
-"""A batch's life as nodes: after each step the whole tree is what the seed, or Merritt's library, says."""
+"""A batch's life as nodes: after each step the tree is what the Merritt queue, or Merritt's library, says."""
 
 import json
 import re

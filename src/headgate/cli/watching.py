@@ -98,11 +98,12 @@ def wait_until(
         except Unavailable as error:
             if time.monotonic() >= until:
                 raise
-            session.say(f"headgate: {error}")
+            says = f"headgate: {error}"
         else:
             if ended(found) or time.monotonic() >= until:
                 return found, ended(found)
-            if sentence(found) != said:
-                said = sentence(found)
-                session.say(said)
+            says = sentence(found)
+        if says != said:
+            said = says
+            session.say(said)
         time.sleep(max(min(WAIT_POLL_SECONDS, until - time.monotonic()), 0))

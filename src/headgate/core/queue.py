@@ -460,7 +460,7 @@ def later_priority(priority: int) -> int:
 
 
 def job_configuration(batch: Batch, job_id: str, new: NewJob, work_folder: str) -> dict[str, Any]:
-    """What a job's configuration holds, by the keys of seed 004. The fixed keys come last: no setting replaces one."""
+    """A job's configuration, by the keys of the Merritt queue. The fixed keys come last: no setting replaces one."""
     return {
         **new.settings,
         "batch_id": batch.id,

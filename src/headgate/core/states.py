@@ -118,7 +118,7 @@ def _reaped(state: str, only: str = "") -> tuple[T, ...]:
     )  # fmt: skip
 
 
-#: Batches of the queue (seed 004). The texts of `when` and `needs` are decided in core/queue.py.
+#: Batches of the queue. The texts of `when` and `needs` are decided in core/queue.py.
 _BATCH_ROWS = (
     # from                event            to                  by           also                          meaning
     T("new",              "submit",        "pending",          By.CLIENT,   A.TELL_HISTORY,               "A payload was submitted; nothing has been fetched yet."),
@@ -138,7 +138,7 @@ _BATCH_ROWS = (
     *(row for state in ("pending", "reporting", "update-reporting") for row in _reaped(state)),
 )  # fmt: skip
 
-#: Ingest jobs of the queue (seed 004).
+#: Ingest jobs of the queue.
 _INGEST_JOB_ROWS = (
     # from            event      to              by           also                                           meaning
     T("new",          "create",  "pending",      By.OWNER,    A.TELL_HISTORY,                                "The owner of its batch created it."),

@@ -21,7 +21,7 @@ from headgate.telemetry import event
 
 #: Pause before a store that does not answer is told again.
 RETRY_SECONDS = 0.5
-#: A size that cannot be found out stops nobody (seed 004).
+#: A size that cannot be found out stops nobody.
 NEVER_FAILS = "estimating"
 #: A signal to all processes of a group reaches the daemon and its command within this time.
 HEARING_SECONDS = 1.0

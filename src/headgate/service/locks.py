@@ -306,7 +306,7 @@ class Locks:
         return self._store.expire()
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
-        """Seed 003's service status; the rich form adds holders and waiters."""
+        """The service status of ICAT's IDS; the rich form adds holders and waiters."""
         locks = [
             {"id": resource, "type": mode.upper(), "count": count} for resource, mode, count in self._store.summary()
         ]

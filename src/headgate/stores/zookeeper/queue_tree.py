@@ -45,7 +45,7 @@ class Unreadable(Exception):
 
 
 class QueueTree:
-    """The paths of one queue, and what its nodes hold, in the words of seed 004: spelling `design`."""
+    """The paths of one queue and what its nodes hold, in the words of the Merritt queue: spelling `design`."""
 
     spelling = "design"
     batch_table: Machine = BATCH

@@ -1,1 +1,1 @@
-"""How a store becomes one of this version: from nothing, from an older Headgate, or from seed 002's tables."""
+"""How a store becomes one of this version: from nothing, an older Headgate, or the Ensembl locker's tables."""
