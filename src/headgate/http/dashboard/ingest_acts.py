@@ -357,7 +357,7 @@ def firing(queue: Queue, item: Item, event: str) -> Question:
 def _consequences(row: Transition, item: Item) -> list[str]:
     told = [f"State: {row.source} → {row.target}. {row.meaning}"]
     if item.message:
-        told.append(f"Why it is {item.state}: {item.message}")
+        told.append(f"Why it {'failed' if item.state == 'failed' else f'is {item.state}'}: {item.message}")
     if item.crashes:
         told.append(f"{some(item.crashes, 'worker')} died on it; the count starts again.")
     if isinstance(item, IngestJob):
