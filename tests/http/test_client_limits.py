@@ -15,7 +15,7 @@ from headgate.core.errors import StoreUnavailable
 from headgate.stores.options import StoreOptions
 
 #: The limit of a call, and what the client adds for the way back.
-ANSWER_WITHIN = 0.4
+ANSWER_WITHIN = 1.0
 ALL_SECONDS = ANSWER_WITHIN + connection.ALLOWANCE_SECONDS
 
 #: What the server does with one connection; `over` is set when the test ends.
@@ -23,9 +23,9 @@ Treatment = Callable[[socket.socket, threading.Event], None]
 
 
 def reset_late(link: socket.socket, over: threading.Event) -> None:
-    """Answer nothing, and reset the connection shortly before the limit."""
+    """Answer nothing, and reset the connection half-way to the limit."""
     link.recv(65536)
-    over.wait(ALL_SECONDS - 0.3)
+    over.wait(ALL_SECONDS / 2)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -106,7 +106,8 @@ def test_a_call_ends_at_its_limit_however_it_is_delayed(
     asking.close()
     assert listener.connections == len(treatments)
     assert raised.value.outcome == "unknown"
-    assert ALL_SECONDS - 0.1 < seconds < ALL_SECONDS + 0.5
+    # With a limit for each attempt it would take one and a half times as long; an answer that trickles never ends.
+    assert ALL_SECONDS - 0.1 < seconds < 1.4 * ALL_SECONDS
 
 
 def test_a_request_that_may_have_taken_effect_is_not_reported_as_never_sent(listen: Callable[..., Listener]) -> None:
