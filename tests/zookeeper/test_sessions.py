@@ -4,10 +4,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from headgate import LockRefused, StoreUnavailable
+from headgate.core.errors import StoreMisconfigured
 from headgate.stores.base import LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
 from headgate.stores.zookeeper.session import rounded
@@ -32,6 +34,16 @@ def test_a_lock_outlives_the_session_that_took_it(url: str, store: ZookeeperLock
     assert store.check(lock.id, lock.token).alive
     assert reasons == []
     store.release(lock.id, lock.token)
+
+
+def test_a_store_that_was_removed_under_a_process_is_reported_as_such(
+    store: ZookeeperLocks, open_store: OpenStore, raw: Any
+) -> None:
+    (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
+    other = open_store()
+    raw.delete(store._tree.clock)
+    with pytest.raises(StoreMisconfigured, match="clock is missing"):
+        other.check(lock.id, lock.token)
 
 
 def test_the_watch_over_a_lock_goes_on_in_the_next_session(

@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.core.errors import StoreMisconfigured
 from headgate.stores.zookeeper.asking import Question, children, look, make, remove, write
 from headgate.stores.zookeeper.session import Session
 from headgate.stores.zookeeper.tree import Tree
 
+#: What to do when the store was removed under a running process.
+REMOVED = "Someone removed the nodes of this store. Restart the programs that use it to create an empty one"
 #: The lower bits of a transaction's number count within its epoch.
 EPOCH_BITS = 32
 
@@ -52,6 +55,8 @@ class Clock:
 
     def read(self, stat: Any, session: Session) -> Now | None:
         """The time that the answer to a write tells; None: another epoch has begun meanwhile."""
+        if isinstance(stat, Exception):
+            raise StoreMisconfigured(session.name, f"node {self._path} is missing", REMOVED) from stat
         epoch = stat.mzxid >> EPOCH_BITS
         if epoch not in self._began and not self._begin(epoch, session):
             return None

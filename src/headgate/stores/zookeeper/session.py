@@ -255,6 +255,11 @@ class Session:
                 raise StoreUnavailable(self._address.name, "none of its servers can be reached", outcome="none")
         return self._client
 
+    @property
+    def name(self) -> str:
+        """What errors call the store."""
+        return self._address.name
+
     def ask(self, *questions: Question) -> list[Any]:
         """Send all at once, and give the answers in order; again while the connection breaks. For reading."""
         until = time_limit(self._answer_within())
