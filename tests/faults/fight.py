@@ -77,15 +77,7 @@ class Fight(Arena[Witness]):
 
 
 def await_silence(gate: Gate, lease: float) -> None:
-    """All that dead workers left goes by itself: locks within two leases, waiters when they were not heard of.
-
-    Whoever writes off a dead holder's lock may hand it to a dead waiter, whose lease has to end as well.
-    """
+    """All that dead workers left goes by itself: locks within two leases, waiters when they were not heard of."""
     until(lambda: not gate.locks.list(), "the locks of the dead to go", 2 * lease + SLACK_SECONDS)
-
-    def silent() -> bool:
-        gate.locks.expire()
-        return not gate.locks.list() and not gate.locks.waiters()
-
-    until(silent, "dead waiters to leave", WAITER_SECONDS + 2 * lease + SLACK_SECONDS)
+    until(lambda: not gate.locks.waiters(), "dead waiters to leave", WAITER_SECONDS + SLACK_SECONDS)
     gate.locks.expire()

@@ -25,15 +25,8 @@ ALL = 1_000_000
 
 
 def check_store(gate: Gate, url: str) -> list[str]:
-    """Everything that can be checked, on whatever store.
-
-    A lock whose lease has ended is no longer listed, and its end is recorded when it is written off: what seems wrong
-    is checked again after that.
-    """
+    """Everything that can be checked, on whatever store."""
     found = list(check_history(gate))
-    if found:
-        gate.locks.expire()
-        found = list(check_history(gate))
     return found if scheme(url) == "zookeeper" else found + check_tables(url)
 
 

@@ -95,8 +95,8 @@ def assert_faults_hit(witness: Witness, toll: Toll) -> None:
 def freed_within(toll: Toll, history: Sequence[Entry], offset: float, ended: float) -> list[float]:
     """For each lock whose holder was killed: seconds from the kill until the store freed it, by the store's clock.
 
-    A lock whose lease has ended is written off by whoever asks for the resource next. After the fight nobody asks:
-    what was still to be written off then says nothing about the store, and await_silence sees that it is free.
+    The next client that asks for a resource ends an expired lock on it. After the fight no client asks, so locks that
+    end later say nothing about the store; await_silence checks that they are no longer held.
     """
     ends = {(entry.lock_id, entry.token): entry for entry in history if entry.event == "expire"}
     frees = []
