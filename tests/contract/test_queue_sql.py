@@ -1,4 +1,4 @@
-"""The queue's tables: brought to an older store, guarded by the database, read by index, mended by the doctor."""
+"""The queue's tables: guarded by the database, read by index, mended by the doctor."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,6 @@ import headgate
 from headgate import Gate
 from headgate.core.faults import Fault
 from headgate.core.queue import Counts
-from headgate.migrating import migrate
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.statement import Statement
@@ -27,7 +26,6 @@ from tests.contract.queue_steps import (
     taken_job,
     told,
 )
-from tests.contract.test_ledger_schema import to_version
 
 on_sql = pytest.mark.parametrize("kind", SQL_STORES)
 
@@ -215,19 +213,6 @@ def plan_of(gate: Gate, kind: str, text: str, params: Any) -> str:
         return str(cursor.fetchall())
 
     return database(gate).lend(ask)
-
-
-# ---------------------------------------------------------------- migration
-
-
-def test_an_older_store_gets_the_queue(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    to_version(sql_url, "0002", monkeypatch)
-    with pytest.raises(headgate.SchemaMismatch, match="headgate migrate"):
-        headgate.connect(sql_url)
-    assert migrate(sql_url).changed
-    with headgate.connect(sql_url) as gate:
-        assert job_in(gate.queue, "completed").state == "completed"
-        assert gate.queue.faults() == []
 
 
 def test_leases_of_the_queue_are_known_to_the_clock_of_a_file(tmp_path: Any) -> None:

@@ -8,22 +8,13 @@ import pytest
 
 import headgate
 from headgate import BadValue, Gate, NotAllowed
-from headgate.migrating import migrate
 from headgate.moving import backing_up, restoring
 from headgate.service.sessions import MOST_OF_A_TOKEN
 from headgate.settings import load
-from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.engine import Database
 from headgate.stores.sql.opening import read_facts
 from headgate.stores.sql.schema import metadata
 from headgate.stores.sql.statement import Statement
 from tests.contract.ledger_steps import database
-from tests.contract.test_ledger_schema import to_version
-
-#: A token of a store before sessions were kept: its text, the store's key, and the digest that was kept of it.
-OLD_TOKEN = "hg_abcdefghijkl_" + "x" * 43
-OLD_KEY = "5e" * 32
-OLD_DIGEST = "9c6df04b06514d2296f38bccd3a06414264ed8bc16ad5d01507a2a11a325620e"
 
 
 def everything(gate: Gate) -> str:
@@ -119,27 +110,6 @@ def test_one_token_has_so_many_sessions(tmp_path: Path) -> None:
         with pytest.raises(NotAllowed):
             gate.sessions.find(begun[0])
         assert gate.sessions.find(begun[1]).token.name == "ann"
-
-
-def test_an_older_store_loses_its_key_and_keeps_its_tokens(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    to_version(sql_url, "0013", monkeypatch)
-    older = Database(dialect_for(sql_url))
-    add_key = Statement("Key.", "insert into hg_meta (name, value) values ('api_token_key', :key)")
-    add_token = Statement(
-        "Token.",
-        """insert into hg_api_token (id, name, scopes, created_at, revoked, digest)
-           values ('abcdefghijkl', 'ann', '["read"]', 1, :no, :digest)""",
-    )
-    older.write(lambda tx: tx.run(add_key, key=OLD_KEY))
-    older.write(lambda tx: tx.run(add_token, digest=OLD_DIGEST, no=False))
-    older.close()
-    assert migrate(sql_url).changed
-    with headgate.connect(sql_url) as gate:
-        assert "api_token_key" not in read_facts(database(gate))
-        assert gate.tokens.prove(OLD_TOKEN).name == "ann"
-        assert gate.sessions.find(gate.sessions.sign_in(OLD_TOKEN)).token.name == "ann"
-        with pytest.raises(NotAllowed, match="you are not signed in"):
-            gate.sessions.find(f"abcdefghijkl.9999999999.nonce.{OLD_KEY}")
 
 
 def test_a_backup_has_no_session_and_no_key_and_an_older_one_brings_none(tmp_path: Path) -> None:

@@ -254,7 +254,7 @@ def test_a_refused_restore_leaves_an_empty_database_as_empty_as_it_was(refused: 
     if refused == "damaged":
         changed(small, with_header(token=5))
     else:
-        changed(small, with_header(schema="0001"), forged=True)
+        changed(small, with_header(schema="0000"), forged=True)
     with pytest.raises(Invalid, match="headgate migrate" if refused == "another schema" else "changed or damaged"):
         restore(small, sql_url)
     looked = Database(dialect_for(sql_url))

@@ -1,6 +1,6 @@
 """A store in one file: JSON, a line for each row, compressed. The last line holds the digest of all others.
 
-{"headgate": "archive", "format": 2, "schema": "0016", "tag": …, "counts": {…}, …}
+{"headgate": "archive", "format": 2, "schema": "0001", "tag": …, "counts": {…}, …}
 {"table": "hg_resource"}
 [first value, second value, …]                 a row
 {"end": {"lines": 3, "sha256": "…"}}

@@ -12,9 +12,9 @@ from headgate.stores.sql.engine import Database, ServerChanged, Transaction
 from headgate.stores.sql.lock_statements import READ_TAG
 from headgate.stores.sql.statement import Statement
 
+#: Where the migrations are: one file for each version of the schema.
+MIGRATIONS = Path(__file__).parent / "migrations"
 READ_VERSION = Statement("The version of the schema.", "select version_num from hg_schema")
-
-
 READ_FACTS = Statement("What is known of the store.", "select name, value from hg_meta")
 READ_FLOOR = Statement("The token after which all others come.", "select {token_floor}")
 #: Facts about a store that another one was moved into: while it is not whole, who moves; where new tokens begin.
@@ -144,5 +144,4 @@ def version_of(database: Database) -> str:
 
 def versions() -> list[str]:
     """Every schema version that there is a migration for, oldest first."""
-    folder = Path(__file__).parent / "migrations" / "versions"
-    return [name.split("_")[3] for name in sorted(path.name for path in folder.glob("[0-9]*.py"))]
+    return [name.split("_")[3] for name in sorted(path.name for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))]

@@ -6,7 +6,6 @@ import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
@@ -16,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from headgate.core.errors import SchemaMismatch
+from headgate.stores.sql import opening
 from headgate.stores.sql.dialects.base import Connection as Driver
 from headgate.stores.sql.dialects.base import Dialect
 from headgate.stores.sql.engine import Database, Transaction
@@ -64,7 +64,7 @@ def _engine(dialect: Dialect, driver: Driver) -> Engine:
 
 def _config(connection: Connection) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.set_main_option("script_location", str(opening.MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 

@@ -1,20 +1,20 @@
-"""The ledger's speed: where find_next begins to look."""
+"""The initial schema: the tables as schema.py declares them.
+
+Until the first release it is edited, not added to: whoever changes a table changes this migration. The release writes
+the tables out here, and every later change is a migration of its own.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
-import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
 
-revision = "0003"
-down_revision = "0002"
+from headgate.stores.sql.schema import metadata
+
+revision = "0001"
+down_revision = None
 branch_labels = None
 depends_on = None
 
-MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_nopad_bin"}
-ORDER_KEY = sa.LargeBinary(1300).with_variant(mysql.VARBINARY(1300), "mysql", "mariadb")
 #: Who makes something claimable holds the job's mark together with others until the end of the transaction, and lowers
 #: it if need be. The number is that of the locks by which the mark is raised.
 LOWER_MARK = """
@@ -37,15 +37,9 @@ referencing new table as changed for each statement execute function hg_lower_ma
 
 
 def upgrade() -> None:
-    # Where a change of the schema ends the transaction, an interrupted run leaves a table that nobody has used yet.
-    op.execute("drop table if exists hg_mark")
-    op.create_table(
-        "hg_mark",
-        sa.Column("job_id", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("order_key", ORDER_KEY, nullable=False, comment="nothing that may be claimable comes before it"),
-        sa.Column("lease_until", sa.BigInteger, nullable=False, comment="no claim runs out before it"),
-        **MYSQL,
-    )
+    metadata.create_all(op.get_bind())
+    # The stamp by which a process sees that what it has cached of jobs and datasets is current.
+    op.execute("insert into hg_meta (name, value) values ('definitions', 'new')")
     if op.get_bind().dialect.name == "postgresql":
         op.execute(LOWER_MARK)
         for event in ("insert", "update"):
