@@ -14,7 +14,6 @@ from headgate import Gate, LockLost, StoreUnavailable
 from headgate.stores.base import HistoryFilter, LockFilter, Ticket
 from headgate.stores.zookeeper.clock import Clock, Now
 from headgate.stores.zookeeper.locks import ZookeeperLocks
-from headgate.stores.zookeeper.scene import Scene
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
 from tests.proxy import MULTI, FrameProxy
 from tests.waiting import until
@@ -78,16 +77,16 @@ def test_a_renewal_between_the_judgement_and_its_execution_wins(
     judge = open_store()
     node = store._tenure.node(lock.id, lock.token)
     until(lambda: not judge.list(LockFilter()), "the lease to run out")
-    send = judge._transitions._send
+    send = judge._transitions._changes._send
     sent: list[Any] = []
 
-    def renewed_just_before(session: Any, scene: Scene, ops: Any, keys: Any) -> Any:
+    def renewed_just_before(plan: Any, run: Any) -> Any:
         if not sent:
-            sent.append(ops)
+            sent.append(plan)
             store._sessions.base._client.set(node, b"")
-        return send(session, scene, ops, keys)
+        return send(plan, run)
 
-    monkeypatch.setattr(judge._transitions, "_send", renewed_just_before)
+    monkeypatch.setattr(judge._transitions._changes, "_send", renewed_just_before)
     with pytest.raises(Exception, match="cannot acquire"):
         judge.acquire(request_for("b", (R, EXCLUSIVE)))
     assert sent

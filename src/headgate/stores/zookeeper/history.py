@@ -28,7 +28,6 @@ class History(HistoryFolders):
         self._tag = tag
 
     def op(self, told: Told, mark: str, folder: str) -> Op:
-        """An entry's node."""
         key, letters = key_of_lock(told.lock_id), letters_of_lock(told.lock_id)
         name = f"{key}.{letters}.{told.event}.{told.token}.{mark}:"
         reason = f',"reason":{quoted(told.reason[:1000])}' if told.reason else ""

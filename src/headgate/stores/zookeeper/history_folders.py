@@ -137,6 +137,10 @@ class HistoryFolders(ABC):
         return found
 
     @abstractmethod
+    def op(self, told: Any, mark: str, folder: str) -> Op:
+        """The node of an entry."""
+
+    @abstractmethod
     def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
         """A node as an entry; None: it is not ours."""
 

@@ -32,6 +32,7 @@ from headgate.stores.queue_port import QueueStore
 from headgate.stores.zookeeper import store_faults
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import look
+from headgate.stores.zookeeper.changes import Done
 from headgate.stores.zookeeper.clients import Clients
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.history_moving import MovableHistory
@@ -47,7 +48,7 @@ from headgate.stores.zookeeper.repeats import ZkRepeats
 from headgate.stores.zookeeper.scene import Held, Scene, Stale
 from headgate.stores.zookeeper.session import Sessions
 from headgate.stores.zookeeper.tenure import Tenure
-from headgate.stores.zookeeper.transitions import Done, Transitions, told_lock
+from headgate.stores.zookeeper.transitions import Transitions, told_lock
 from headgate.stores.zookeeper.waiting import Queue
 
 GONE = "It may have been released; list locks with: headgate lock list"
@@ -77,7 +78,7 @@ class ZookeeperLocks:
         self._sessions = sessions
         self._tree = tree = address.tree
         self._history = History(sessions, tree, tag)
-        self._transitions = Transitions(sessions, tree, self._history, tag, self.name)
+        self._transitions = Transitions(sessions, tree, self._history, tag)
         self._transitions.token_base = root.token_base
         self._refusals = Refusals(sessions, tree, self._history)
         self._questions = Questions(sessions, tree, self._transitions)

@@ -14,6 +14,7 @@ from headgate.core.queue import Batch, Hold, IngestJob, Item, folder_of
 from headgate.stores.queue_port import QueueStore
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import children, look, read, remove
+from headgate.stores.zookeeper.changes import new_mark
 from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.opening import Root, open_tree, read_root
@@ -25,7 +26,6 @@ from headgate.stores.zookeeper.queue_tokens import with_token_base
 from headgate.stores.zookeeper.queue_tree import encode
 from headgate.stores.zookeeper.records import State, decode_state
 from headgate.stores.zookeeper.session import Sessions, windows
-from headgate.stores.zookeeper.transitions import new_mark
 
 #: Items whose multis are under way at once; entries of the history in one multi; numbers that are passed in one.
 WINDOW, ENTRIES, NUMBERS = 100, 200, 500

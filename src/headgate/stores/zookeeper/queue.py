@@ -34,10 +34,11 @@ from headgate.stores.history import Book
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import look, make
+from headgate.stores.zookeeper.changes import Plan
 from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.history_folders import folder_path
 from headgate.stores.zookeeper.multi import Op
-from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_commits import Commits
 from headgate.stores.zookeeper.queue_daemons import Daemons
 from headgate.stores.zookeeper.queue_faults import Faults
 from headgate.stores.zookeeper.queue_history import QueueHistory, Told

@@ -12,8 +12,9 @@ from typing import Any
 from headgate.core.faults import Fault
 from headgate.core.queue import REPAIR_EVENT, Folder, folder_of, is_batch
 from headgate.stores.zookeeper.asking import look
+from headgate.stores.zookeeper.changes import Plan
 from headgate.stores.zookeeper.multi import Op
-from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_commits import Commits
 from headgate.stores.zookeeper.queue_history import Told
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
 from headgate.stores.zookeeper.queue_records import Record, ask_batch, ask_job, read_batch, read_job

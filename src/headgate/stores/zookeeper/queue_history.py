@@ -47,7 +47,6 @@ class QueueHistory(HistoryFolders):
     token_base = 0
 
     def op(self, told: Told, mark: str, folder: str) -> Op:
-        """An entry's node."""
         # What was told elsewhere keeps its token.
         token = told.token + (self.token_base if told.at is None else 0)
         name = f"{told.batch}.{told.job}.{told.event}.{token}.{quote(told.profile, safe='')}.{mark}:"

@@ -10,8 +10,9 @@ from headgate.core.errors import BadValue, ItemLost, StoreUnavailable, Transitio
 from headgate.core.machine import Transition
 from headgate.core.queue import Batch, Hold, NewJob, Submission, Taken, job_configuration
 from headgate.stores.zookeeper.asking import look, read, remove
+from headgate.stores.zookeeper.changes import Plan
 from headgate.stores.zookeeper.multi import MOST_BYTES, Op, first_error, multi, size_of
-from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_commits import Commits
 from headgate.stores.zookeeper.queue_history import Told
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions

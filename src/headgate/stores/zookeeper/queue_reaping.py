@@ -14,8 +14,9 @@ from headgate.core.errors import ItemLost, StoreUnavailable, Unavailable
 from headgate.core.owners import Actor
 from headgate.core.queue import REAP_EVENT, Changes, Item, Taken, choose, reap_facts, reap_message
 from headgate.stores.acting import acting
+from headgate.stores.zookeeper.changes import Plan
 from headgate.stores.zookeeper.multi import Op, first_error, multi
-from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_commits import Commits
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions
 from headgate.stores.zookeeper.queue_records import Record, taking_note

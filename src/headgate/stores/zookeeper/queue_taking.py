@@ -17,9 +17,10 @@ from headgate.stores.acting import actor
 from headgate.stores.base import Asker
 from headgate.stores.deadlines import within
 from headgate.stores.zookeeper.asking import catch_up, look, read
+from headgate.stores.zookeeper.changes import Plan, new_mark
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.overdue import Overdue
-from headgate.stores.zookeeper.queue_commits import Commits, Plan
+from headgate.stores.zookeeper.queue_commits import Commits
 from headgate.stores.zookeeper.queue_leases import ItemLeases, Kept
 from headgate.stores.zookeeper.queue_lists import JobList, Lists, PauseWatch, Wakes
 from headgate.stores.zookeeper.queue_moves import Moves
@@ -40,7 +41,6 @@ from headgate.stores.zookeeper.queue_records import (
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode
 from headgate.stores.zookeeper.repeats import check_keys
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
-from headgate.stores.zookeeper.transitions import new_mark
 from headgate.telemetry import event
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from headgate.core.locks import Decision, Lock, Mode, Request, Waiter, decide, r
 from headgate.core.machine import Also
 from headgate.core.states import LOCK
 from headgate.stores.acting import actor, must_own
+from headgate.stores.zookeeper.changes import new_mark
 from headgate.stores.zookeeper.clock import Now
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.records import (
@@ -141,17 +142,16 @@ class Held:
 class Scene:
     """What is true of some resources, and what becomes of it. Make it, act, then `settle`."""
 
-    def __init__(self, views: Sequence[View], tag: str, mark: str, mail: str = "", *, cached: bool = False) -> None:
+    def __init__(self, views: Sequence[View], tag: str, mail: str = "", *, cached: bool = False) -> None:
         self.tag = tag
         self._mail = mail
-        self.mark = mark
+        #: Identifies this attempt in the history.
+        self.mark = new_mark()
         #: True when it comes from memory: it may grant and free, but never refuse.
         self.cached = cached
         self.told: list[Told] = []
         self.ops: list[Op] = []
         self.checks = False
-        #: Where the history was told of it.
-        self.folder = ""
         #: Grants that were found dead, by id: their tokens.
         self.expired: dict[str, int] = {}
         #: To be done when the change has happened, with the paths of the history's nodes.

@@ -116,7 +116,7 @@ class Tenure:
         if holder and view.over(holder):
             raise LockLost(lock_id, token, RUN_OUT)
         try:
-            Scene(self._questions.views([view.path]), "", "").held(lock_id, token)
+            Scene(self._questions.views([view.path]), "").held(lock_id, token)
         except LockLost as error:
             raise self.explained(error) from None
         raise LockLost(lock_id, token, NO_SUCH)

@@ -1,86 +1,53 @@
-"""The one guarded multi: look, decide, change all of it at once, or look again."""
+"""Resources as this process reads and remembers them, and the changes of their locks."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from kazoo.exceptions import NoNodeError
 
-from headgate import chance
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import Lock
-from headgate.stores.deadlines import time_limit
-from headgate.stores.idempotency import UNKNOWN, Repeated, Unfinished
-from headgate.stores.zookeeper.asking import catch_up, children, make, read
+from headgate.stores.idempotency import UNKNOWN, Unfinished
+from headgate.stores.zookeeper.asking import children, make, read
+from headgate.stores.zookeeper.changes import Again, Changes, Done, Happened, Plan
 from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.history import History
-from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi
 from headgate.stores.zookeeper.records import Holder, Stamp, State, decode_state, moment, read_place, read_stamp
-from headgate.stores.zookeeper.repeats import check_keys, key_ops
 from headgate.stores.zookeeper.scene import Held, Scene, Stale, Unclear, View
-from headgate.stores.zookeeper.session import Interrupted, Session, Sessions, windows
+from headgate.stores.zookeeper.session import Session, Sessions, windows
 from headgate.stores.zookeeper.tree import Tree, parent
 
 T = TypeVar("T")
 
-#: How long a change is tried again while others are always first.
-BUSY_SECONDS = 30.0
-#: A pause after the third time: short and random, so that nobody is starved.
-PAUSE_SECONDS = (0.0002, 0.003)
 #: Resources whose last state this process remembers.
 MOST_REMEMBERED = 10_000
 #: With no more children than this, all of them are asked for their times when some are.
 FEW_CHILDREN = 32
 
 
-class Conflict(Exception):
-    """Somebody else was first: look again. For the stores, never for callers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
-    """A change that happened, when (in milliseconds; 0: nothing was to change), and what it gave."""
-
-    result: T
-    at: int
-    session: Session
-
-    def moments(self, helds: Iterable[Held]) -> Iterable[tuple[Held, int | None]]:
-        """Each grant with its time, where the change itself began it."""
-        return ((held, self.at if held.fresh else None) for held in helds)
-
-
 @dataclass(slots=True)
 class _Act(Generic[T]):
-    """One thing to be done, over all tries."""
+    """One change of some resources, and what was read of them so far."""
 
     paths: Sequence[str]
     work: Callable[[Scene], T]
     session: Session
-    mark: str
-    until: float
     views: list[View] | None = None
+    #: The views come from memory.
     cached: bool = False
-    synced: bool = False
-    tries: int = 0
-    #: A change of it was sent, and its answer was lost.
-    lost: bool = False
-    doubts: list[tuple[str, Scene, T]] = field(default_factory=list)
 
 
 class Transitions:
     """Reads resources, and changes them."""
 
-    def __init__(self, sessions: Sessions, tree: Tree, history: History, tag: str, name: str) -> None:
+    def __init__(self, sessions: Sessions, tree: Tree, history: History, tag: str) -> None:
         self._sessions = sessions
         self._tree = tree
-        self._history = history
         self._tag = tag
-        self._name = name
+        self._changes = Changes(sessions, tree.root, tree, history)
         self._remembered: dict[str, View] = {}
         #: By which leases are judged.
         self.clock = Clock(tree)
@@ -92,20 +59,12 @@ class Transitions:
     # ------------------------------------------------------------------ changing
 
     def act(self, paths: Sequence[str], work: Callable[[Scene], T], *, quick: bool = False) -> Done[T]:
-        """Do the work on a scene of these resources, and all of its change at once."""
-        act = _Act(paths, work, self._sessions.base, new_mark(), time_limit(BUSY_SECONDS))
+        """Do the work on a scene of these resources, and all of its change at once. `quick`: from memory first."""
+        act = _Act(paths, work, self._sessions.base)
         remembered = [self._remembered.get(path) for path in paths] if quick else [None]
         if all(remembered):
             act.views, act.cached = [view for view in remembered if view], True
-        try:
-            while True:
-                done = self._try(act)
-                if done:
-                    return done
-                self._pause(act)
-        except StoreUnavailable as error:
-            error.outcome = "unknown" if act.lost else "none"
-            raise
+        return self._changes.run(lambda: self._plan(act))
 
     def recall(self, path: str) -> View | None:
         """The resource as this process saw it last."""
@@ -117,91 +76,46 @@ class Transitions:
             self._remembered.clear()
         self._remembered[view.path] = view
 
-    def _try(self, act: _Act[T]) -> Done[T] | None:
-        """One try; None: look again."""
-        act.tries += 1
-        scene = Scene(self._views(act), self._tag, f"{act.mark}{act.tries:x}", self._tree.mail, cached=act.cached)
+    def _plan(self, act: _Act[T]) -> Plan[T]:
+        scene = Scene(self._views(act), self._tag, self._tree.mail, cached=act.cached)
         try:
             result = act.work(scene)
         except Unclear:
             act.views = self.with_times(act.views or [], act.session)
-            return None
+            raise Again from None
         except Stale:
             act.views = None
-            return None
+            raise Again from None
         except StoreUnavailable:
             raise
-        except HeadgateError as error:
-            return self._settle_error(act, error)
-        return self._commit(act, scene, result)
-
-    def _settle_error(self, act: _Act[T], error: HeadgateError) -> Done[T] | None:
-        """An error out of memory or out of a server that lags behind proves nothing."""
-        if happened := self._resolve_doubts(act):
-            return happened
-        if act.synced and not act.cached:
-            raise error
-        act.views = None
-        if not act.cached:
-            act.session.ask(catch_up(self._tree.root))
-            act.synced = True
-        return None
-
-    def _commit(self, act: _Act[T], scene: Scene, result: T) -> Done[T] | None:
-        ops = scene.settle()
-        if not ops:
-            return Done(result, 0, act.session)
-        try:
-            at, told = self._send(act.session, scene, ops, key_ops(self._sessions, self._tree, _known(result)))
-        except Conflict:
+        except HeadgateError:
             act.views = None
-            return self._resolve_doubts(act)
-        except Repeated:  # It may have been this very act, whose answer was lost.
-            if happened := self._resolve_doubts(act):
-                return happened
+            if act.cached:  # Memory proves nothing.
+                raise Again from None
             raise
-        except Interrupted as error:
-            return self._doubt(act, scene, result, error)
-        for work in scene.after:
-            work(told, at)
-        return Done(result, at, act.session)
+        plan = Plan(scene.settle(), result, scene.told, _known(result), act.session, mark=scene.mark)
+        cleared = scene.cleared() if plan.ops else []
+        plan.questions = [children(each.view.path) for each in cleared]
+        # A grant may have died with its session: the next look finds it by its request.
+        plan.proven = not any(held.fresh for held in as_helds(result))
+        plan.happened = lambda done: self._happened(scene, plan, done)
+        plan.missed = lambda: self._missed(act, scene)
+        return plan
 
-    def _send(self, session: Session, scene: Scene, ops: Sequence[Op], keys: Sequence[Op]) -> tuple[int, list[str]]:
-        """Send the multi; Conflict when a guard did not hold. Gives its time and the history's new nodes."""
-        cleared = scene.cleared()
-        folders = [self._history.guard()] if scene.told else []
-        scene.folder = folders[0].path if folders else ""
-        entries = [self._history.op(told, scene.mark, folders[0].path) for told in scene.told]
-        looks = [children(each.view.path) for each in cleared]
-        sent = checked_size([*folders, *ops, *entries, *keys])
-        results, *looked = session.change(multi(sent), *looks)
-        failed = -1 if isinstance(results, Exception) else first_error(results)
-        check_keys(keys, None if failed is None else sent[failed])
-        if failed is not None:
-            if folders and failed == 0:
-                self._history.turn()
-            self._forget(scene)
-            raise Conflict
-        results = results[len(folders) : len(sent) - len(keys)]
-        told = [str(path) for path in results[len(ops) :]]
-        at = self._remember_all(scene, ops, results)
-        if told:
-            self._history.noticed(told[-1])
-        for each, names in zip(cleared, looked, strict=True):
-            self._look_behind(each.view.path, names)
-        return at, told
-
-    def _remember_all(self, scene: Scene, ops: Sequence[Op], results: Sequence[Any]) -> int:
-        stats = {op.path: stat for op, stat in zip(ops, results[: len(ops)], strict=True) if op.kind == "set"}
-        for each in scene.resources.values():
-            stat = stats.get(each.view.path)
-            if stat is not None:
-                self.remember(scene.becomes(each, stat.version))
-        return next((int(stat.mtime) for stat in stats.values()), 0)
-
-    def _forget(self, scene: Scene) -> None:
+    def _missed(self, act: _Act[T], scene: Scene) -> None:
+        act.views = None
         for each in scene.resources.values():
             self._remembered.pop(each.view.path, None)
+
+    def _happened(self, scene: Scene, plan: Plan[T], done: Happened) -> None:
+        stats = {op.path: stat for op, stat in zip(plan.ops, done.results, strict=False) if op.kind == "set"}
+        for each in scene.resources.values():
+            if each.view.path in stats:
+                self.remember(scene.becomes(each, stats[each.view.path].version))
+        for each, names in zip(scene.cleared(), done.answers, strict=False):
+            self._look_behind(each.view.path, names)
+        for work in scene.after:
+            work(done.entries, done.at)
 
     def _look_behind(self, path: str, children: Any) -> None:
         """Somebody joined the queue while it was found empty: serve it now."""
@@ -219,35 +133,6 @@ class Transitions:
             scene.hand_over()
 
         self.act([path], work)
-
-    # ------------------------------------------------------------------ doubt
-
-    def _doubt(self, act: _Act[T], scene: Scene, result: T, error: Interrupted) -> Done[T] | None:
-        """It may have happened. The history knows, when it can be read again."""
-        self._forget(scene)
-        act.views, act.lost = None, True
-        if scene.told:
-            act.doubts.append((scene.folder, scene, result))
-        if time.monotonic() >= act.until:
-            raise StoreUnavailable(self._name, str(error)) from error
-        return self._resolve_doubts(act)
-
-    def _resolve_doubts(self, act: _Act[T]) -> Done[T] | None:
-        for folder, scene, result in act.doubts:
-            if any(held.fresh for held in as_helds(result)):
-                continue  # A grant may have died with its session: the next look finds it by its request.
-            at = self._history.find(folder, scene.mark, act.session)
-            if at is not None:
-                for work in scene.after:
-                    work([], at)
-                return Done(result, at, act.session)
-        return None
-
-    def _pause(self, act: _Act[T]) -> None:
-        if act.tries > 3:
-            if time.monotonic() >= act.until:
-                raise StoreUnavailable(self._name, "other processes were always first; the resource is too busy")
-            time.sleep(chance.between(*PAUSE_SECONDS))
 
     # ------------------------------------------------------------------ looking
 
@@ -304,8 +189,10 @@ class Transitions:
     def tell_locks(self, done: Done[Any], helds: Sequence[Held]) -> tuple[Lock, ...]:
         """Grants as the rest of the world sees them, with their times."""
         return tuple(
-            self._with_time(held, done.session) if at is None else held.holder.lock(held.resource, since=moment(at))
-            for held, at in done.moments(helds)
+            held.holder.lock(held.resource, since=moment(done.at))
+            if held.fresh
+            else self._with_time(held, done.session)
+            for held in helds
         )
 
     def _with_time(self, held: Held, session: Session) -> Lock:
@@ -333,11 +220,6 @@ def _known(result: object) -> object:
     if isinstance(result, BaseException):
         return result
     return Unfinished() if result == () else UNKNOWN
-
-
-def new_mark() -> str:
-    """Tells one thing done from all others."""
-    return os.urandom(5).hex()
 
 
 def as_helds(result: Any) -> tuple[Held, ...]:

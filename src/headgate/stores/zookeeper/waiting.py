@@ -12,13 +12,14 @@ from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.locks import COMPATIBLE, Lock, Request
 from headgate.stores.base import Grant, Ticket
 from headgate.stores.zookeeper.asking import catch_up, children, join, look, read, write
+from headgate.stores.zookeeper.changes import new_mark
 from headgate.stores.zookeeper.clock import EPOCH_BITS
 from headgate.stores.zookeeper.mailbox import Mailbox
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.records import Holder, Message, decode_state, moment, place_name
 from headgate.stores.zookeeper.scene import TRIAL_SECONDS, Resource, Scene, View, supposed_view
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
-from headgate.stores.zookeeper.transitions import Transitions, new_mark
+from headgate.stores.zookeeper.transitions import Transitions
 from headgate.stores.zookeeper.tree import Tree, name_of
 
 #: Seconds to wait for a grant to be handed over before it is looked what is in the way.
@@ -82,7 +83,7 @@ class Queue:
         session = self._sessions.base
         session.ask(catch_up(self._tree.root))
         views = [view for view in self._transitions.look(self.paths(request), session) if view]
-        return self.adopt(request, Scene(self._transitions.with_times(views, session), self._tag, ""))
+        return self.adopt(request, Scene(self._transitions.with_times(views, session), self._tag))
 
     def join(self, request: Request) -> tuple[Ticket, bool]:
         """Take the last place in each queue. True: somebody is in the way, who will hand over."""
@@ -96,7 +97,7 @@ class Queue:
             wait.session.on_return(lambda: self._clean_up(wait))
             raise
         self._waits[number] = wait
-        scene = Scene(views, self._tag, wait.mark)
+        scene = Scene(views, self._tag)
         flagged = all(view.state.waiting for view in views)
         return Ticket(number, request), flagged and not scene.decide(request).granted
 
@@ -166,7 +167,7 @@ class Queue:
 
     def _number_and_views(self, wait: Wait) -> tuple[int, list[View]] | None:
         views = self._transitions.with_times(self._look(wait), wait.session)
-        scene = Scene(views, self._tag, wait.mark)
+        scene = Scene(views, self._tag)
         places = {uri: place for uri, place in scene.own_places(wait.request).items() if place.mark == wait.mark}
         return (scene.number(places), views) if len(places) == len(wait.request.wants) else None
 
@@ -266,7 +267,7 @@ class Queue:
     def _watch_obstacles(self, wait: Wait) -> float:
         """Watch what is in the way. Gives the most seconds to sleep then; 0: nothing is in the way now."""
         views = self._transitions.judged(self._look(wait), wait.session)
-        scene = Scene(views, self._tag, wait.mark)
+        scene = Scene(views, self._tag)
         if len(views) < len(wait.request.wants) or scene.ops or scene.told or scene.decide(wait.request).granted:
             return 0.0
         for each in scene.resources.values():
