@@ -12,16 +12,7 @@ from typing import TypeVar
 from headgate.core.errors import LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
-from headgate.core.locks import (
-    Lock,
-    Mode,
-    Request,
-    Waiter,
-    Want,
-    check_lock_id,
-    decide_upgrade,
-    find_cycle,
-)
+from headgate.core.locks import Lock, Mode, Request, Waiter, Want, check_lock_id, decide_upgrade, find_cycle
 from headgate.core.owners import handed_reason
 from headgate.stores.acting import must_own
 from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
