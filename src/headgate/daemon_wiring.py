@@ -12,7 +12,6 @@ from headgate.daemons.history_mover import history_mover
 from headgate.daemons.messenger import messenger
 from headgate.daemons.reaper import key_reaper, reaper
 from headgate.daemons.rounds import Rounds
-from headgate.service.routing import RoutedLocks
 from headgate.service.work_folder import sweep_folder
 from headgate.store_opening import kind_of
 from headgate.wiring import Gate
@@ -56,10 +55,9 @@ def _cleaner(gate: Gate, interval: float) -> list[Rounds]:
 
 def _history(gate: Gate, interval: float) -> list[Rounds]:
     store, settings = gate.store, gate.settings
-    moves = store.history_moves() if isinstance(store, RoutedLocks) else []
-    if moves:
+    if (sources := store.history_sources()) and store.keeper is not None:
         age = settings.seconds("history_age")
-        return [history_mover(source, keeper, age, interval) for source, keeper in moves]
+        return [history_mover(source, store.keeper, age, interval) for source in sources]
     in_zookeeper = kind_of(settings["coordination_url"] or settings["url"]) == "zookeeper"
     why = "`url` is not a database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
     return [Rounds("history", lambda: 0, interval, idle=f"there is no history to copy, because {why}")]

@@ -11,6 +11,7 @@ from headgate.core.names import check_name
 from headgate.service.checks import check_limit
 from headgate.service.history_filters import check_entry_id, check_time, lock_filter
 from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LockStore
+from headgate.stores.store import Store
 
 if TYPE_CHECKING:
     from headgate.core.history import Entry
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class GateHistories:
     """The part of a gate that reads histories."""
 
-    _store: LockStore
+    _store: Store
     _ledger: Ledger | None
 
     if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class GateHistories:
                 **page,
             )
             return self.ledger.history(which)
-        return self._store.history(lock_filter(resource, lock_id, page))
+        return self._store.locks.history(lock_filter(resource, lock_id, page))
 
     def lock_history(
         self,
@@ -99,7 +100,7 @@ class GateHistories:
         }
         which = lock_filter(resource, lock_id, page)
         # A resource lives in one of them.
-        asks = self._lock_histories() if resource is None else [self._store.history]
+        asks = self._lock_histories() if resource is None else [self._store.locks.history]
         return read_locks(asks, which, after)
 
     def histories(self) -> tuple[Ask, ...]:
@@ -122,7 +123,7 @@ class GateHistories:
         return [each.history for each in self._lock_stores()]
 
     def _lock_stores(self) -> Sequence[LockStore]:
-        return getattr(self._store, "joined", (self._store,))
+        return [each.locks for each in self._store.parts]
 
     @cached_property
     def activity(self) -> Activity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.core.redaction import mask
-from headgate.store_opening import SQL_KINDS, kind_of, open_lock_store
+from headgate.store_opening import SQL_KINDS, kind_of, open_store
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 
@@ -32,5 +32,5 @@ def migrate(
         changed, lines = migrate_database(url, beside=beside, dry_run=dry_run, options=options)
         return Migration(lines, changed)
     if not dry_run:  # Opening makes the root, if it is not there.
-        open_lock_store(url, options=options).close()
+        open_store(url, options=options).close()
     return Migration([f"{mask(url)}: nothing to migrate on ZooKeeper; opening it creates what it needs"])

@@ -17,9 +17,8 @@ def frozen_of(gate: Gate, job: IngestJob) -> Frozen | None:
     """Return what a job keeps from its start; None where no inventory keeps anything."""
     from headgate.ingest.frozen import frozen_of as find
 
-    if service := getattr(gate.store, "ingest", None):
-        found: Frozen | None = service.frozen(job.id)
-        return found
+    if gate.service:
+        return gate.service.ingest.frozen(job.id)
     if not gate.keeps_inventory or gate.sight is not None or "working_dir" not in job.configuration:
         return None
     return find(gate.inventory, Path(gate.settings["profiles_folder"]), job)
@@ -40,9 +39,8 @@ def refresh(gate: Gate, job: IngestJob) -> Frozen:
     """Give a failed job the current profile, and let it fetch its manifest again. Done by the store's process."""
     from headgate.ingest.frozen import refresh as do
 
-    if service := getattr(gate.store, "ingest", None):
-        found: Frozen = service.refresh(job.id)
-        return found
+    if gate.service:
+        return gate.service.ingest.refresh(job.id)
     done = do(gate.inventory, Path(gate.settings["profiles_folder"]), job)
     event("job.refreshed", job=job.id, batch=job.batch, profile=job.profile)
     return done

@@ -13,10 +13,11 @@ from headgate.core.errors import BadValue, NoStore
 from headgate.core.redaction import mask
 from headgate.core.words import check_word
 from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, is_relative, load
-from headgate.stores.base import LockStore
 from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, StoreOptions
+from headgate.stores.store import Store
 
 if TYPE_CHECKING:
+    from headgate.client.service import RemoteService
     from headgate.ingest.profile import Profile
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
@@ -64,20 +65,28 @@ def _found_by(settings: Settings, name: str) -> str:
     return f"{kinds.get(settings.source(name), 'file')} {settings.origin(name)}"
 
 
-def open_stores(settings: Settings, *, create: bool = True) -> LockStore:
-    """The service that is named, or the store.
+def open_named_service(settings: Settings) -> RemoteService | None:
+    """Connect to the service that settings name; None: they name a store, or nothing."""
+    service = named_service(settings)
+    if not service:
+        return None
+    from headgate.client import open_service
+
+    return open_service(service, token_for(settings, service), store_options(settings))
+
+
+def open_stores(settings: Settings, *, create: bool = True) -> Store:
+    """Open the store that settings name.
 
     NoStore when none is named, or when it was not created yet. One that was named for this run is created: by a flag,
     an argument, or a variable that does not follow the working folder; not without `create`.
     """
-    if service := named_service(settings):
-        return open_lock_store(service, token_for(settings, service), store_options(settings))
     url, elsewhere = own_url(settings), settings["coordination_url"]
     options, options_elsewhere = store_options(settings), store_options(settings, "coordination_url")
     if not create:
         options, options_elsewhere = replace(options, create=False), replace(options_elsewhere, create=False)
     try:
-        return open_lock_stores(url, elsewhere, options, options_elsewhere)
+        return open_both(url, elsewhere, options, options_elsewhere)
     except NoStore as error:
         raise NoStore(f"{error} (it is named by {named_store(settings).found_by})") from None
 
@@ -88,9 +97,9 @@ def create_stores(settings: Settings) -> bool:
     create = store_options(settings, create=True)
     only_open = replace(create, create=False)
     try:
-        open_lock_stores(url, elsewhere, only_open, only_open).close()
+        open_both(url, elsewhere, only_open, only_open).close()
     except NoStore:
-        open_lock_stores(url, elsewhere, create, create).close()
+        open_both(url, elsewhere, create, create).close()
         return True
     return False
 
@@ -206,34 +215,34 @@ def _server_origin(settings: Settings) -> str:
     return settings.origin(_store_setting(settings))
 
 
-def open_lock_stores(url: str, coordination_url: str, options: StoreOptions, elsewhere: StoreOptions) -> LockStore:
+def open_both(url: str, coordination_url: str, options: StoreOptions, elsewhere: StoreOptions) -> Store:
     """One store, or two that act as one when locks are coordinated elsewhere; each with its options."""
     if not coordination_url or coordination_url == url:
-        return open_lock_store(url, options=options)
-    from headgate.service.routing import RoutedLocks
+        return open_store(url, options=options)
+    from headgate.service.routing import JoinedStore
 
-    beside_ledger = open_lock_store(url, options=options)
+    beside_ledger = open_store(url, options=options)
     try:
-        return RoutedLocks(beside_ledger, open_lock_store(coordination_url, options=elsewhere))
+        return JoinedStore(beside_ledger, open_store(coordination_url, options=elsewhere))
     except BaseException:
         beside_ledger.close()
         raise
 
 
-def open_lock_store(url: str, api_token: str | None = None, options: StoreOptions = DEFAULT_OPTIONS) -> LockStore:
-    """The store that a URL names. `api_token`: a service's; None: that of the settings."""
+def open_store(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> Store:
+    """Open the store that a URL names, or that behind the service that it names: with the token of the settings."""
     if kind_of(url) in SQL_KINDS:
-        from headgate.stores.sql.locks import SqlLocks
         from headgate.stores.sql.opening import open_database
+        from headgate.stores.sql.store import SqlStore
 
-        return SqlLocks(open_database(url, options))
+        return SqlStore(open_database(url, options))
     if kind_of(url) in SERVICE_KINDS:
         from headgate.client import open_service
 
-        return open_service(url, token_for(load(), url) if api_token is None else api_token, options)
-    from headgate.stores.zookeeper.locks import open_zookeeper_locks
+        return open_service(url, token_for(load(), url), options).store
+    from headgate.stores.zookeeper.store import open_zookeeper
 
-    return open_zookeeper_locks(url, options)
+    return open_zookeeper(url, options)
 
 
 def kind_of(url: object) -> str:
@@ -251,11 +260,10 @@ def read_profiles(settings: Settings) -> list[Profile]:
     """The ingest profiles: those of the service that is named, else those in the folder. Asks no store."""
     from headgate.ingest.profile import load_profiles
 
-    if not named_service(settings):
+    service = open_named_service(settings)
+    if service is None:
         return list(load_profiles(Path(settings["profiles_folder"])).values())
-    store = open_stores(settings)
     try:
-        found: list[Profile] = store.ingest.profiles()  # type: ignore[attr-defined] # a service has it
-        return found
+        return service.ingest.profiles()
     finally:
-        store.close()
+        service.store.close()

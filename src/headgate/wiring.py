@@ -15,8 +15,8 @@ from headgate.core.redaction import remember
 from headgate.gate_histories import GateHistories
 from headgate.service.ledger import DEAD_WORKER, Ledger
 from headgate.settings import Settings, load
-from headgate.store_opening import open_stores, store_options
-from headgate.stores.base import LedgerStore, LockStore
+from headgate.store_opening import open_named_service, open_stores, store_options
+from headgate.stores.store import Store
 
 if TYPE_CHECKING:
     from headgate.client.ingest import ServiceIngest
@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from headgate.service.overview import Overview
     from headgate.service.queue import Queue
     from headgate.service.secrets import Secrets
-    from headgate.service.sessions import Sessions, SessionStore
-    from headgate.service.tokens import Tokens, TokenStore
+    from headgate.service.sessions import Sessions
+    from headgate.service.tokens import Tokens
     from headgate.stores.idempotency import RepeatStore
-    from headgate.stores.inventory_port import InventoryStore
 
 
 class Gate(GateHistories):
@@ -52,7 +51,9 @@ class Gate(GateHistories):
         self._guards = _guards(settings["guards"])
         self._lock_delay = settings.seconds("lock_delay")
         self._resource_limit = settings.count("resource_limit")
-        self._store = open_stores(settings, create=create)
+        #: The service that this gate speaks to; None: it works on the store itself.
+        self.service = open_named_service(settings)
+        self._store = self.service.store if self.service else open_stores(settings, create=create)
         self._ledger = _ledger_beside(self._store, settings)
         #: What this gate was made of.
         self.settings = settings
@@ -64,7 +65,7 @@ class Gate(GateHistories):
         from headgate.service.narrowed import NarrowedStore
 
         view = object.__new__(type(self))
-        view._guards, view.settings, view.sight = [], self.settings, sight
+        view._guards, view.settings, view.sight, view.service = [], self.settings, sight, None
         view._lock_delay, view._resource_limit = self._lock_delay, self._resource_limit
         view._store = NarrowedStore(self._store, sight)
         view._ledger = _ledger_beside(view._store, self.settings)
@@ -79,7 +80,8 @@ class Gate(GateHistories):
         from headgate.service.locks import Locks
 
         guards = GuardKeeper(load_guards(self.guards))
-        return Locks(self._store, guards, self._lock_delay, self.answer_within, self._resource_limit)
+        unguarded = self.service.unguarded if self.service else None
+        return Locks(self._store.locks, guards, self._lock_delay, self.answer_within, self._resource_limit, unguarded)
 
     @cached_property
     def answer_within(self) -> float:
@@ -89,7 +91,7 @@ class Gate(GateHistories):
     @property
     def guards(self) -> list[str]:
         """The URI schemes whose storage guards this process takes: not those that a service takes for it."""
-        return [name for name in self._guards if name not in getattr(self._store, "guards", ())]
+        return [name for name in self._guards if self.service is None or name not in self.service.guards]
 
     @property
     def ledger(self) -> Ledger:
@@ -108,8 +110,8 @@ class Gate(GateHistories):
         return self._ledger is not None
 
     @property
-    def store(self) -> LockStore:
-        """The port behind it, for who speaks for callers elsewhere."""
+    def store(self) -> Store:
+        """The store behind it."""
         return self._store
 
     @cached_property
@@ -117,23 +119,26 @@ class Gate(GateHistories):
         """Who may ask a service on this store for what."""
         from headgate.service.tokens import Tokens
 
-        tokens: TokenStore | Tokens | None = getattr(self._store, "tokens", None)
-        if tokens is None:
+        if self.service:
+            return self.service.tokens
+        if self._store.tokens is None:
             raise BadValue("url", self._store.name, "does not support API tokens; name a SQL store in `url`")
-        return tokens if isinstance(tokens, Tokens) else Tokens(tokens)
+        return Tokens(self._store.tokens)
 
     @cached_property
     def sessions(self) -> Sessions:
         """The browsers that are signed in at a service on this store."""
         from headgate.service.sessions import Sessions
 
-        tokens = self.tokens  # Of the same stores: who keeps tokens keeps sessions.
-        sessions: SessionStore | Sessions = self._store.sessions  # type: ignore[attr-defined]
-        return sessions if isinstance(sessions, Sessions) else Sessions(sessions, tokens)
+        if self.service:
+            return self.service.sessions
+        if self._store.sessions is None:
+            raise BadValue("url", self._store.name, "does not support browser sessions; name a SQL store in `url`")
+        return Sessions(self._store.sessions, self.tokens)
 
     def expiring_tokens(self) -> Sequence[ApiToken]:
         """API tokens that end within `token_warning`; of a service, within its own. Empty where none are kept."""
-        if getattr(self._store, "tokens", None) is None:
+        if self.service is None and self._store.tokens is None:
             return []
         return self.tokens.expiring(self.settings.seconds("token_warning"))
 
@@ -142,18 +147,19 @@ class Gate(GateHistories):
         """Which server keeps each store behind it, and how to raise its tokens."""
         from headgate.service.epochs import epochs_of
 
-        return epochs_of(getattr(self._store, "joined", (self._store,)))
+        return epochs_of(self._store.parts)
 
     @property
     def keeps_repeats(self) -> bool:
         """Whether the store behind it keeps idempotency keys; what a service keeps is its own."""
-        return getattr(self._store, "repeats", None) is not None
+        return self._store.repeats is not None
 
     @property
     def repeats(self) -> RepeatStore:
         """The records of requests with an idempotency key."""
-        found: RepeatStore = self._store.repeats  # type: ignore[attr-defined] # a service's own store has it
-        return found
+        if self._store.repeats is None:
+            raise BadValue("url", self._store.name, "does not keep idempotency keys; use the store itself")
+        return self._store.repeats
 
     @property
     def secrets(self) -> Secrets:
@@ -187,21 +193,20 @@ class Gate(GateHistories):
     @property
     def keeps_inventory(self) -> bool:
         """Whether there is a database that an inventory can be kept in."""
-        return getattr(self._store, "inventory", None) is not None
+        return self._store.inventory is not None
 
     @cached_property
     def inventory(self) -> Inventory:
         """What is stored, by which names, and what others are told of it."""
         from headgate.service.inventory import Inventory
 
-        store: InventoryStore | None = getattr(self._store, "inventory", None)
-        if store is None:
+        if self._store.inventory is None:
             raise BadValue(
                 "url",
                 self._store.name,
                 ("does not support an inventory; name a SQL store in `url` and ZooKeeper in `coordination_url`"),
             )
-        return Inventory(store)
+        return Inventory(self._store.inventory)
 
     @cached_property
     def ingest(self) -> Context:
@@ -226,8 +231,7 @@ class Gate(GateHistories):
     @property
     def _remote(self) -> ServiceIngest | None:
         """What does ingest's work elsewhere: the service that this gate speaks to."""
-        found: ServiceIngest | None = getattr(self._store, "ingest", None)
-        return found
+        return self.service.ingest if self.service else None
 
     def hand_in(self, file: Path) -> str:
         """Put a file where the daemons find it. Gives the URL by which it is submitted."""
@@ -279,22 +283,18 @@ class Gate(GateHistories):
         """The files and folders of this store that are on this machine; those of a service are its own affair."""
         if self._remote:
             return []
-        stores = getattr(self._store, "joined", (self._store,))
-        ours = [path for each in stores if hasattr(each, "files") for path in each.files()]
         storage = Path(self.settings["storage_root"]).absolute()
         folders = (self.work_folder, storage, storage.with_name(f"{storage.name}.staging"))
-        return [*ours, *(path for path in folders if path.is_dir())]
+        return [*self._store.files(), *(path for path in folders if path.is_dir())]
 
     def notices(self) -> list[str]:
         """What is no fault, but worth knowing: how the store is reached, what kills its workers, and what ends soon."""
         from headgate.service.status import deadly_items
         from headgate.service.tokens import expiry_note
 
-        stores = getattr(self._store, "joined", (self._store,))
-        lines = [line for each in stores if hasattr(each, "notices") for line in each.notices()]
         deadly = deadly_items(self.queue)
         ending = [f"{expiry_note(each)}; create another with: headgate token new" for each in self.expiring_tokens()]
-        return [*lines, *(self._ledger.notices() if self._ledger else ()), *deadly, *ending]
+        return [*self._store.notices(), *(self._ledger.notices() if self._ledger else ()), *deadly, *ending]
 
     def alarms(self) -> list[Alarm]:
         """What is stuck; of a service, what it finds by itself. None for a caller whose `read` is limited."""
@@ -379,14 +379,13 @@ def connect(url: str | None = None, *, token: str | None = None, **settings: str
     return Gate(load({"url": url, "api_token": token, **settings}))
 
 
-def _ledger_beside(store: LockStore, settings: Settings) -> Ledger | None:
+def _ledger_beside(store: Store, settings: Settings) -> Ledger | None:
     """The ledger in the database that locks on its chunks are kept in; None where that is no database."""
     from headgate.service.secrets import Secrets
 
-    ledger: LedgerStore | None = getattr(store, "ledger", None)
-    if ledger is None:
+    if store.ledger is None:
         return None
-    return Ledger(ledger, Secrets(ledger, settings), settings.variables("job_variables"))
+    return Ledger(store.ledger, Secrets(store.ledger, settings), settings.variables("job_variables"))
 
 
 def _guards(names: str) -> list[str]:

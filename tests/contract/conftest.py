@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.store_opening import open_lock_store
+from headgate.store_opening import open_store
 from headgate.stores.base import LockStore
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database, Transaction
@@ -180,7 +180,7 @@ def gate(gates: Gates) -> headgate.Gate:
 
 @pytest.fixture
 def store(store_url: str) -> Iterator[LockStore]:
-    """The store's port, on connections of its own."""
-    store = open_lock_store(store_url, options=PATIENT_OPTIONS)
-    yield store
+    """The port of its locks, on connections of its own."""
+    store = open_store(store_url, options=PATIENT_OPTIONS)
+    yield store.locks
     store.close()

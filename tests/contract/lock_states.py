@@ -9,8 +9,9 @@ import pytest
 from headgate import HeadgateError, Lock, LockRefused, UnknownName
 from headgate.core.locks import Request
 from headgate.core.states import LOCK
-from headgate.store_opening import open_lock_store
+from headgate.store_opening import open_store
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore, Ticket
+from headgate.stores.store import Store
 from tests.contract.over_http import kept_id
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, request_for
 from tests.waiting import PATIENT_OPTIONS, until
@@ -33,7 +34,7 @@ class Case:
 
     store: LockStore
     #: A session of its own, for a client that is to die.
-    doomed: LockStore
+    doomed: Store
     request: Request
     lock: Lock | None = None
     ticket: Ticket | None = None
@@ -50,7 +51,7 @@ class Case:
     @property
     def actor(self) -> LockStore:
         """Where the client of this lock does its own acts."""
-        return self.doomed if self.mortal else self.store
+        return self.doomed.locks if self.mortal else self.store
 
     @property
     def lock_id(self) -> str:
@@ -72,7 +73,7 @@ def new_case(url: str, store: LockStore, state: str, event: str, resource: str =
     if name in ("shared", "exclusive"):
         mode = EXCLUSIVE if name == "exclusive" else SHARED
     request = request_for("the client", (resource, mode), lease=SHORT if dying or name == "expired" else lease)
-    case = Case(store, open_lock_store(url, options=PATIENT_OPTIONS), request, mortal=dying or name == "expired")
+    case = Case(store, open_store(url, options=PATIENT_OPTIONS), request, mortal=dying or name == "expired")
     BRING[name](case, event)
     return case
 

@@ -134,7 +134,7 @@ class Everything(NamedTuple):
 
 def everything(store: LockStore | Gate) -> Everything:
     """All that the store holds: locks, queues, history with its counts, and known names."""
-    port = store._store if isinstance(store, Gate) else store
+    port = store.store.locks if isinstance(store, Gate) else store
     return Everything(
         locks=[replace(lock, expires_in=None) for lock in port.list(LockFilter())],
         waiters=list(port.waiters()),

@@ -292,7 +292,7 @@ class BrittleHold:
 
 @pytest.fixture
 def brittle(gate: Gate) -> Locks:
-    return Locks(gate._store, GuardKeeper({"x": Brittle()}))
+    return Locks(gate.store.locks, GuardKeeper({"x": Brittle()}))
 
 
 def test_an_error_on_letting_go_is_reported_and_our_lock_is_released(gate: Gate, brittle: Locks) -> None:

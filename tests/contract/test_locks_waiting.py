@@ -367,16 +367,16 @@ def test_a_request_has_one_place_however_many_processes_ask_for_its_turn(gates: 
     first, second = gates.open(), gates.open()
     held = first.locks.acquire("a", R, "write")
     request, other = request_for("b", (R, EXCLUSIVE)), request_for("c", (R, EXCLUSIVE))
-    before = second.store.queue_up(other)
+    before = second.store.locks.queue_up(other)
     assert isinstance(before, Ticket)
-    assert second.store.take_turn(before) is None
-    ticket = first.store.queue_up(request)
-    found = second.store.place_of(request) or second.store.queue_up(request)
+    assert second.store.locks.take_turn(before) is None
+    ticket = first.store.locks.queue_up(request)
+    found = second.store.locks.place_of(request) or second.store.locks.queue_up(request)
     assert (found, waiting_clients(first)) == (ticket, ["c", "b"])
     assert isinstance(found, Ticket)
-    assert second.store.place_of(request_for("b", (R, EXCLUSIVE))) is None
-    second.store.withdraw(before)
+    assert second.store.locks.place_of(request_for("b", (R, EXCLUSIVE))) is None
+    second.store.locks.withdraw(before)
     first.locks.release(held)
-    until(lambda: second.store.take_turn(found), "the turn")
+    until(lambda: second.store.locks.take_turn(found), "the turn")
     assert holders(first, R) == [("b", "exclusive")]
     assert waiting_clients(first) == []

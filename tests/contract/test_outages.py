@@ -17,7 +17,7 @@ OUTAGE, LEASE = 1000.0, 100.0
 
 
 def outages(gate: Gate) -> Any:
-    return gate.store.outages  # type: ignore[attr-defined] # a SQL store has it
+    return gate.store.outages
 
 
 def go_back(gate: Gate, seconds: float) -> None:

@@ -84,18 +84,18 @@ def test_nobody_but_the_owner_acts_on_a_lock(people: People) -> None:
         mode = SHARED if act == "upgrade" else EXCLUSIVE
         for who, override in ((CHIEF, REASON), (ANN, "")):
             with people.as_ann() as gate:
-                (lock,) = gate.store.acquire(asked((f"file:/{act}/{who}", mode)))
+                (lock,) = gate.store.locks.acquire(asked((f"file:/{act}/{who}", mode)))
             with people.as_bob() as gate:
                 with pytest.raises(NotOwner) as refused:
-                    do(gate.store, lock)
+                    do(gate.store.locks, lock)
                 with pytest.raises(NotOwner):  # The right token is not told to strangers, either.
-                    gate.store.release(lock.id, lock.token + 1)
+                    gate.store.locks.release(lock.id, lock.token + 1)
             assert (refused.value.owner, refused.value.principal) == (ANN, BOB)
             with people.acts(who, override) as gate:
-                before = gate.store.get(lock.id)
+                before = gate.store.locks.get(lock.id)
                 assert (before.id, before.token, before.principal) == (lock.id, lock.token, ANN)
-                do(gate.store, lock)
-                told = gate.store.history(HistoryFilter(lock_id=lock.id, limit=1))[0]
+                do(gate.store.locks, lock)
+                told = gate.store.locks.history(HistoryFilter(lock_id=lock.id, limit=1))[0]
             if act not in ("renew", "check"):
                 assert (told.event, told.principal) == (act, who)
                 assert REASON in told.reason or not override
@@ -104,51 +104,53 @@ def test_nobody_but_the_owner_acts_on_a_lock(people: People) -> None:
 def test_a_hold_is_joined_by_its_own_principal_alone(people: People) -> None:
     wants = ("file:/joined", EXCLUSIVE)
     with people.as_ann() as gate:
-        (lock,) = gate.store.acquire(asked(wants, reentrant=True))
+        (lock,) = gate.store.locks.acquire(asked(wants, reentrant=True))
     with people.as_bob() as gate, pytest.raises(LockRefused, match="ann"):  # By the same client name.
-        gate.store.acquire(asked(wants, reentrant=True, principal=BOB))
+        gate.store.locks.acquire(asked(wants, reentrant=True, principal=BOB))
     with people.as_ann() as gate:
-        (joined,) = gate.store.acquire(asked(wants, reentrant=True))
+        (joined,) = gate.store.locks.acquire(asked(wants, reentrant=True))
     assert (joined.id, joined.count, joined.principal) == (lock.id, 2, ANN)
     with people.overriding() as gate:
-        (joined,) = gate.store.acquire(asked(wants, reentrant=True, principal=CHIEF, override=REASON))
+        (joined,) = gate.store.locks.acquire(asked(wants, reentrant=True, principal=CHIEF, override=REASON))
     assert (joined.id, joined.count, joined.principal) == (lock.id, 3, ANN)
 
 
 def test_a_lock_that_was_handed_over_is_the_new_owners(people: People) -> None:
     with people.as_ann() as gate:
         request = asked(("file:/given", SHARED))
-        (lock,) = gate.store.acquire(request)
+        (lock,) = gate.store.locks.acquire(request)
         handed = gate.locks.hand_over(lock.id, to=BOB, reason="the night shift goes on")
         assert (handed.id, handed.principal) == (lock.id, BOB)
         with pytest.raises(NotOwner, match="bob"):
-            gate.store.release(lock.id, lock.token)
+            gate.store.locks.release(lock.id, lock.token)
         with pytest.raises(headgate.BadValue, match="still held"):
-            gate.store.acquire(request)
-        told = gate.store.history(HistoryFilter(event="hand-over"))[0]
+            gate.store.locks.acquire(request)
+        told = gate.store.locks.history(HistoryFilter(event="hand-over"))[0]
         assert (told.principal, told.reason) == (ANN, "from ann to bob: the night shift goes on")
     with people.as_bob() as gate:
-        (seen,) = gate.store.list(LockFilter(resource="file:/given"))
+        (seen,) = gate.store.locks.list(LockFilter(resource="file:/given"))
         assert (seen.token > lock.token, seen.principal) == (True, BOB)
         assert handed.token in (0, seen.token)  # A service tells it to the new owner alone.
-        gate.store.release(seen.id, seen.token)
+        gate.store.locks.release(seen.id, seen.token)
 
 
 def test_a_waiter_is_handed_its_own_lock(people: People) -> None:
     """Whoever frees the resource, the grant is the waiter's."""
     wants = ("file:/waited", EXCLUSIVE)
     with people.as_ann() as gate:
-        (lock,) = gate.store.acquire(asked(wants))
+        (lock,) = gate.store.locks.acquire(asked(wants))
     with people.as_bob() as gate:
-        ticket = gate.store.queue_up(asked(wants, principal=BOB))
+        ticket = gate.store.locks.queue_up(asked(wants, principal=BOB))
         assert not isinstance(ticket, tuple)
     with people.as_ann() as gate:
-        gate.store.release(lock.id, lock.token)
+        gate.store.locks.release(lock.id, lock.token)
     with people.as_bob() as gate:
-        (taken,) = gate.store.take_turn(ticket) or ()
+        (taken,) = gate.store.locks.take_turn(ticket) or ()
         assert taken.principal == BOB
-        gate.store.release(taken.id, taken.token)
-        told = [(each.event, each.principal) for each in gate.store.history(HistoryFilter(resource="file:/waited"))]
+        gate.store.locks.release(taken.id, taken.token)
+        told = [
+            (each.event, each.principal) for each in gate.store.locks.history(HistoryFilter(resource="file:/waited"))
+        ]
     assert told == [("release", BOB), ("grant", BOB), ("release", ANN), ("grant", ANN)]
 
 
@@ -173,7 +175,7 @@ def test_nobody_but_the_owner_reports_on_a_claim(people: People, gate: Gate) -> 
             with people.as_bob() as bobs:
                 with pytest.raises(NotOwner) as refused:
                     do(bobs.ledger, claim)
-                (running,) = bobs.store.list(LockFilter(resource=f"data:tidy/{dataid}"))
+                (running,) = bobs.store.locks.list(LockFilter(resource=f"data:tidy/{dataid}"))
             assert (refused.value.owner, running.principal) == (ANN, ANN)
             with people.acts(who, override) as theirs:
                 do(theirs.ledger, claim)

@@ -88,7 +88,7 @@ def test_one_call_frees_no_more_than_it_may(gate: Gate, steps: list[int]) -> Non
     hold_many(gate, "dead", 25)
     hold_many_alive = gate.locks.acquire_all("alive", {f"a:{number}": "write" for number in range(5)}, lease=60)
     let_expire(gate, "dead")
-    assert [gate.store.expire(10) for _ in range(4)] == [10, 10, 5, 0]
+    assert [gate.store.locks.expire(10) for _ in range(4)] == [10, 10, 5, 0]
     assert told(gate, event="expire") == ["expire"] * 25
     assert len(gate.locks.list()) == len(hold_many_alive)
     assert steps == [7, 3, 7, 3, 5]

@@ -111,7 +111,7 @@ class Labourer:
     def _acquire(self, resource: str) -> Lock | None:
         mode, wait = self._chance.choice(["shared", "exclusive"]), self._chance.choice([0, 0, 0.5])
         request_id = new_request_id()
-        ours = lock_id(self._gate._store.tag, resource, request_id)
+        ours = lock_id(self._gate.store.tag, resource, request_id)
 
         def acquire() -> Lock:
             return self._gate.locks.acquire(self._name, resource, mode, wait=wait, request_id=request_id)

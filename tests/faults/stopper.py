@@ -3,9 +3,9 @@
 import time
 
 import headgate
-from headgate.stores.sql.locks import SqlLocks
 from headgate.stores.sql.scene import Scene
 from headgate.stores.sql.shapes import shape_of
+from headgate.stores.sql.store import SqlStore
 from tests.faults.processes import Channel
 
 
@@ -13,7 +13,7 @@ def hold_rows(channel: Channel, url: str, resource: str, job: str) -> None:
     """Begin a transaction that takes the resource's row, and the job's datasets, and stay in it."""
     gate = headgate.connect(url, answer_within="2")  # It decides after how long a server ends the transaction.
     store = gate.store
-    assert isinstance(store, SqlLocks)
+    assert isinstance(store, SqlStore)
 
     def work(tx: object) -> None:
         Scene(tx, [resource], store.tag).make_known()  # type: ignore[arg-type] # a transaction

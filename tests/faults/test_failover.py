@@ -132,13 +132,13 @@ def _refuse_stale(gate: Gate, given: Given) -> None:
 
 def _look_around(gate: Gate, kept: str) -> None:
     """What ended says why; nothing was counted against a worker; what is persistent stays, with a new token."""
-    told = gate.store.history(HistoryFilter(resource="db:leased"))[0]
+    told = gate.store.locks.history(HistoryFilter(resource="db:leased"))[0]
     assert told.event == "expire"
     assert told.reason.startswith("failover:")
     reaped = gate.ledger.history(LedgerHistoryFilter(dataid="1"))[0]
     assert (reaped.event, reaped.after) == ("reap", "ERROR")
     assert reaped.reason.startswith("failover:")
-    rows = gate.store.ledger.rows(RowFilter(dataset="tidy"))  # type: ignore[attr-defined] # a SQL store has it
+    rows = gate.ledger.store.rows(RowFilter(dataset="tidy"))
     assert {(row.failures, row.crashes) for row in rows} == {(0, 0)}
     lock = gate.locks.get(kept)
     assert lock.token > STEP

@@ -101,7 +101,7 @@ def everything(gate: Gate, since: datetime) -> dict[str, Sequence[Entry]]:
 
 def books(gate: Gate) -> list[HistoryFolders]:
     """The folders of the locks' history, and of the queue's."""
-    return [source._folders for source, _ in gate._store.history_moves()]  # type: ignore[attr-defined]
+    return [source._folders for source in gate.store.history_sources()]  # type: ignore[attr-defined]
 
 
 def in_zookeeper(gate: Gate) -> list[int]:

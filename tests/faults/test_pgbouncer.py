@@ -120,7 +120,7 @@ def test_waiters_hear_by_a_direct_connection_or_poll_once_a_second(
         waiting = threading.Thread(target=lambda: other.locks.acquire("b", R, "write", wait=60))
         waiting.start()
         until(lambda: gate.locks.waiters(R), "the waiter")
-        store = other.store
+        store = other.store.locks
         assert isinstance(store, SqlLocks)
         if listens:
             until(lambda: store._wakeups.listening, "the waiter to listen")

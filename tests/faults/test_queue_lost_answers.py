@@ -122,6 +122,6 @@ def told(gate: Gate) -> int:
 
 def clear(gate: Gate) -> None:
     """Nothing is left for the next act to find."""
-    database: Any = gate._store
+    database: Any = gate.store
     for table in ("hg_batch", "hg_ingest_job", "hg_hold"):
         database._database.write(lambda tx: tx.run(Statement("Empty it.", f"delete from {table}")))  # noqa: B023, S608

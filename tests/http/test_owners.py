@@ -56,7 +56,7 @@ def test_an_override_takes_the_force_scope_and_a_reason(with_scopes: Tokens, gat
     assert chief.delete(path, headers={"Headgate-Override": "%20"}).status_code == 422
     reason = "die Platte ist voll: %C3%BC"
     assert chief.delete(path, headers={"Headgate-Override": reason}).status_code == 204
-    told = gate.store.history(HistoryFilter(resource="file:/override", event="release"))[0]
+    told = gate.store.locks.history(HistoryFilter(resource="file:/override", event="release"))[0]
     assert (told.principal, told.client, told.reason) == ("chief", "c", "override: die Platte ist voll: ü")
 
 
@@ -67,7 +67,7 @@ def test_an_operators_act_is_recorded_under_its_principal_whatever_name_it_gives
     admin = with_scopes("admin", principal="root")
     body = {"reason": "the host is gone", "by": "somebody else"}
     assert admin.post(f"/v1/locks/{lock['id']}/break", json=body).status_code == 200
-    told = gate.store.history(HistoryFilter(resource="file:/break", event="break"))[0]
+    told = gate.store.locks.history(HistoryFilter(resource="file:/break", event="break"))[0]
     assert (told.principal, told.reason) == ("root", "somebody else: the host is gone")
     assert admin.put("/v1/holds/attic", json={"reason": "full", "by": "somebody"}).status_code == 200
     entry = admin.get("/v1/history?of=queue").json()["items"][0]

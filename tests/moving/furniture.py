@@ -66,7 +66,7 @@ def _locks(gate: Gate) -> dict[str, Any]:
     locks.register_client("dee")
     locks.register_resource("named-only")
     wants = (Want("file:/shared", Mode.EXCLUSIVE),)
-    gate.store.queue_up(Request("waits", "eve", wants))
+    gate.store.locks.queue_up(Request("waits", "eve", wants))
     return {"lock": kept}
 
 
@@ -123,7 +123,8 @@ def fill_queue(gate: Gate) -> None:
 def _moved_history(gate: Gate) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     entry = Entry(7, at, "lock", "grant", "old:1", "zoe", "abcd-x-y", 3, "new", "shared")
-    gate.store.keeper.keep(Book("abcd", "locks"), [Leaf(entry, "n", 0)])  # type: ignore[attr-defined]
+    assert gate.store.keeper is not None
+    gate.store.keeper.keep(Book("abcd", "locks"), [Leaf(entry, "n", 0)])
 
 
 def seen(gate: Gate) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from headgate import BadValue, StoreUnavailable
 from headgate.client.connection import Connection
 from headgate.settings import SYSTEM_FILE, Settings, load
-from headgate.store_opening import named_service, open_lock_store, open_stores, token_for
+from headgate.store_opening import named_service, open_named_service, open_store, token_for
 
 TOKEN = "hg_canary"
 GOOD, EVIL = "https://headgate.example.org", "https://evil.example.net"
@@ -53,14 +53,14 @@ def test_a_file_in_the_working_folder_does_not_redirect_a_token(tmp_path: Path) 
     ]
     for found in redirected:
         with pytest.raises(BadValue, match="not sent there"):
-            open_stores(found)
+            open_named_service(found)
 
 
 def test_a_second_store_in_the_file_does_not_get_it_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADGATE_API_TOKEN", TOKEN)
     with pytest.raises(BadValue, match="not sent there"):
-        open_lock_store(EVIL)
+        open_store(EVIL)
 
 
 def test_a_server_of_a_weaker_source_does_not_win_over_a_stronger_url(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from headgate import BadValue, ForeignStore, NoStore, StoreMisconfigured, StoreU
 from headgate.cli.daemons import daemon
 from headgate.daemon_wiring import MAKERS
 from headgate.daemons.names import CONSUMERS, ROUNDS
-from headgate.store_opening import open_lock_store
+from headgate.store_opening import open_store
 
 NOBODY = 65534
 
@@ -51,7 +51,7 @@ def test_a_url_of_an_unknown_kind_is_named_and_the_kinds_are_listed(url: str, tm
 @pytest.mark.parametrize("url", [7, b"sqlite:///x.db", ["sqlite:///x.db"]])
 def test_a_url_that_is_not_text_is_refused(url: object) -> None:
     with pytest.raises(BadValue, match="url"):
-        open_lock_store(url)  # type: ignore[arg-type]
+        open_store(url)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
+from headgate.stores.zookeeper.locks import ZookeeperLocks
+from headgate.stores.zookeeper.store import open_zookeeper
 from tests.proxy import FrameProxy
 from tests.shared_servers import Servers
 from tests.waiting import PATIENT_OPTIONS
@@ -28,7 +29,7 @@ def open_store(url: str) -> Iterator[OpenStore]:
     opened: list[ZookeeperLocks] = []
 
     def open_one(other: str | None = None) -> ZookeeperLocks:
-        opened.append(open_zookeeper_locks(other or url, PATIENT_OPTIONS))
+        opened.append(open_zookeeper(other or url, PATIENT_OPTIONS).locks)
         return opened[-1]
 
     yield open_one

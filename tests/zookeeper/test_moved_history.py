@@ -11,10 +11,11 @@ from headgate import ForeignStore, StoreUnavailable
 from headgate.daemons.history_mover import move
 from headgate.stores.base import HistoryFilter
 from headgate.stores.history import HistoryKeeper, HistorySource
-from headgate.stores.sql.locks import SqlLocks
 from headgate.stores.sql.opening import open_database
+from headgate.stores.sql.store import SqlStore
 from headgate.stores.zookeeper import refusals
 from headgate.stores.zookeeper.history_folders import MOVED
+from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.session import Session
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
@@ -32,7 +33,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def keeper(tmp_path: Path) -> Iterator[HistoryKeeper]:
-    database = SqlLocks(open_database(f"sqlite:///{tmp_path}/kept.sqlite"))
+    database = SqlStore(open_database(f"sqlite:///{tmp_path}/kept.sqlite"))
     yield database.keeper
     database.close()
 
@@ -40,12 +41,12 @@ def keeper(tmp_path: Path) -> Iterator[HistoryKeeper]:
 @pytest.fixture
 def store(open_store: OpenStore, keeper: HistoryKeeper) -> ZookeeperLocks:
     store = open_store()
-    store.keep_history_in(keeper)
+    store.told.keeper = keeper
     return store
 
 
 def locks_of(store: ZookeeperLocks) -> HistorySource:
-    return store.history_sources()[0]
+    return MovableHistory(store._sessions, store.told, store._tree.clock)
 
 
 def go_on(store: ZookeeperLocks, folders: int = KEPT_FOLDERS) -> None:

@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 
 from headgate import BadValue, ForeignStore, SchemaMismatch, StoreUnavailable
 from headgate.stores.zookeeper.address import parse
-from headgate.stores.zookeeper.locks import open_zookeeper_locks
+from headgate.stores.zookeeper.store import open_zookeeper
 from tests.contract.steps import SHARED, in_thread, request_for
 from tests.zookeeper.conftest import OpenStore
 
@@ -44,7 +44,7 @@ def test_options_are_in_the_query() -> None:
 )  # fmt: skip
 def test_a_url_that_cannot_be_read_is_refused(url: str) -> None:
     with pytest.raises(BadValue, match="url"):
-        open_zookeeper_locks(url)
+        open_zookeeper(url)
 
 
 def test_a_password_is_never_shown() -> None:
@@ -60,7 +60,7 @@ def test_who_has_no_password_may_not_use_the_tree_of_somebody_who_has(url: str, 
     own = open_store(url.replace("zookeeper://", "zookeeper://ann:secret@"))
     own.acquire(request_for("a", ("r", SHARED)))
     with pytest.raises(BadValue, match="may not access"):
-        open_zookeeper_locks(url)
+        open_zookeeper(url)
     again = open_store(url.replace("zookeeper://", "zookeeper://ann:secret@"))
     assert again.tag == own.tag
     owner = KazooClient(hosts=url.split("/")[2], auth_data=[("digest", "ann:secret")])
@@ -77,7 +77,7 @@ def test_many_who_open_an_empty_folder_at_once_find_one_store(open_store: OpenSt
 
 def test_a_server_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(StoreUnavailable):
-        open_zookeeper_locks("zookeeper://127.0.0.1:1/a?patience=0.5")
+        open_zookeeper("zookeeper://127.0.0.1:1/a?patience=0.5")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
 def test_a_node_of_something_else_is_refused(url: str, raw: Any, data: bytes) -> None:
     raw.create(f"/{url.rpartition('/')[2]}/headgate", data, makepath=True)
     with pytest.raises(ForeignStore, match="of another program"):
-        open_zookeeper_locks(url)
+        open_zookeeper(url)
     assert raw.get_children(f"/{url.rpartition('/')[2]}/headgate") == []
 
 
@@ -95,4 +95,4 @@ def test_a_store_of_another_schema_is_refused(url: str, raw: Any, schema: str, w
     data = json.dumps({"tag": "ab12", "schema": schema}).encode()
     raw.create(f"/{url.rpartition('/')[2]}/headgate", data, makepath=True)
     with pytest.raises(SchemaMismatch, match=word):
-        open_zookeeper_locks(url)
+        open_zookeeper(url)

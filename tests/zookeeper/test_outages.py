@@ -16,7 +16,7 @@ LEASE = 1.0
 
 
 def outages(gate: Gate) -> Any:
-    return gate.store.outages  # type: ignore[attr-defined] # the store has it
+    return gate.store.outages
 
 
 @pytest.fixture

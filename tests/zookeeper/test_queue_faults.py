@@ -134,7 +134,7 @@ def test_an_id_without_a_status_is_no_job(gate: Gate, raw: Any, root: str, monke
         queue.job("jid0000000090")
     assert queue.faults() == [], "somebody may be making it"
     monkeypatch.setattr(queue_faults, "MAKING_SECONDS", 0.0)
-    monkeypatch.setattr(type(gate._store.queue._sessions.base), "lease", 0.0)  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(gate.store.queue._sessions.base), "lease", 0.0)  # type: ignore[attr-defined]
     faults = queue.faults()
     assert [(fault.kind, fault.item) for fault in faults] == [
         ("no-status", "bid0000000090"), ("no-status", "jid0000000090"),

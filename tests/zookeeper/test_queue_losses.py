@@ -166,7 +166,7 @@ def check(gate: Gate, what: str, answer: Any) -> None:
 
 def expire(gate: Gate, lease: float, url: str) -> None:
     """End the session that takings of that lease live by, as the server would."""
-    store = gate._store.queue
+    store = gate.store.queue
     assert isinstance(store, ZookeeperQueue)
     session = store._sessions.leasing(lease)
     thief = KazooClient(hosts=url.split("/")[2], client_id=session._client.client_id)
@@ -229,7 +229,7 @@ def test_what_was_taken_by_who_never_heard_of_it_is_nobodys_again(url: str, prox
     prepare, act, _ = ACTS[what]
     with near_and_far(url, proxy, 0) as (gate, far):
         prepared = prepare(far.queue)
-        object.__setattr__(far._store._sessions._address, "patience", 0.5)  # type: ignore[attr-defined]
+        object.__setattr__(far.store._sessions._address, "patience", 0.5)  # type: ignore[attr-defined]
         proxy.lose_answer_to(MULTI)
         cutter = in_thread(proxy.cut_when_lost)
         with pytest.raises(StoreUnavailable):
@@ -237,7 +237,7 @@ def test_what_was_taken_by_who_never_heard_of_it_is_nobodys_again(url: str, prox
         cutter.result()
         proxy.heal()
         again = retaken(lambda: gate.queue.acquire_job("pending", lease=LONG))
-        assert far._store._sessions.leasing(LONG).connected, "no session had to end for it"  # type: ignore[attr-defined]
+        assert far.store._sessions.leasing(LONG).connected, "no session had to end for it"  # type: ignore[attr-defined]
         assert gate.queue.fire(again, "accept").state == "estimating"
 
 
@@ -295,7 +295,7 @@ def test_a_portion_is_made_once_however_often_it_is_cut_off(url: str, proxy: Fra
         new_batch(far.queue)
         taken = as_taken(taken_batch(far.queue))
         proxy.lose_answer_to(MULTI, 1)
-        assert far._store.queue.create_jobs(taken, 0, rows, "/work") == 9
+        assert far.store.queue.create_jobs(taken, 0, rows, "/work") == 9
         assert proxy.lost.is_set()
         jobs = gate.queue.jobs()
         assert [job.configuration["payload_url"][-1] for job in jobs] == [str(number) for number in range(9)]
@@ -332,6 +332,6 @@ def test_a_priority_that_changes_while_a_job_moves_moves_with_it(url: str, gate:
         batch_with_jobs(gate.queue, 2)
         job = taken_job(gate.queue)
         other.queue.set_priority(job.id, 42)
-        moved = as_job(gate._store.queue.fire(as_taken(job), "accept", "", Changes()))
+        moved = as_job(gate.store.queue.fire(as_taken(job), "accept", "", Changes()))
         assert (moved.priority, moved.state) == (42, "estimating")
         assert other.queue.faults() == []

@@ -11,8 +11,9 @@ import pytest
 from headgate import LockRefused, StoreUnavailable
 from headgate.core.errors import StoreMisconfigured
 from headgate.stores.base import LockFilter, Ticket
-from headgate.stores.zookeeper.locks import ZookeeperLocks, open_zookeeper_locks
+from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.session import rounded
+from headgate.stores.zookeeper.store import open_zookeeper
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
 from tests.proxy import FrameProxy
 from tests.servers import PrivateServer
@@ -129,7 +130,7 @@ def test_a_server_that_stays_away_is_unavailable_and_works_again_when_it_is_back
     private_server: Callable[[str], PrivateServer],
 ) -> None:
     server = private_server("zookeeper")
-    store = open_zookeeper_locks(f"{server.url}/here?patience=2")
+    store = open_zookeeper(f"{server.url}/here?patience=2").locks
     (kept,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     (leased,) = store.acquire(request_for("a", ("leased", EXCLUSIVE), lease=60))
     server.kill()

@@ -126,9 +126,6 @@ class ServiceInventory:
         discarded: Message = parse(Message, found)
         return discarded
 
-    def close(self) -> None:
-        self._connection.close()
-
 
 def _messages(documents: Any) -> list[Message]:
     return [parse(Message, each) for each in documents]

@@ -204,9 +204,6 @@ class ServiceLedger:
 
         return happened(self._connection, "ledger", since, events)
 
-    def close(self) -> None:
-        self._connection.close()
-
     def _act(
         self, job: str, dataid: str, act: str, body: Mapping[str, Any], *, request_id: str | None = None,
         once: bool = False,

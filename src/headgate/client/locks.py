@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from headgate.client.connection import Connection
-from headgate.client.inventory import ServiceInventory
-from headgate.client.ledger import ServiceLedger
-from headgate.client.queue import ServiceQueue
-from headgate.client.tokens import ServiceSessions, ServiceTokens
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
 from headgate.core.wire import parse, plain
-from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, within
 from headgate.stores.history import Happened
-from headgate.stores.queue_port import QueueStore
-
-if TYPE_CHECKING:
-    from headgate.client.ingest import ServiceIngest
 
 
 @answered_in_time({**LOCK_CALLS, "take_turn": bulk})  # It waits for as long as await_turn was asked to.
@@ -33,38 +25,12 @@ class ServiceLocks:
     #: `take_turn` does the waiting.
     sleeps_in_turn = True
 
-    def __init__(self, connection: Connection) -> None:
-        self.name = connection.name
+    def __init__(self, connection: Connection, tag: str) -> None:
+        self.name, self.tag = connection.name, tag
         self.options = connection.options
         self._connection = connection
-        about = connection.get("about")
-        self.tag = str(about["tag"])
-        self.side_by_side = SIDE_BY_SIDE
-        self._spelling = str(about["spelling"])
-        #: The ledger behind the same service; None: its store keeps none.
-        self.ledger = ServiceLedger(connection) if about["ledger"] else None
-        #: The inventory there; None likewise.
-        self.inventory = ServiceInventory(connection) if about["inventory"] else None
-        #: URI schemes whose storage guards the service keeps.
-        self.guards = tuple(about.get("guards", ()))
-        #: Who may ask the service for what.
-        self.tokens = ServiceTokens(connection)
-        #: Browsers that are signed in there.
-        self.sessions = ServiceSessions(connection)
         #: How long each ticket's next look may take.
         self._patience: dict[int, float] = {}
-
-    @cached_property
-    def ingest(self) -> ServiceIngest:
-        """What the service does for ingest."""
-        from headgate.client.ingest import ServiceIngest
-
-        return ServiceIngest(self._connection)
-
-    @cached_property
-    def queue(self) -> QueueStore:
-        """The queue behind the same service."""
-        return ServiceQueue(self._connection, self._spelling)
 
     def acquire(self, request: Request) -> Grant:
         return _granted(request, self._connection.send("POST", "locks", body=_asked(request), request_id=request.id))
@@ -151,10 +117,6 @@ class ServiceLocks:
     def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
         return happened(self._connection, "locks", since, events)
 
-    def unguarded(self) -> Sequence[tuple[str, str]]:
-        """Locks without the storage guard that the service should keep, each with what is wrong."""
-        return [(str(each["lock"]), str(each["what"])) for each in self._connection.get("guards", "missing")]
-
     def register_client(self, client: str) -> datetime:
         return datetime.fromisoformat(self._connection.send("PUT", "clients", client)["since"])
 
@@ -180,12 +142,6 @@ class ServiceLocks:
     def repair(self, fault: Fault, who: str) -> bool:
         body = {**plain(fault), "by": who}
         return bool(self._connection.once("store", "repair", body=body)["repaired"])
-
-    def ping(self) -> None:
-        self._connection.get("about")
-
-    def close(self) -> None:
-        self._connection.close()
 
     def _change(self, lock_id: str, act: str, body: dict[str, Any], *, once: bool = False) -> Lock:
         path = ("locks", parse_lock_id(lock_id), act)

@@ -180,9 +180,6 @@ class ServiceQueue:
 
         return happened(self._connection, "queue", since, events)
 
-    def close(self) -> None:
-        self._connection.close()
-
     def _take(self, kind: Any, folder: str, state: str, asker: Asker, after: Any) -> Any:
         body = {"worker": asker.worker, "lease": asker.lease, "after": after}
         found = self._connection.send("POST", folder, "next", state=state, body=body, request_id=asker.request_id)

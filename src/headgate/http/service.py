@@ -21,7 +21,6 @@ from headgate.http.sign_ins import SignIns
 from headgate.http.token_watch import TokenWatch
 from headgate.http.uploads import Uploads
 from headgate.http.waiting import Turns
-from headgate.service.routing import KnowsOutages, Outages
 from headgate.telemetry import event
 from headgate.wiring import Gate
 
@@ -174,16 +173,11 @@ class Service:
 
     def _tell_alive(self) -> None:
         if tickets := self.turns.tickets:
-            self.gate.store.keep_places(tickets)
-        if outages := _outages(self.gate):
+            self.gate.store.locks.keep_places(tickets)
+        if outages := self.gate.store.outages:
             outages.tell_alive()
 
     def _bridge_outage(self) -> None:
         """While no service was there nobody could renew: leases that it cut short run on."""
-        if outages := _outages(self.gate):
+        if outages := self.gate.store.outages:
             event("http.outage_bridged", seconds=outages.bridge())
-
-
-def _outages(gate: Gate) -> Outages | None:
-    """What the store knows of the times without a service; None: it is a service itself."""
-    return gate.store.outages if isinstance(gate.store, KnowsOutages) else None

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from headgate.core.errors import BadValue
 from headgate.core.names import check_reason
 from headgate.service.identity import actor
-from headgate.stores.base import LockStore
 from headgate.stores.epoch_port import EpochStore, Raised, StoreState
+from headgate.stores.store import Store
 
 #: Why a store has no tokens to raise, by the kind in its URL.
 NEEDS_NONE = {
@@ -40,11 +40,11 @@ class Epochs:
         return [each.raise_tokens(why, who) for each in self._stores]
 
 
-def epochs_of(stores: Sequence[LockStore]) -> Epochs:
+def epochs_of(stores: Sequence[Store]) -> Epochs:
     """The epochs of these stores; BadValue with the reason where none of them has any."""
-    others = [each.name for each in stores if not hasattr(each, "epochs")]
+    others = [each.name for each in stores if each.epochs is None]
     reasons = {name: NEEDS_NONE.get(name.partition("://")[0], "has no tokens to raise") for name in others}
     if len(others) == len(stores):
         raise BadValue("url", others[0], reasons[others[0]])
-    found = [each.epochs for each in stores if hasattr(each, "epochs")]
+    found = [each.epochs for each in stores if each.epochs is not None]
     return Epochs(found, [f"{name} {why}" for name, why in reasons.items()])

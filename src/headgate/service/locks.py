@@ -20,7 +20,7 @@ from headgate.core.owners import LOCAL, check_principal
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
 from headgate.service.guard_keeper import GuardKeeper
-from headgate.service.guard_tending import GuardTending
+from headgate.service.guard_tending import AskUnguarded, GuardTending
 from headgate.service.guards import GuardBusy
 from headgate.service.identity import new_request_id, owner
 from headgate.service.obtaining import Obtained, Obtaining
@@ -48,11 +48,14 @@ class Locks:
         lock_delay: float = 0.0,
         answer_within: float = DEFAULT_OPTIONS.answer_within,
         resource_limit: int = RESOURCE_LIMIT,
+        unguarded: AskUnguarded | None = None,
     ) -> None:
+        """`unguarded`: asks the service that keeps the guards for locks without one (default: they are kept here)."""
         self._store = store
         self._guards = guards or GuardKeeper({})
         self._obtaining = Obtaining(store, self._guards, answer_within)
         self._lock_delay = check_span("lock_delay", lock_delay)
+        self._unguarded = unguarded
         #: Resources that one request may name.
         self.resource_limit = resource_limit
 
@@ -332,7 +335,7 @@ class Locks:
     @cached_property
     def tending(self) -> GuardTending:
         """How a service keeps the guards of locks, and how missing ones are found."""
-        return GuardTending(self._store, self._guards)
+        return GuardTending(self._store, self._guards, self._unguarded)
 
     def close(self) -> None:
         """Release the storage guards of this process, and undo nothing any more; the locks stay as they are."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.census import Span, Tally
 from headgate.core.claims import Plan, Verdict
@@ -31,6 +31,12 @@ from headgate.stores.base import (
 )
 from headgate.stores.inventory_port import InventoryStore
 from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
+from headgate.stores.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headgate.stores.history import HistoryKeeper, HistorySource
 
 T = TypeVar("T")
 W = TypeVar("W", HistoryFilter, LedgerHistoryFilter, QueueHistoryFilter)
@@ -46,30 +52,64 @@ class _Narrowed:
     port: type
 
     def __getattr__(self, name: str) -> Any:
-        if hasattr(self.port, name):
-            raise NotAllowed(
-                "an API token whose scope `read` is limited cannot request this; it needs the unlimited scope read",
-                "read",
-            )
+        if name in dir(self.port):
+            raise _refusal()
         raise AttributeError(name)
 
 
-class NarrowedStore(_Narrowed):
-    """Locks, and the stores beside them."""
+def _refusal() -> NotAllowed:
+    why = "an API token whose scope `read` is limited cannot request this; it needs the unlimited scope read"
+    return NotAllowed(why, "read")
+
+
+class NarrowedStore:
+    """The root of a store, with what such a caller sees of it."""
+
+    tokens, sessions, repeats, epochs, outages, keeper = None, None, None, None, None, None
+
+    def __init__(self, store: Store, sight: Sight) -> None:
+        self._store = store
+        self.name, self.tag, self.side_by_side = store.name, store.tag, store.side_by_side
+        self.locks = NarrowedLocks(store.locks, sight)
+        self.queue = NarrowedQueue(store.queue, sight)
+        self.ledger = None if store.ledger is None else NarrowedLedger(store.ledger, sight)
+        self.inventory = None if store.inventory is None else NarrowedInventory(store.inventory, sight)
+        several = len(store.parts) > 1
+        self.parts: Sequence[Store] = [NarrowedStore(each, sight) for each in store.parts] if several else (self,)
+
+    def keep_history_in(self, keeper: HistoryKeeper) -> None:
+        """Refuse to."""
+        del keeper
+        raise _refusal()
+
+    def history_sources(self) -> Sequence[HistorySource]:
+        """Return nothing."""
+        return ()
+
+    def files(self) -> Sequence[Path]:
+        """Return nothing."""
+        return ()
+
+    def notices(self) -> Sequence[str]:
+        """Return nothing."""
+        return ()
+
+    def ping(self) -> None:
+        """Ask for the shortest answer there is."""
+        self._store.ping()
+
+    def close(self) -> None:
+        """Leave the store open for others."""
+
+
+class NarrowedLocks(_Narrowed):
+    """Locks on resources that may be seen."""
 
     port = LockStore
 
     def __init__(self, store: LockStore, sight: Sight) -> None:
         self._store, self._sight = store, sight
-        self.name = store.name
-        #: Which store it is, for cookies.
-        self.tag = getattr(store, "tag", "")
-        ledger, inventory = getattr(store, "ledger", None), getattr(store, "inventory", None)
-        self.ledger = None if ledger is None else NarrowedLedger(ledger, sight)
-        self.inventory = None if inventory is None else NarrowedInventory(inventory, sight)
-        self.queue = NarrowedQueue(store.queue, sight)
-        if hasattr(store, "joined"):
-            self.joined = tuple(NarrowedHistory(each, sight) for each in store.joined)
+        self.name, self.tag, self.sleeps_in_turn = store.name, store.tag, store.sleeps_in_turn
 
     def get(self, lock_id: str) -> Lock:
         return _one("lock", lock_id, self._store.get, lambda lock: self._sight.resource(lock.resource))
@@ -93,19 +133,6 @@ class NarrowedStore(_Narrowed):
         return [each for each in self._store.resources() if self._sight.resource(each)]
 
     def history(self, which: HistoryFilter) -> Sequence[Entry]:
-        return _history(self._store.history, which, self._sight)
-
-
-class NarrowedHistory(_Narrowed):
-    """The history of one of two stores that act as one."""
-
-    port = LockStore
-
-    def __init__(self, store: LockStore, sight: Sight) -> None:
-        self._store, self._sight = store, sight
-
-    def history(self, which: HistoryFilter) -> Sequence[Entry]:
-        """Return what happened to locks, newest first."""
         return _history(self._store.history, which, self._sight)
 
 

@@ -137,7 +137,7 @@ class Obtaining:
         if not self._guards.check(ticket.request):
             grant = ask(ticket)
             return _told(grant) if grant else None
-        if getattr(self._store, "sleeps_in_turn", False):  # No real lock is held while somebody waits.
+        if self._store.sleeps_in_turn:  # No real lock is held while somebody waits.
             grant = ask(ticket)
             return self._guarded(ticket.request, grant) if grant else None
         with self._guards.reserving(ticket.request):

@@ -1,4 +1,4 @@
-"""Two lock stores as one: locks on `data:` chunks live beside the ledger, all others in the coordination store."""
+"""Two stores as one: locks on `data:` chunks live beside the ledger, all others in the coordination store."""
 
 from __future__ import annotations
 
@@ -6,39 +6,27 @@ import heapq
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue, Refused
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, Ticket
-from headgate.stores.history import HistoryKeeper, HistorySource, KeepsHistory, MovesHistory
+from headgate.stores.base import Grant, HistoryFilter, LedgerStore, LockFilter, LockStore, Ticket
 from headgate.stores.idempotency import Kept, Keyed, RepeatStore
-from headgate.stores.inventory_port import InventoryStore
-from headgate.stores.queue_port import QueueStore
+from headgate.stores.store import Outages, Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headgate.stores.epoch_port import EpochStore
+    from headgate.stores.history import HistoryKeeper, HistorySource
+    from headgate.stores.inventory_port import InventoryStore
+    from headgate.stores.queue_port import QueueStore
+    from headgate.stores.token_port import SessionStore, TokenStore
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"
-
-
-class Outages(Protocol):
-    """What a store knows of the times without a service."""
-
-    def tell_alive(self) -> None:
-        """A service lives."""
-
-    def bridge(self) -> float:
-        """Move leases on by the time that no service was there. Returns that time, in seconds."""
-
-
-@runtime_checkable
-class KnowsOutages(Protocol):
-    """A store that can move leases on."""
-
-    @property
-    def outages(self) -> Outages:
-        """What it knows."""
 
 
 class JoinedOutages:
@@ -57,49 +45,102 @@ class JoinedOutages:
         return max((part.bridge() for part in self._parts), default=0.0)
 
 
-class RoutedLocks:
-    """Sends each request to the store that its resource lives in."""
+class JoinedStore:
+    """The root of two stores that act as one: the ledger's, and the one that coordinates locks and queue."""
 
-    def __init__(self, ledger_side: LockStore, coordination: LockStore) -> None:
-        self.name = f"{coordination.name} (data: in {ledger_side.name})"
+    def __init__(self, beside_ledger: Store, coordination: Store) -> None:
+        self.name = f"{coordination.name} (data: in {beside_ledger.name})"
         self.tag = coordination.tag
         self.side_by_side = coordination.side_by_side
-        self._ledger_side = ledger_side
-        self._coordination = coordination
-        #: Each of the two, with ids of its own in its history.
-        self.joined = (ledger_side, coordination)
-        #: The ledger beside which the locks on its chunks are kept.
-        self.ledger = getattr(ledger_side, "ledger", None)
-        #: Who may ask the service for what.
-        self.tokens = getattr(ledger_side, "tokens", None)
-        #: Browsers that are signed in.
-        self.sessions = getattr(ledger_side, "sessions", None)
-        #: The times without a service, as both know them.
-        self.outages = JoinedOutages([each.outages for each in self.joined if isinstance(each, KnowsOutages)])
-        if isinstance(ledger_side, KeepsHistory) and isinstance(coordination, MovesHistory):
-            coordination.keep_history_in(ledger_side.keeper)
-
-    def history_moves(self) -> Sequence[tuple[HistorySource, HistoryKeeper]]:
-        """What of the coordination store's history may be moved, and where to; nothing where it can stay."""
-        here, there = self._ledger_side, self._coordination
-        if not (isinstance(here, KeepsHistory) and isinstance(there, MovesHistory)):
-            return []
-        return [(source, here.keeper) for source in there.history_sources()]
-
-    @property
-    def repeats(self) -> RepeatStore:
-        """The records of requests with an idempotency key, each where its effect is."""
-        return JoinedRepeats(self._ledger_side.repeats, self._coordination.repeats)  # type: ignore[attr-defined] # both are stores of ours
-
-    @property
-    def inventory(self) -> InventoryStore | None:
-        """The inventory beside that ledger."""
-        return getattr(self._ledger_side, "inventory", None)
+        self.parts = (beside_ledger, coordination)
+        self.locks = RoutedLocks(self.name, beside_ledger.locks, coordination.locks)
+        self._beside_ledger, self._coordination = beside_ledger, coordination
+        if beside_ledger.keeper is not None:
+            coordination.keep_history_in(beside_ledger.keeper)
 
     @property
     def queue(self) -> QueueStore:
         """The queue is coordinated where the locks are."""
         return self._coordination.queue
+
+    @property
+    def ledger(self) -> LedgerStore | None:
+        """The ledger, beside which the locks on its chunks are kept."""
+        return self._beside_ledger.ledger
+
+    @property
+    def inventory(self) -> InventoryStore | None:
+        """The inventory beside that ledger."""
+        return self._beside_ledger.inventory
+
+    @property
+    def tokens(self) -> TokenStore | None:
+        """API tokens are kept beside the ledger."""
+        return self._beside_ledger.tokens
+
+    @property
+    def sessions(self) -> SessionStore | None:
+        """Browser sessions are kept where the tokens are."""
+        return self._beside_ledger.sessions
+
+    @property
+    def repeats(self) -> RepeatStore | None:
+        """The records of requests with an idempotency key, each where its effect is."""
+        here, there = self._beside_ledger.repeats, self._coordination.repeats
+        return None if here is None or there is None else JoinedRepeats(here, there)
+
+    @property
+    def epochs(self) -> EpochStore | None:
+        """Each of the two has its own: see `parts`."""
+        return None
+
+    @property
+    def outages(self) -> JoinedOutages:
+        """The times without a service, as both know them."""
+        return JoinedOutages([each.outages for each in self.parts if each.outages is not None])
+
+    @property
+    def keeper(self) -> HistoryKeeper | None:
+        """Room for the history of other stores."""
+        return self._beside_ledger.keeper
+
+    def keep_history_in(self, keeper: HistoryKeeper) -> None:
+        """Old history may be there: read it too."""
+        self._coordination.keep_history_in(keeper)
+
+    def history_sources(self) -> Sequence[HistorySource]:
+        """Return the histories of the coordination store, if the other one has room for them."""
+        return () if self.keeper is None else self._coordination.history_sources()
+
+    def files(self) -> Sequence[Path]:
+        """Return the files and folders of both."""
+        return [path for each in self.parts for path in each.files()]
+
+    def notices(self) -> Sequence[str]:
+        """Return what an operator should know about how both are reached."""
+        return [line for each in self.parts for line in each.notices()]
+
+    def ping(self) -> None:
+        """Ask both for the shortest answer there is."""
+        for each in self.parts:
+            each.ping()
+
+    def close(self) -> None:
+        """Close both."""
+        for each in self.parts:
+            each.close()
+
+
+class RoutedLocks:
+    """Sends each request to the store that its resource lives in."""
+
+    def __init__(self, name: str, ledger_side: LockStore, coordination: LockStore) -> None:
+        self.name = name
+        self.tag = coordination.tag
+        self.sleeps_in_turn = coordination.sleeps_in_turn
+        self._ledger_side = ledger_side
+        self._coordination = coordination
+        self._both = (ledger_side, coordination)
 
     def acquire(self, request: Request) -> Grant:
         return self._for_request(request).acquire(request)
@@ -117,7 +158,7 @@ class RoutedLocks:
         return self._for_request(ticket.request).take_turn(ticket)
 
     def keep_places(self, tickets: Sequence[Ticket]) -> None:
-        for store in self.joined:
+        for store in self._both:
             own = [ticket for ticket in tickets if self._for_request(ticket.request) is store]
             if own:
                 store.keep_places(own)
@@ -156,18 +197,18 @@ class RoutedLocks:
         return self._for_id(lock_id).get(lock_id)
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
-        found = heapq.merge(*(store.list(which) for store in self.joined), key=lambda lock: lock.id)
+        found = heapq.merge(*(store.list(which) for store in self._both), key=lambda lock: lock.id)
         return list(islice(found, which.limit))
 
     def summary(self) -> Sequence[tuple[str, Mode, int]]:
-        return sorted(row for store in self.joined for row in store.summary())
+        return sorted(row for store in self._both for row in store.summary())
 
     def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
-        found = [waiter for store in self.joined for waiter in store.waiters(resource)]
+        found = [waiter for store in self._both for waiter in store.waiters(resource)]
         return sorted(found, key=lambda waiter: waiter.since)
 
     def expire(self, limit: int = 1000) -> int:
-        return sum(store.expire(limit) for store in self.joined)
+        return sum(store.expire(limit) for store in self._both)
 
     def history(self, which: HistoryFilter) -> Sequence[Entry]:
         if which.resource is not None:
@@ -175,7 +216,7 @@ class RoutedLocks:
         if which.before is not None:
             why = "is the id of an entry in one store, but this history joins two; continue with the `next` of a page"
             raise BadValue("before", which.before, why)
-        found = heapq.merge(*(store.history(which) for store in self.joined), key=lambda entry: entry.at, reverse=True)
+        found = heapq.merge(*(store.history(which) for store in self._both), key=lambda entry: entry.at, reverse=True)
         return list(islice(found, which.limit))
 
     def register_client(self, client: str) -> datetime:
@@ -193,24 +234,16 @@ class RoutedLocks:
         self._for_resource(resource).register_resource(resource)
 
     def resources(self) -> Sequence[str]:
-        return sorted(resource for store in self.joined for resource in store.resources())
+        return sorted(resource for store in self._both for resource in store.resources())
 
     def forget_resource(self, resource: str) -> None:
         self._for_resource(resource).forget_resource(resource)
 
     def faults(self) -> Sequence[Fault]:
-        return [fault for store in self.joined for fault in store.faults()]
+        return [fault for store in self._both for fault in store.faults()]
 
     def repair(self, fault: Fault, who: str) -> bool:
-        return any(store.repair(fault, who) for store in self.joined)
-
-    def ping(self) -> None:
-        for store in self.joined:
-            store.ping()
-
-    def close(self) -> None:
-        for store in self.joined:
-            store.close()
+        return any(store.repair(fault, who) for store in self._both)
 
     def _for_resource(self, resource: str) -> LockStore:
         return self._ledger_side if resource.startswith(LEDGER_SCHEME) else self._coordination

@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue, NotAllowed
 from headgate.telemetry import event
@@ -16,6 +16,7 @@ from headgate.telemetry import event
 if TYPE_CHECKING:
     from headgate.core.scopes import ApiToken
     from headgate.service.tokens import Tokens
+    from headgate.stores.token_port import SessionStore
 
 #: How long a browser stays signed in, and how long a sign-in code can be used.
 SESSION_SECONDS, CODE_SECONDS = 12 * 3600, 300
@@ -23,25 +24,6 @@ SESSION_SECONDS, CODE_SECONDS = 12 * 3600, 300
 MOST_OF_A_TOKEN = 100
 _NONE = "belongs to no API token yet; create one with: headgate token new NAME --role admin"
 _CODE = re.compile("hgc_[A-Za-z0-9_-]{43}")
-
-
-class SessionStore(Protocol):
-    """Where they are kept, by their digests. `kind` is "session" or "code"."""
-
-    def add(self, kind: str, digest: str, token_id: str, seconds: float, most: int) -> None:
-        """One more, for so long. Expired ones are removed, and the oldest of the token beyond `most`."""
-
-    def token_of(self, kind: str, digest: str) -> str | None:
-        """The id of the token that it belongs to; None: there is none, or it has expired."""
-
-    def redeem(self, code: str, session: str, token_id: str, seconds: float, most: int) -> bool:
-        """A session in place of a code, in one step. False: there is no such code any more."""
-
-    def end(self, digest: str) -> None:
-        """Remove a session, if there is one."""
-
-    def alive(self, digests: Collection[str]) -> set[str]:
-        """Those of these sessions that have not ended."""
 
 
 @dataclass(frozen=True, slots=True)

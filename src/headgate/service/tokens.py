@@ -9,7 +9,6 @@ import secrets
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from headgate.core.durations import in_words
 from headgate.core.errors import BadValue, NotAllowed, UnknownName
@@ -19,6 +18,7 @@ from headgate.core.scopes import ApiToken, TokenToMake, check_scopes
 from headgate.service.checks import check_span
 from headgate.service.clock import steady
 from headgate.stores.idempotency import answering
+from headgate.stores.token_port import Proof, TokenStore
 from headgate.telemetry import event
 
 _FORM = re.compile("hg_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
@@ -29,33 +29,6 @@ LAST_USE_SECONDS = 60.0
 MOST_REMEMBERED = 1000
 #: The command that creates one.
 CREATE = "headgate token new NAME --role operator (or --job JOB, --scope SCOPE)"
-#: The salt and the digest by which a store knows a token, in hex.
-Proof = tuple[str, str]
-
-
-class TokenStore(Protocol):
-    """Where tokens are kept."""
-
-    def add_token(self, token: TokenToMake, proof: Proof) -> None:
-        """One more."""
-
-    def rotate_token(self, old: str, new: str, seconds: float | None, proof: Proof) -> bool:
-        """One more like the old one, which opens nothing any more: one step. `seconds`: None keeps the old one's end.
-
-        False: there is none, or it was revoked.
-        """
-
-    def token(self, token_id: str) -> tuple[ApiToken, Proof] | None:
-        """A token and what proves it."""
-
-    def tokens(self) -> Sequence[ApiToken]:
-        """All tokens, oldest first."""
-
-    def revoke_token(self, token_id: str) -> bool:
-        """It opens nothing any more, and its browser sessions end. False: there is none."""
-
-    def use_token(self, token_id: str) -> None:
-        """It was used just now."""
 
 
 @dataclass(frozen=True, slots=True)

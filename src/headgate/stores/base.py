@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # Whoever asks for one has loaded it: the command starts fast
     from headgate.core.claims import Plan, Verdict
     from headgate.core.credentials import Custody, CustodyChange, MasterWrap
     from headgate.core.history import Entry
-    from headgate.stores.queue_port import QueueStore
 
 Grant = tuple[Lock, ...]
 
@@ -79,12 +78,8 @@ class LockStore(Protocol):
     name: str
     #: Four letters that every lock id of this store begins with.
     tag: str
-    #: How many calls one process does well to send at a time.
-    side_by_side: int
-
-    @property
-    def queue(self) -> QueueStore:
-        """The queue that is kept in the same place."""
+    #: Whether `take_turn` does the waiting that `await_turn` was asked for, in one request.
+    sleeps_in_turn: bool
 
     def acquire(self, request: Request) -> Grant:
         """Free: all wanted resources become held. Otherwise LockRefused with every blocker, counted.
@@ -189,12 +184,6 @@ class LockStore(Protocol):
 
     def repair(self, fault: Fault, who: str) -> bool:
         """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
-
-    def ping(self) -> None:
-        """Ask for the shortest answer there is; StoreUnavailable when none comes."""
-
-    def close(self) -> None:
-        """Let go of connections. On ZooKeeper leased locks of this process end; nothing else changes."""
 
 
 # ---------------------------------------------------------------- the ledger
@@ -396,6 +385,3 @@ class LedgerStore(Protocol):
 
     def forget_masters(self) -> int:
         """Drop all that is wrapped for any master key, and what proves them. Returns how many wraps that were."""
-
-    def close(self) -> None:
-        """Let go of connections."""

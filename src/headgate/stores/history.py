@@ -111,23 +111,3 @@ class HistoryKeeper(Protocol):
 
     def read(self, book: Book, which: HistoryFilter | QueueHistoryFilter) -> Sequence[Entry]:
         """What is kept of a book, newest first."""
-
-
-@runtime_checkable
-class MovesHistory(Protocol):
-    """A store whose old history should go elsewhere."""
-
-    def keep_history_in(self, keeper: HistoryKeeper) -> None:
-        """Old history may be there: read it too. To be said before anything is asked."""
-
-    def history_sources(self) -> Sequence[HistorySource]:
-        """Its books."""
-
-
-@runtime_checkable
-class KeepsHistory(Protocol):
-    """A store that has room for the history of others."""
-
-    @property
-    def keeper(self) -> HistoryKeeper:
-        """Where it is kept."""

@@ -99,6 +99,3 @@ class InventoryStore(Protocol):
 
     def discard(self, message_id: str, reason: str) -> Message:
         """Remove a message from the outbox; returns it without its body. UnknownName when there is none."""
-
-    def close(self) -> None:
-        """Let go of connections."""

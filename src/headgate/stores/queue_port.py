@@ -187,6 +187,3 @@ class QueueStore(Protocol):
 
     def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
         """What happened to batches, ingest jobs and holds, newest first."""
-
-    def close(self) -> None:
-        """Let go of connections. What is taken by a session is free again; nothing else changes."""

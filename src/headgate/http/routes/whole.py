@@ -89,7 +89,7 @@ class TokenRotated(Body):
 def about(gate: TheGate, who: Anyone) -> Response:
     """Return the version, the store's tag, the spelling of its tables, and the caller."""
     spelling = "mrt-zk" if gate.queue.tables()[0] is MERRITT_BATCH else "design"
-    has_ledger = getattr(gate.store, "ledger", None) is not None
+    has_ledger = gate.store.ledger is not None
     return answer(
         {
             "version": __version__,
@@ -273,7 +273,7 @@ def reap(
     automatically.
     """
     if of == "locks":
-        count = gate.store.expire(limit)
+        count = gate.store.locks.expire(limit)
     else:
         count = gate.ledger.store.reap(who.by(), limit) if of == "ledger" else gate.queue.reap(limit)
     service.ring(("lock",), ("job",), ("batch",), ("work",))

@@ -150,9 +150,6 @@ class SqlInventory:
 
         return self._database.write_through(work)
 
-    def close(self) -> None:
-        self._database.close()
-
 
 # ---------------------------------------------------------------- recording
 

@@ -244,9 +244,6 @@ class SqlLedger:
 
         return ask_chunk_events(self._database, since, events)
 
-    def close(self) -> None:
-        self._database.close()
-
 
 def _plan(tx: Transaction, job: str, limit: int) -> Plan:
     shape = shape_of(tx, job, share=False)

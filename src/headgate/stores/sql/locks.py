@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.core.plurals import plural
 from headgate.stores.acting import actor
-from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
@@ -25,20 +22,14 @@ from headgate.stores.sql.expiring import Expiry, expire_carefully
 from headgate.stores.sql.granting import Wakes, grant_or_refuse, grant_quickly
 from headgate.stores.sql.ledger import SqlLedger
 from headgate.stores.sql.moments import moment
+from headgate.stores.sql.parts import Parts
 from headgate.stores.sql.scene import BESIDE, Scene, heads, read_lock, read_places
 
 if TYPE_CHECKING:
     from headgate.core.faults import Fault
     from headgate.core.history import Entry
-    from headgate.stores.history import Happened, HistoryKeeper
-    from headgate.stores.inventory_port import InventoryStore
-    from headgate.stores.queue_port import QueueStore
-    from headgate.stores.sql.epochs import SqlEpochs
-    from headgate.stores.sql.outages import SqlOutages
+    from headgate.stores.history import Happened
     from headgate.stores.sql.queueing import Queueing
-    from headgate.stores.sql.repeats import SqlRepeats
-    from headgate.stores.sql.sessions import SqlSessions
-    from headgate.stores.sql.tokens import SqlTokens
     from headgate.stores.sql.waiting import Wakeups
 
 T = TypeVar("T")
@@ -48,13 +39,13 @@ T = TypeVar("T")
 class SqlLocks:
     """Locks, queues, clients, resources and history in one SQL database."""
 
+    sleeps_in_turn = False
+
     def __init__(self, database: Database) -> None:
         self.name = database.name
         self.options = database.options
-        self.side_by_side = 1 if database.dialect.one_writer else SIDE_BY_SIDE
         self._database = database
-        self._making = threading.Lock()
-        self._made: dict[type[Any], Any] = {}
+        self._built = Parts()
         self.tag = str(database.single(sql.READ_TAG)[0][0])
         self._expiry = Expiry(database, self.tag)
         #: The ledger beside it: what runs on a chunk acts as a lock, and the other way round.
@@ -65,77 +56,13 @@ class SqlLocks:
     def _wakeups(self) -> Wakeups:
         from headgate.stores.sql.waiting import Wakeups
 
-        return self._once(Wakeups, self._database)
+        return self._built.only(Wakeups, self._database)
 
     @property
     def _queueing(self) -> Queueing:
         from headgate.stores.sql.queueing import Queueing
 
-        return self._once(Queueing, self._database, self.tag, self._wakeups)
-
-    @property
-    def queue(self) -> QueueStore:
-        """The queue in the same database."""
-        from headgate.stores.sql.queue import SqlQueue
-
-        return self._once(SqlQueue, self._database, self.tag)
-
-    @property
-    def tokens(self) -> SqlTokens:
-        """Who may ask the service for what."""
-        from headgate.stores.sql.tokens import SqlTokens
-
-        return self._once(SqlTokens, self._database)
-
-    @property
-    def sessions(self) -> SqlSessions:
-        """Browsers that are signed in."""
-        from headgate.stores.sql.sessions import SqlSessions
-
-        return self._once(SqlSessions, self._database)
-
-    @property
-    def repeats(self) -> SqlRepeats:
-        """The records of requests with an idempotency key."""
-        from headgate.stores.sql.repeats import SqlRepeats
-
-        return self._once(SqlRepeats, self._database)
-
-    @property
-    def outages(self) -> SqlOutages:
-        """When a service was last heard of here."""
-        from headgate.stores.sql.outages import SqlOutages
-
-        return self._once(SqlOutages, self._database)
-
-    @property
-    def epochs(self) -> SqlEpochs:
-        """Which server keeps the store, and where its tokens are."""
-        from headgate.stores.sql.epochs import SqlEpochs
-
-        return self._once(SqlEpochs, self._database)
-
-    def _once(self, kind: type[T], *parts: object) -> T:
-        """The one of its kind, whichever threads ask for it first."""
-        with self._making:
-            if kind not in self._made:
-                self._made[kind] = kind(*parts)
-        made: T = self._made[kind]
-        return made
-
-    @cached_property
-    def keeper(self) -> HistoryKeeper:
-        """Where the history of another store may be moved to."""
-        from headgate.stores.sql.moved_history import SqlHistoryKeeper
-
-        return SqlHistoryKeeper(self._database)
-
-    @cached_property
-    def inventory(self) -> InventoryStore:
-        """The inventory beside the ledger, so that what is stored is recorded and published in one step."""
-        from headgate.stores.sql.inventory import SqlInventory
-
-        return SqlInventory(self._database)
+        return self._built.only(Queueing, self._database, self.tag, self._wakeups)
 
     def acquire(self, request: Request) -> Grant:
         quick = grant_quickly(self._database, self.tag, request)
@@ -315,22 +242,9 @@ class SqlLocks:
 
         return self._wake(repair(self._database, self.tag, fault, who))
 
-    def ping(self) -> None:
-        self._database.read(lambda tx: tx.one(sql.READ_TAG))
-
-    def notices(self) -> Sequence[str]:
-        """What an operator should know of how this store is reached."""
-        return self._database.notices()
-
-    def files(self) -> Sequence[Path]:
-        """The files and folders on this machine that the store is made of."""
-        return self._database.dialect.files()
-
     def close(self) -> None:
-        for kind in tuple(self._made):
-            if hasattr(kind, "close"):
-                self._made[kind].close()
-        self._database.close()
+        """Stop listening for wake-ups. The database is closed by whoever opened it."""
+        self._built.close()
 
     def _forget(self, resource: str) -> bool:
         key = resource_digest(resource)

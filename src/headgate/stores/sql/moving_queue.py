@@ -14,11 +14,11 @@ from headgate.stores.sql import moving_statements as sql
 from headgate.stores.sql import opening
 from headgate.stores.sql import queue_schema as schema
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.locks import SqlLocks
 from headgate.stores.sql.moments import micro, to_micro
 from headgate.stores.sql.moving import SqlTarget, require_store
 from headgate.stores.sql.queue_rows import batch_columns, document, job_columns, number_of
 from headgate.stores.sql.queue_statements import ADD_COUNTER
+from headgate.stores.sql.store import SqlStore
 
 TABLES = (schema.counter, schema.batch, schema.ingest_job, schema.hold, schema.queue_history)
 #: Of what nobody has taken.
@@ -46,7 +46,7 @@ class SqlQueuePlace:
         self.name = database.name
         self.half_moved = opening.ARRIVING in opening.read_facts(database)
         self._database = database
-        self._store = SqlLocks(database)
+        self._store = SqlStore(database)
         self.tag = self._store.tag
         self._target = SqlTarget(database, TABLES)
         #: How many jobs of each batch were put here.

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
 from typing import TypeVar
 
 from headgate.core.errors import LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
@@ -15,27 +14,18 @@ from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, Want, check_lock_id, decide_upgrade, find_cycle
 from headgate.core.owners import handed_reason
 from headgate.stores.acting import must_own
-from headgate.stores.base import SIDE_BY_SIDE, Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.deadlines import within
-from headgate.stores.history import HistoryKeeper, HistorySource
-from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
-from headgate.stores.queue_port import QueueStore
 from headgate.stores.zookeeper import store_faults
-from headgate.stores.zookeeper.address import Address, parse
-from headgate.stores.zookeeper.asking import look
+from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.changes import Done
 from headgate.stores.zookeeper.clients import Clients
 from headgate.stores.zookeeper.history import History
-from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.holdings import Holdings
 from headgate.stores.zookeeper.losses import LossWatch
-from headgate.stores.zookeeper.opening import Root, open_tree
-from headgate.stores.zookeeper.outages import ZookeeperOutages
+from headgate.stores.zookeeper.opening import Root
 from headgate.stores.zookeeper.questions import Questions, live
-from headgate.stores.zookeeper.queue import ZookeeperQueue
-from headgate.stores.zookeeper.queue_tokens import with_token_base
 from headgate.stores.zookeeper.refusals import Refusals
-from headgate.stores.zookeeper.repeats import ZkRepeats
 from headgate.stores.zookeeper.scene import Held, Scene, Stale
 from headgate.stores.zookeeper.session import Sessions
 from headgate.stores.zookeeper.tenure import Tenure
@@ -47,25 +37,14 @@ Outcome = tuple[Held, ...] | LockRefused
 T = TypeVar("T")
 
 
-def open_zookeeper_locks(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> ZookeeperLocks:
-    """The store of that URL, made if it is not there and the options say so."""
-    address = parse(url)
-    sessions = Sessions(address, options)
-    try:
-        return ZookeeperLocks(address, sessions, open_tree(sessions, address, create=options.create))
-    except BaseException:
-        sessions.close()
-        raise
-
-
 class ZookeeperLocks:
     """Locks, queues, clients, resources and history in one ZooKeeper ensemble."""
+
+    sleeps_in_turn = False
 
     def __init__(self, address: Address, sessions: Sessions, root: Root) -> None:
         self.name = address.name
         self.tag = tag = root.tag
-        self.side_by_side = SIDE_BY_SIDE
-        self._token_base, self._number_base = root.token_base, root.number_base
         self._sessions = sessions
         self._tree = tree = address.tree
         self._history = History(sessions, tree, tag)
@@ -80,36 +59,8 @@ class ZookeeperLocks:
         self._tenure = Tenure(sessions, tree, self._transitions, self._questions, self._history, self._holdings)
         #: Requests whose outcome is unknown, and that are given up when the server is heard again.
         self._abandoned: set[str] = set()
-        self._address, self.notices = address, address.notices
-
-    @property
-    def queue(self) -> QueueStore:
-        """Batches and ingest jobs, in the same folder."""
-        return with_token_base(self._own_queue, self._token_base)
-
-    @cached_property
-    def _own_queue(self) -> ZookeeperQueue:
-        queue = ZookeeperQueue(self._address, self._sessions, self.tag, self._transitions.clock, self._number_base)
-        queue.told.keeper, queue.told.token_base = self._history.keeper, self._token_base
-        return queue
-
-    @property
-    def repeats(self) -> ZkRepeats:
-        """The records of requests with an idempotency key."""
-        return ZkRepeats(self._sessions, self._tree)
-
-    def keep_history_in(self, keeper: HistoryKeeper) -> None:
-        self._history.keeper = keeper
-
-    def history_sources(self) -> Sequence[HistorySource]:
-        books = (self._history, self._own_queue.told)
-        return [MovableHistory(self._sessions, each, self._tree.clock) for each in books]
-
-    @cached_property
-    def outages(self) -> ZookeeperOutages:
-        """The times without a service."""
-        clock, queue = self._transitions.clock, lambda: self._own_queue
-        return ZookeeperOutages(self._sessions, self._tree, clock, self._questions, queue)
+        #: What the other nouns of the store are built on.
+        self.clock, self.questions, self.told = self._transitions.clock, self._questions, self._history
 
     # ------------------------------------------------------------------ asking
 
@@ -360,10 +311,8 @@ class ZookeeperLocks:
         del who  # A node that every store has is no event of its history.
         return store_faults.repair(self._sessions, self._tree, fault)
 
-    def ping(self) -> None:
-        self._sessions.base.ask(look(self._tree.clients))
-
     def close(self) -> None:
+        """Release the leased locks of this process, and end its sessions."""
         self._tenure.end_own()
         self._sessions.close()
 

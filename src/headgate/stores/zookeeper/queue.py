@@ -319,6 +319,3 @@ class ZookeeperQueue:
 
     def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
         return self.told.ask(which)
-
-    def close(self) -> None:
-        """The sessions are closed by whoever opened them."""

@@ -46,7 +46,6 @@ class RaisedTokens:
         faults: Any
         repair: Any
         history: Any
-        close: Any
 
     def __init__(self, queue: QueueStore, base: int) -> None:
         self._queue = queue

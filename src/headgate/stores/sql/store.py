@@ -1,0 +1,122 @@
+"""The root of a store in one SQL database. Its parts are loaded when they are used: a command needs few of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.stores.base import SIDE_BY_SIDE
+from headgate.stores.deadlines import answered_in_time
+from headgate.stores.sql import lock_statements as sql
+from headgate.stores.sql.engine import Database
+from headgate.stores.sql.locks import SqlLocks
+from headgate.stores.sql.parts import Parts
+
+if TYPE_CHECKING:
+    from headgate.stores.history import HistoryKeeper, HistorySource
+    from headgate.stores.inventory_port import InventoryStore
+    from headgate.stores.queue_port import QueueStore
+    from headgate.stores.sql.epochs import SqlEpochs
+    from headgate.stores.sql.outages import SqlOutages
+    from headgate.stores.sql.repeats import SqlRepeats
+    from headgate.stores.sql.sessions import SqlSessions
+    from headgate.stores.sql.tokens import SqlTokens
+
+
+@answered_in_time({})
+class SqlStore:
+    """Everything in one SQL database."""
+
+    def __init__(self, database: Database) -> None:
+        self.name = database.name
+        self.options = database.options
+        self.side_by_side = 1 if database.dialect.one_writer else SIDE_BY_SIDE
+        self.locks = SqlLocks(database)
+        #: A claim in it acts as a lock, and the other way round.
+        self.ledger = self.locks.ledger
+        self.tag = self.locks.tag
+        self.parts = (self,)
+        self._database = database
+        self._built = Parts()
+
+    @property
+    def queue(self) -> QueueStore:
+        """The queue in the same database."""
+        from headgate.stores.sql.queue import SqlQueue
+
+        return self._built.only(SqlQueue, self._database, self.tag)
+
+    @property
+    def inventory(self) -> InventoryStore:
+        """The inventory beside the ledger, so that recording an object and publishing its chunk are one transaction."""
+        from headgate.stores.sql.inventory import SqlInventory
+
+        return self._built.only(SqlInventory, self._database)
+
+    @property
+    def tokens(self) -> SqlTokens:
+        """API tokens."""
+        from headgate.stores.sql.tokens import SqlTokens
+
+        return self._built.only(SqlTokens, self._database)
+
+    @property
+    def sessions(self) -> SqlSessions:
+        """Browser sessions and sign-in codes."""
+        from headgate.stores.sql.sessions import SqlSessions
+
+        return self._built.only(SqlSessions, self._database)
+
+    @property
+    def repeats(self) -> SqlRepeats:
+        """Records of requests with an idempotency key."""
+        from headgate.stores.sql.repeats import SqlRepeats
+
+        return self._built.only(SqlRepeats, self._database)
+
+    @property
+    def outages(self) -> SqlOutages:
+        """When a service was last heard of here."""
+        from headgate.stores.sql.outages import SqlOutages
+
+        return self._built.only(SqlOutages, self._database)
+
+    @property
+    def epochs(self) -> SqlEpochs:
+        """Which server keeps the store, and its tokens."""
+        from headgate.stores.sql.epochs import SqlEpochs
+
+        return self._built.only(SqlEpochs, self._database)
+
+    @property
+    def keeper(self) -> HistoryKeeper:
+        """Room for the history of another store."""
+        from headgate.stores.sql.moved_history import SqlHistoryKeeper
+
+        return self._built.only(SqlHistoryKeeper, self._database)
+
+    def keep_history_in(self, keeper: HistoryKeeper) -> None:
+        """Nothing to do: history stays in this database."""
+
+    def history_sources(self) -> Sequence[HistorySource]:
+        """Return nothing: history can stay here."""
+        return ()
+
+    def files(self) -> Sequence[Path]:
+        """Return the files and folders on this machine that the store is made of."""
+        return self._database.dialect.files()
+
+    def notices(self) -> Sequence[str]:
+        """Return what an operator should know about how this store is reached."""
+        return self._database.notices()
+
+    def ping(self) -> None:
+        """Ask for the shortest answer there is."""
+        self._database.read(lambda tx: tx.one(sql.READ_TAG))
+
+    def close(self) -> None:
+        """Stop listening, and close all connections."""
+        self._built.close()
+        self.locks.close()
+        self._database.close()

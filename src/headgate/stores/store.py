@@ -1,0 +1,105 @@
+"""The root of a store: what every store has, in one place. Each kind of store says all of it; nothing is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:  # Loaded by the parts of a store that are used: the command starts faster without the others.
+    from pathlib import Path
+
+    from headgate.stores.base import LedgerStore, LockStore
+    from headgate.stores.epoch_port import EpochStore
+    from headgate.stores.history import HistoryKeeper, HistorySource
+    from headgate.stores.idempotency import RepeatStore
+    from headgate.stores.inventory_port import InventoryStore
+    from headgate.stores.queue_port import QueueStore
+    from headgate.stores.token_port import SessionStore, TokenStore
+
+
+class Outages(Protocol):
+    """The times without a service, as a store knows them."""
+
+    def tell_alive(self) -> None:
+        """Record that a service is running."""
+
+    def bridge(self) -> float:
+        """Extend leases by the time without a service. Returns that time, in seconds."""
+
+
+class Store(Protocol):
+    """One store, or two that act as one: what it is called, and where each noun is kept. None: it keeps none."""
+
+    @property
+    def name(self) -> str:
+        """What errors call this store: its URL without a password."""
+
+    @property
+    def tag(self) -> str:
+        """The four letters that every lock id of this store begins with."""
+
+    @property
+    def side_by_side(self) -> int:
+        """How many calls one process should send at a time."""
+
+    @property
+    def parts(self) -> Sequence[Store]:
+        """The stores that it consists of, each with entry ids of its own in its history: itself, or both of a pair."""
+
+    @property
+    def locks(self) -> LockStore:
+        """Locks and their wait queues, clients, resources and history."""
+
+    @property
+    def queue(self) -> QueueStore:
+        """Batches and ingest jobs."""
+
+    @property
+    def ledger(self) -> LedgerStore | None:
+        """Datasets, jobs and chunks. Claims in it act as locks."""
+
+    @property
+    def inventory(self) -> InventoryStore | None:
+        """Stored objects, and the outbox."""
+
+    @property
+    def tokens(self) -> TokenStore | None:
+        """API tokens. A store that keeps tokens keeps sessions too."""
+
+    @property
+    def sessions(self) -> SessionStore | None:
+        """Browser sessions and sign-in codes."""
+
+    @property
+    def repeats(self) -> RepeatStore | None:
+        """Records of requests with an idempotency key."""
+
+    @property
+    def epochs(self) -> EpochStore | None:
+        """Which server keeps the store, and its tokens. None: its tokens need no raising."""
+
+    @property
+    def outages(self) -> Outages | None:
+        """The times without a service."""
+
+    @property
+    def keeper(self) -> HistoryKeeper | None:
+        """Room for the history of other stores."""
+
+    def keep_history_in(self, keeper: HistoryKeeper) -> None:
+        """Old history may be there: read it too. Called before anything else is asked."""
+
+    def history_sources(self) -> Sequence[HistorySource]:
+        """The histories that should move to a keeper when they are old; none where they can stay."""
+
+    def files(self) -> Sequence[Path]:
+        """The files and folders on this machine that the store is made of."""
+
+    def notices(self) -> Sequence[str]:
+        """What an operator should know about how this store is reached."""
+
+    def ping(self) -> None:
+        """Ask for the shortest answer there is. Raises StoreUnavailable when none comes."""
+
+    def close(self) -> None:
+        """Close connections. On ZooKeeper leased locks of this process end; nothing else changes."""

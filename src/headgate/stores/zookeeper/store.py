@@ -1,0 +1,91 @@
+"""The root of a store in one ZooKeeper ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from headgate.stores.base import SIDE_BY_SIDE
+from headgate.stores.history import HistoryKeeper, HistorySource
+from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
+from headgate.stores.queue_port import QueueStore
+from headgate.stores.zookeeper.address import Address, parse
+from headgate.stores.zookeeper.asking import look
+from headgate.stores.zookeeper.history_moving import MovableHistory
+from headgate.stores.zookeeper.locks import ZookeeperLocks
+from headgate.stores.zookeeper.opening import Root, open_tree
+from headgate.stores.zookeeper.outages import ZookeeperOutages
+from headgate.stores.zookeeper.queue import ZookeeperQueue
+from headgate.stores.zookeeper.queue_tokens import with_token_base
+from headgate.stores.zookeeper.repeats import ZkRepeats
+from headgate.stores.zookeeper.session import Sessions
+
+
+def open_zookeeper(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> ZookeeperStore:
+    """Open the store of that URL; it is created if it does not exist and the options say so."""
+    address = parse(url)
+    sessions = Sessions(address, options)
+    try:
+        return ZookeeperStore(address, sessions, open_tree(sessions, address, create=options.create))
+    except BaseException:
+        sessions.close()
+        raise
+
+
+class ZookeeperStore:
+    """Locks and queue in one ensemble. Everything else needs a database."""
+
+    side_by_side = SIDE_BY_SIDE
+    ledger, inventory, tokens, sessions, keeper = None, None, None, None, None
+    #: An ensemble confirms a change only when a majority has it, so its tokens need no raising.
+    epochs = None
+
+    def __init__(self, address: Address, sessions: Sessions, root: Root) -> None:
+        self.name, self.tag = address.name, root.tag
+        self.locks = ZookeeperLocks(address, sessions, root)
+        self.parts = (self,)
+        self.repeats = ZkRepeats(sessions, address.tree)
+        self._address, self._sessions, self._root = address, sessions, root
+
+    @property
+    def queue(self) -> QueueStore:
+        """Batches and ingest jobs, in the same folder."""
+        return with_token_base(self._own_queue, self._root.token_base)
+
+    @cached_property
+    def _own_queue(self) -> ZookeeperQueue:
+        queue = ZookeeperQueue(self._address, self._sessions, self.tag, self.locks.clock, self._root.number_base)
+        queue.told.keeper, queue.told.token_base = self.locks.told.keeper, self._root.token_base
+        return queue
+
+    @cached_property
+    def outages(self) -> ZookeeperOutages:
+        """The times without a service."""
+        tree, locks = self._address.tree, self.locks
+        return ZookeeperOutages(self._sessions, tree, locks.clock, locks.questions, lambda: self._own_queue)
+
+    def keep_history_in(self, keeper: HistoryKeeper) -> None:
+        """Old history may be there: read it too."""
+        self.locks.told.keeper = keeper
+
+    def history_sources(self) -> Sequence[HistorySource]:
+        """Return the histories of locks and queue: an ensemble keeps all of its data in memory."""
+        books = (self.locks.told, self._own_queue.told)
+        return [MovableHistory(self._sessions, each, self._address.tree.clock) for each in books]
+
+    def files(self) -> Sequence[Path]:
+        """Return nothing: an ensemble's files are its own."""
+        return ()
+
+    def notices(self) -> Sequence[str]:
+        """Return what others on the network can do with the store."""
+        return self._address.notices()
+
+    def ping(self) -> None:
+        """Ask for the shortest answer there is."""
+        self._sessions.base.ask(look(self._address.tree.clients))
+
+    def close(self) -> None:
+        """Release the leased locks of this process, and end its sessions."""
+        self.locks.close()

@@ -1,0 +1,31 @@
+"""The root of a store is declared: nothing of a store is looked up by name, or hidden from the type checker."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import headgate
+
+SOURCE = Path(headgate.__file__).parent
+#: Functions that ask whether an object has something.
+LOOKING = {"getattr", "hasattr"}
+
+
+def lookups(text: str) -> Iterator[str]:
+    """Calls that look an attribute of a store up by its name."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in LOOKING:
+            owner = ast.unparse(node.args[0])
+            if "store" in owner.lower():
+                yield ast.unparse(node)
+
+
+def test_nothing_of_a_store_is_looked_up_by_name() -> None:
+    found = {str(path): list(lookups(path.read_text())) for path in SOURCE.rglob("*.py")}
+    assert {path: calls for path, calls in found.items() if calls} == {}
+    assert [*lookups("getattr(self._store, 'ledger', None)"), *lookups("hasattr(gate.store, 'x')")]
+
+
+def test_no_attribute_is_hidden_from_the_type_checker() -> None:
+    hidden = [str(path) for path in SOURCE.rglob("*.py") if "ignore[attr-defined" in path.read_text()]
+    assert hidden == []
