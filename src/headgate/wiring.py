@@ -13,7 +13,7 @@ from headgate import private
 from headgate.core.errors import BadValue
 from headgate.core.redaction import remember
 from headgate.gate_histories import GateHistories
-from headgate.service.ledger import DEAD_WORKER, Ledger
+from headgate.service.ledger import Ledger
 from headgate.settings import Settings, load
 from headgate.store_opening import open_named_service, open_stores, store_options
 from headgate.stores.store import Store
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from headgate.service.locks import Locks
     from headgate.service.overview import Overview
     from headgate.service.queue import Queue
+    from headgate.service.repeats import RepeatRecords
     from headgate.service.secrets import Secrets
     from headgate.service.sessions import Sessions
     from headgate.service.tokens import Tokens
-    from headgate.stores.idempotency import RepeatStore
+    from headgate.service.upkeep import Upkeep
 
 
 class Gate(GateHistories):
@@ -155,11 +156,20 @@ class Gate(GateHistories):
         return self._store.repeats is not None
 
     @property
-    def repeats(self) -> RepeatStore:
+    def repeats(self) -> RepeatRecords:
         """The records of requests with an idempotency key."""
+        from headgate.service.repeats import RepeatRecords
+
         if self._store.repeats is None:
             raise BadValue("url", self._store.name, "does not keep idempotency keys; use the store itself")
-        return self._store.repeats
+        return RepeatRecords(self._store.repeats)
+
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        """What a running service does for its store."""
+        from headgate.service.upkeep import Upkeep
+
+        return Upkeep(self._store)
 
     @property
     def secrets(self) -> Secrets:
@@ -270,9 +280,9 @@ class Gate(GateHistories):
 
     def faults(self) -> list[Fault]:
         """Damage in the store, each with what a repair does."""
-        from headgate.service import file_rights
+        from headgate.service import dead_workers, file_rights
 
-        claims = () if self._ledger is None else self._ledger.faults()
+        claims = () if self._ledger is None else dead_workers.faults(self._ledger)
         deliveries = self.inventory.faults() if self.keeps_inventory else ()
         return [
             *self.queue.faults(), *self.locks.faults(), *claims, *deliveries, *self.locks.tending.faults(),
@@ -289,12 +299,13 @@ class Gate(GateHistories):
 
     def notices(self) -> list[str]:
         """What is no fault, but worth knowing: how the store is reached, what kills its workers, and what ends soon."""
+        from headgate.service import dead_workers
         from headgate.service.status import deadly_items
         from headgate.service.tokens import expiry_note
 
         deadly = deadly_items(self.queue)
         ending = [f"{expiry_note(each)}; create another with: headgate token new" for each in self.expiring_tokens()]
-        return [*self._store.notices(), *(self._ledger.notices() if self._ledger else ()), *deadly, *ending]
+        return [*self._store.notices(), *(dead_workers.notices(self._ledger) if self._ledger else ()), *deadly, *ending]
 
     def alarms(self) -> list[Alarm]:
         """What is stuck; of a service, what it finds by itself. None for a caller whose `read` is limited."""
@@ -323,12 +334,12 @@ class Gate(GateHistories):
     def repair(self, fault: Fault, by: str) -> bool:
         """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
         from headgate.core.faults import OPEN_FILES, UNDELIVERED
-        from headgate.service import file_rights
+        from headgate.service import dead_workers, file_rights
 
         if fault.kind == OPEN_FILES:
             return file_rights.repair(fault, self._files(), self.store_group)
-        if fault.kind == DEAD_WORKER:
-            return self.ledger.repair(fault)
+        if fault.kind == dead_workers.DEAD_WORKER:
+            return dead_workers.repair(self.ledger, fault)
         if fault.kind == UNDELIVERED:
             return self.inventory.repair(fault)
         return self.queue.repair(fault, by=by) or self.locks.repair(fault, by=by)

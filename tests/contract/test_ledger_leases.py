@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headgate import BadValue, ClaimLost, ClaimRefused, Gate, UnknownName
+from headgate.service import dead_workers
 from headgate.service import ledger as service
 from headgate.stores.base import Asker, LedgerStore
 from headgate.stores.sql import claiming
@@ -345,8 +346,8 @@ def test_the_doctor_finds_claims_of_the_dead_that_nobody_noticed(gate: Gate) -> 
     for _ in range(2):
         assert ledger.find_next("clean", worker="w") is not None
     expire(gate, "1")
-    assert ledger.faults() == [], "a reaper may be on its way"
-    expire(gate, "1", service.LONG_GONE_SECONDS + 1)
+    assert dead_workers.faults(ledger) == [], "a reaper may be on its way"
+    expire(gate, "1", dead_workers.LONG_GONE_SECONDS + 1)
     (fault,) = gate.faults()
     assert (fault.kind, fault.item) == ("dead-worker", "clean/1")
     assert sorted(row.dataid for row in ledger.running()) == ["1", "2"]

@@ -11,7 +11,7 @@ from headgate.stores.sql.dialects.mysql import Mysql
 
 
 def store(name: str, **more: Any) -> Any:
-    return SimpleNamespace(name=name, **more)
+    return SimpleNamespace(name=name, **{"epochs": None, **more})
 
 
 def test_an_ensemble_beside_a_database_is_left_out_with_the_reason() -> None:

@@ -26,6 +26,19 @@ def test_nothing_of_a_store_is_looked_up_by_name() -> None:
     assert [*lookups("getattr(self._store, 'ledger', None)"), *lookups("hasattr(gate.store, 'x')")]
 
 
+def store_uses(text: str) -> Iterator[str]:
+    """Attributes that are stores, or lead to one."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and node.attr in {"store", "_store"}:
+            yield ast.unparse(node)
+
+
+def test_the_http_layer_never_touches_a_store() -> None:
+    found = {str(path): list(store_uses(path.read_text())) for path in (SOURCE / "http").rglob("*.py")}
+    assert {path: uses for path, uses in found.items() if uses} == {}
+    assert list(store_uses("gate.ledger.store.standing()"))
+
+
 def test_no_attribute_is_hidden_from_the_type_checker() -> None:
     hidden = [str(path) for path in SOURCE.rglob("*.py") if "ignore[attr-defined" in path.read_text()]
     assert hidden == []

@@ -11,7 +11,7 @@ from headgate.daemons.rounds import Rounds
 from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
-from headgate.stores.idempotency import RepeatStore
+from headgate.service.repeats import RepeatRecords
 
 #: Seconds between two looks for keys that are kept no longer, at least: they are kept for a day.
 KEYS_SECONDS = 600.0
@@ -26,7 +26,7 @@ def reaper(locks: Locks, ledger: Ledger | None, queue: Queue, interval: float) -
     return found
 
 
-def key_reaper(keys: RepeatStore, interval: float) -> Rounds:
+def key_reaper(keys: RepeatRecords, interval: float) -> Rounds:
     """Removes the records of requests with an idempotency key once they are kept no longer."""
     return Rounds("reaper of idempotency keys", lambda: until_nothing(keys.clean), max(interval, KEYS_SECONDS))
 

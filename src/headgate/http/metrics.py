@@ -154,7 +154,7 @@ def _gauge(name: str, values: Sequence[tuple[tuple[str, ...], float]]) -> Metric
 
 def _of_locks(gate: Gate) -> Iterator[Metric]:
     tally = Tally[str]()
-    for _resource, mode, count in gate.store.locks.summary():
+    for _resource, mode, count in gate.locks.summary():
         tally[mode] += count
     yield _gauge("headgate_locks_held", [((mode,), count) for mode, count in sorted(tally.items())])
     waiters = gate.locks.waiters()

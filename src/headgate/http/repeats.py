@@ -22,17 +22,8 @@ from starlette.types import Message, Receive
 from headgate.core.errors import AlreadyDone, HeadgateError, KeyInUse, KeyReused, Unavailable
 from headgate.core.names import check_request_id
 from headgate.http.errors import TooLarge
-from headgate.stores.idempotency import (
-    MOST_KEPT,
-    Kept,
-    Keyed,
-    Repeated,
-    RepeatStore,
-    answering,
-    own_ids,
-    record_id,
-)
-from headgate.telemetry import event
+from headgate.service.repeats import RepeatRecords
+from headgate.stores.idempotency import Kept, Keyed, Repeated, answering, own_ids, record_id
 
 KEY_HEADER = "idempotency-key"
 #: Parts of answers that are never kept: sealed copies of secrets.
@@ -88,8 +79,8 @@ def under(name: str) -> Repeat:
 class Repeats:
     """The requests with an Idempotency-Key of one service."""
 
-    def __init__(self, store: Callable[[], RepeatStore]) -> None:
-        self._store = store
+    def __init__(self, records: Callable[[], RepeatRecords]) -> None:
+        self._records = records
         #: Records of requests that this process is carrying out.
         self._running: set[str] = set()
 
@@ -109,7 +100,7 @@ class Repeats:
             return await self._once(_Asked(key, keyed, repeat), call)
 
     async def _once(self, asked: _Asked, call: Callable[[], Awaitable[Response]]) -> Response:
-        found = await run_in_threadpool(self._store().find, asked.keyed.id)
+        found = await run_in_threadpool(self._records().find, asked.keyed.id)
         if found is not None:
             if known := asked.again(found):
                 return known
@@ -123,7 +114,7 @@ class Repeats:
             if known := await self._first_one(asked, error):
                 return known
             if asked.keyed.kept and found is None:
-                await run_in_threadpool(self._store().drop, asked.keyed.id)
+                await run_in_threadpool(self._records().drop, asked.keyed.id)
             raise
         if not (asked.repeat.finds and response.status_code == 204):
             await self._keep(asked, response)
@@ -132,7 +123,7 @@ class Repeats:
     async def _file(self, asked: _Asked, request: Request, call: Callable[[], Awaitable[Response]]) -> Response:
         """The same for a file. What it is, is known when all of it has come."""
         content: FileDigest = request.scope[FileDigest.PLACE]
-        found = await run_in_threadpool(self._store().find, asked.keyed.id)
+        found = await run_in_threadpool(self._records().find, asked.keyed.id)
         if found is None:
             response = await call()
             asked.keyed.digest = digest_of(request, content.bytes)
@@ -149,21 +140,17 @@ class Repeats:
         """The answer of another attempt that was first; None when there is none."""
         if asked.keyed.kept or not isinstance(error, HeadgateError) or isinstance(error, Unavailable):
             return None
-        found = await run_in_threadpool(self._store().find, asked.keyed.id)
+        found = await run_in_threadpool(self._records().find, asked.keyed.id)
         known = None if found is None else asked.again(found)
         if known is None and isinstance(error, Repeated):
             raise KeyInUse(asked.key) from error
         return known
 
     async def _keep(self, asked: _Asked, response: Response) -> None:
-        """Store an answer, unless it is secret or too long. Where the store is away now, a repeat builds it anew."""
-        text = "" if asked.repeat.secret else _without_sealed(bytes(response.body).decode())
-        if asked.repeat.secret or len(text) > MOST_KEPT:
-            return
-        try:
-            await run_in_threadpool(self._store().answered, asked.keyed, response.status_code, text)
-        except Unavailable as error:
-            event("http.answer_not_kept", why=str(error))
+        """Store an answer, unless it is secret."""
+        if not asked.repeat.secret:
+            text = _without_sealed(bytes(response.body).decode())
+            await run_in_threadpool(self._records().keep_answer, asked.keyed, response.status_code, text)
 
     def _only(self, record: str, key: str) -> _Only:
         if record in self._running:

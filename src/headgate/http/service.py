@@ -54,7 +54,7 @@ class Service:
         self.pace = Pace(gate.settings)
         self.submissions = Pace(gate.settings, "submit_limit", "batches")
         #: Where quick calls to the store are made.
-        self.crew = Crew(gate.store.side_by_side)
+        self.crew = Crew(gate.upkeep.side_by_side)
         self.turns = Turns(self.limits.waiting, self.crew)
         self.sign_ins = SignIns()
         self.repeats = Repeats(lambda: self.gate.repeats)
@@ -78,13 +78,13 @@ class Service:
 
     async def ping(self) -> None:
         """StoreUnavailable when the store does not answer in time, however busy the other threads are."""
-        store = self.gate.store
+        upkeep = self.gate.upkeep
         try:
             async with asyncio.timeout(READY_SECONDS):
-                await to_thread.run_sync(store.ping, limiter=self._pings, abandon_on_cancel=True)
+                await to_thread.run_sync(upkeep.ping, limiter=self._pings, abandon_on_cancel=True)
         except TimeoutError:
             raise StoreUnavailable(
-                store.name, f"it did not answer within {READY_SECONDS:g} s", outcome="none"
+                upkeep.name, f"it did not answer within {READY_SECONDS:g} s", outcome="none"
             ) from None
 
     def ring(self, *keys: tuple[str, ...]) -> None:
@@ -112,7 +112,7 @@ class Service:
         self.feed = Feed(lambda: self.gate)  # It belongs to this loop.
         self._loop = asyncio.get_running_loop()
         try:
-            await run_in_threadpool(self._bridge_outage)
+            await run_in_threadpool(self.gate.upkeep.bridge_outage)
             await run_in_threadpool(self.gate.locks.tending.start)
         except HeadgateError as error:  # The server tells only that it could not start.
             self.failed = error
@@ -167,17 +167,6 @@ class Service:
         while True:
             await asyncio.sleep(SIGN_OF_LIFE_SECONDS)
             try:  # By a thread of its own: no place lapses because others take long.
-                await to_thread.run_sync(self._tell_alive, limiter=own)
+                await to_thread.run_sync(self.gate.upkeep.sign_of_life, self.turns.tickets, limiter=own)
             except HeadgateError as error:  # It may be back before the places lapse.
                 event("http.places_not_kept", why=str(error))
-
-    def _tell_alive(self) -> None:
-        if tickets := self.turns.tickets:
-            self.gate.store.locks.keep_places(tickets)
-        if outages := self.gate.store.outages:
-            outages.tell_alive()
-
-    def _bridge_outage(self) -> None:
-        """While no service was there nobody could renew: leases that it cut short run on."""
-        if outages := self.gate.store.outages:
-            event("http.outage_bridged", seconds=outages.bridge())

@@ -23,7 +23,7 @@ OWN_FORM = "a form of this dashboard"
 def cookie_name(request: Request) -> str:
     """Of this store's own: cookies know no ports. Under TLS with the prefix that no other site can set."""
     service: Service = request.app.state.service
-    return f"{'__Host-' if _is_tls(request) else ''}headgate-{service.gate.store.tag}"
+    return f"{'__Host-' if _is_tls(request) else ''}headgate-{service.gate.upkeep.tag}"
 
 
 def id_of(request: Request) -> str:

@@ -132,8 +132,8 @@ class Alarms:
         jobs = self._queue.tables()[1]
         age = CLEANED_WITHIN.total_seconds()
         counts: dict[str, Callable[[], int]] = {
-            "batch-watcher": lambda: len(self._queue.store.reportable(MOST_COUNTED)),
-            "cleaner": lambda: len(self._queue.store.cleanable(jobs, age, MOST_COUNTED)),
+            "batch-watcher": lambda: len(self._queue.reportable(MOST_COUNTED)),
+            "cleaner": lambda: len(self._queue.cleanable(jobs.name, age, MOST_COUNTED)),
             "messenger": lambda: len(self._inventory.due(MOST_COUNTED)) if self._inventory else 0,
         }
         return {name: count() for name, count in counts.items() if name not in living}

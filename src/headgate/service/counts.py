@@ -25,7 +25,7 @@ def count_all(
 ) -> Counts:
     """Every count, now. Costs nothing that grows with what is done."""
     held = locks.status()["locks"]
-    chunks = Counter[str]() if ledger is None else chunks_by_status(ledger.store.standing())
+    chunks = Counter[str]() if ledger is None else chunks_by_status(ledger.standing())
     batches, jobs = (queue.counts().get(table.name, {}) for table in queue.tables())
     return Counts(
         locked_resources=len(held),
@@ -52,7 +52,7 @@ def count_all(
 
 def job_counts(ledger: Ledger, job: str) -> dict[str, int]:
     """The counts of one job; what waits is counted up to LEFT_MOST."""
-    now = chunks_by_status(ledger.store.standing(), job)
+    now = chunks_by_status(ledger.standing(), job)
     return {
         "running": now[RUNNING], "expired": now[EXPIRED], "failed": now[ERROR], "held": now[HOLD],
         "waiting": ledger.left(job),

@@ -172,6 +172,14 @@ class Inventory:
         """Messages that the messenger sends and whose time has come."""
         return self._store.due(check_limit(limit))
 
+    def settle(self, message: str, state: Delivery, problem: str = "", recipients: Sequence[Recipient] = ()) -> None:
+        """Record that a message was delivered, or given up."""
+        self._store.settle(message, state, redact(problem), recipients)
+
+    def delay(self, message: str, problem: str, seconds: float, recipients: Sequence[Recipient] = ()) -> None:
+        """Record that a message could not be delivered, and retry it after so many seconds."""
+        self._store.delay(message, redact(problem), seconds, recipients)
+
     def delivered(self, message: Message, recipients: Sequence[Recipient] = ()) -> None:
         """It arrived, at all its recipients."""
         self._store.settle(message.id, Delivery.DELIVERED, "", recipients)

@@ -112,7 +112,7 @@ class JobWait:
         return failed or row.status in (READY, DONE)
 
     def _look_at_all(self, job: Job) -> JobProgress:
-        now = chunks_by_status(self._ledger.store.standing(), job.name)
+        now = chunks_by_status(self._ledger.standing(), job.name)
         running = now[RUNNING] + now[EXPIRED]
         left = running + self._ledger.left(job.name)
         listed = self._rows(job, RUNNING) if running else ()

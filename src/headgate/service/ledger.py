@@ -35,8 +35,9 @@ from headgate.service.checks import (
 from headgate.service.claim_reports import ClaimLike, reference, without_secrets
 from headgate.service.claim_secrets import with_secrets
 from headgate.service.clock import steady
+from headgate.service.custody import CustodyRecords
 from headgate.service.definitions import Definitions
-from headgate.service.identity import actor, asker_for, owner
+from headgate.service.identity import actor, asker_for
 from headgate.service.secrets import Opened, Secrets
 from headgate.service.working import Work
 from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, RowFilter
@@ -45,8 +46,9 @@ from headgate.telemetry import event
 if TYPE_CHECKING:
     from threading import Event
 
-    from headgate.core.faults import Fault
+    from headgate.core.census import Tally
     from headgate.core.history import Entry
+    from headgate.core.locks import Lock
     from headgate.service.job_waiting import JobProgress
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
@@ -55,12 +57,6 @@ DEFAULT_LEASE = 60.0
 PUBLISH_BATCH = 5000
 #: What is left to do is not counted further: beyond this nobody waits for its end.
 LEFT_MOST = 100_000
-#: A claim ended so long ago, and nobody has noticed.
-LONG_GONE_SECONDS = 60.0
-#: Expired claims that are named one by one.
-MOST_NOTICES = 3
-#: The kind of fault that the ledger can have.
-DEAD_WORKER = "dead-worker"
 
 
 class Ledger:
@@ -72,6 +68,8 @@ class Ledger:
         self._variables = variables
         #: Keys of jobs, and secrets of datasets.
         self.secrets = secrets
+        #: Sealed secrets and proofs of keys, as the store keeps them.
+        self.custody = CustodyRecords(store)
 
     @property
     def store(self) -> LedgerStore:
@@ -364,14 +362,12 @@ class Ledger:
         """The job gets chunks again."""
         return self._store.pause(check_name("job", job), "", actor(by))
 
-    def reap(self) -> int:
-        """Turn the claims of dead workers into errors. Whoever needs such a chunk does so anyway."""
-        count = self._store.reap(owner())
+    def reap(self, *, limit: int = 1000, by: str | None = None) -> int:
+        """Turn up to `limit` claims of dead workers into errors. Workers that need such a chunk do so anyway."""
+        count = self._store.reap(actor(by), check_limit(limit))
         if count:
             event("chunk.reaped", logging.WARNING, count=count)
         return count
-
-    # ---------------------------------------------------------------- the doctor
 
     def running(self) -> list[Row]:
         """The claims that there are, those of the dead among them: one row for each, its OUTPUT if it has one."""
@@ -381,27 +377,6 @@ class Ledger:
             for row in sorted(rows, key=lambda row: row.kind != "OUTPUT"):
                 found.setdefault((row.job, row.dataid), row)
         return list(found.values())
-
-    def faults(self) -> list[Fault]:
-        """What should not be: claims that ended long ago, and that nobody has turned into errors."""
-        from headgate.core.faults import Fault
-
-        return [
-            Fault(DEAD_WORKER, f"{row.job}/{row.dataid}", f"{row.worker} claimed it and died", "set it to ERROR")
-            for row in self.running() if row.expires_in is not None and row.expires_in < -LONG_GONE_SECONDS
-        ]  # fmt: skip
-
-    def notices(self) -> list[str]:
-        """Claims whose lease has expired, but not long ago: the reaper, or the next worker, turns them into errors."""
-        dead = [row for row in self.running() if row.expired and (row.expires_in or 0) >= -LONG_GONE_SECONDS]
-        lines = [f"{row.sentence()}; the next worker or the reaper frees it" for row in dead[:MOST_NOTICES]]
-        more = f"{len(dead) - MOST_NOTICES} more claims whose lease has expired"
-        return [*lines, more] if len(dead) > MOST_NOTICES else lines
-
-    def repair(self, fault: Fault) -> bool:
-        """Repair it as the reaper would, and all others of its kind. False: it is still so."""
-        self.reap()
-        return fault not in self.faults()
 
     # ---------------------------------------------------------------- questions
 
@@ -460,6 +435,14 @@ class Ledger:
         if unknown and not rows and not self._store.rows(RowFilter(status=which.status, limit=1)):
             raise unknown_word("status", status, STATUS_WORDS)
         return rows
+
+    def standing(self) -> Sequence[Tally]:
+        """How many chunks of each job run, failed, are held or wait to be resubmitted; each chunk once."""
+        return self._store.standing()
+
+    def claims(self) -> Sequence[Lock]:
+        """Running claims as the locks that they act as, by id."""
+        return self._store.running()
 
     def failures(self, limit: int = 100) -> Sequence[Row]:
         """Chunks that are in ERROR, newest first."""

@@ -304,9 +304,13 @@ class Locks:
         """Make a resource unknown; its token is kept. Refused while it is held or waited for."""
         self._store.forget_resource(check_resource(resource))
 
-    def expire(self) -> int:
-        """Free what dead holders left. Anybody who needs such a resource does so anyway; this is for the rest."""
-        return self._store.expire()
+    def expire(self, *, limit: int = 1000) -> int:
+        """Free up to `limit` locks whose lease has expired. Requests for such a resource do so anyway."""
+        return self._store.expire(check_limit(limit))
+
+    def summary(self) -> Sequence[tuple[str, Mode, int]]:
+        """Each held resource with its mode and its number of locks, by resource."""
+        return self._store.summary()
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """The service status of ICAT's IDS; the rich form adds holders and waiters."""

@@ -36,7 +36,7 @@ from headgate.core.queue import (
     work_states,
 )
 from headgate.core.words import check_word
-from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
+from headgate.service.checks import check_limit, check_positive_lease, check_seconds, check_span, printable
 from headgate.service.clock import steady
 from headgate.service.identity import actor, asker_for, new_request_id
 from headgate.service.presence import Presence
@@ -340,7 +340,17 @@ class Queue:
 
     def report_finished(self, limit: int = 100) -> list[str]:
         """Batches whose last job has ended go on to reporting. Gives their ids."""
-        return self._act_on_all(self._store.reportable(limit), "report", "its last job has completed or failed")
+        return self._act_on_all(self.reportable(limit), "report", "its last job has completed or failed")
+
+    def reportable(self, limit: int = 100) -> Sequence[str]:
+        """Return the ids of batches whose last job has ended."""
+        return self._store.reportable(check_limit(limit))
+
+    def cleanable(self, noun: str, seconds: float, limit: int = 100) -> Sequence[str]:
+        """Return the ids of items of a noun that completed at least so many seconds ago."""
+        tables = {table.name: table for table in self.tables()}
+        table = tables[check_word("noun", noun, tuple(tables))]
+        return self._store.cleanable(table, check_seconds("seconds", seconds), check_limit(limit))
 
     def clean(self, seconds: float, limit: int = 100) -> list[str]:
         """Clean up jobs that completed, and batches that completed at least so many seconds ago. Returns their ids."""

@@ -61,7 +61,7 @@ def running(ledger: Ledger | None) -> list[dict[str, Any]]:
     """Chunks with a claim, the longest first; `alive` is false when the lease has expired."""
     if ledger is None:
         return []
-    busy = {each.job for each in ledger.store.standing() if each.status in (RUNNING, EXPIRED)}
+    busy = {each.job for each in ledger.standing() if each.status in (RUNNING, EXPIRED)}
     found = [
         row
         for job in ledger.jobs()

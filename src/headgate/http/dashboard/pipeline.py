@@ -126,7 +126,7 @@ def graph_of(gate: Gate) -> tuple[dict[str, Node], list[tuple[str, str]]]:
     edges = [(f"dataset {name}", f"job {job.name}") for job in jobs for name in job.inputs]
     edges += [(f"job {job.name}", f"dataset {name}") for job in jobs for name in job.outputs]
     nodes = {f"dataset {each.name}": _dataset_node(each, jobs, tallies) for each in datasets}
-    standing = gate.ledger.store.standing()
+    standing = gate.ledger.standing()
     nodes |= {f"job {each.name}": _job_node(gate, each, standing) for each in jobs}
     return nodes, edges
 

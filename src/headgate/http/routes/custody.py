@@ -27,7 +27,7 @@ CHECK = re.compile("[A-Za-z0-9_-]{43}")
 @router.get("/datasets/{name}/custody", responses=documented(200, Custody, "Sealed copies and check values of keys."))
 def dataset_custody(gate: TheGate, _who: Definer, name: str) -> Response:
     """Return everything stored about the secrets of a dataset, for sealing them again."""
-    return answer(gate.ledger.store.dataset_custody(name))
+    return answer(gate.ledger.custody.dataset_custody(name))
 
 
 @router.get("/jobs/{job}/custody", responses=documented(200, Custody, "Sealed copies and check values of keys."))
@@ -36,7 +36,7 @@ def job_custody(gate: TheGate, who: SecretReader, job: str) -> Response:
     if not who.reach.has("define"):
         who.must_see("job", "cred:read", job)
         who.must_reach("cred:read", job)
-    return answer(gate.ledger.store.job_custody(job))
+    return answer(gate.ledger.custody.job_custody(job))
 
 
 @router.post(
@@ -49,33 +49,33 @@ def change_custody(gate: TheGate, _who: Definer, document: Document) -> Response
     an admin. If one is missing or superfluous, the change is refused and the answer lists the missing `holders`.
     """
     known, change = _parsed(Custody, document, "known"), _parsed(CustodyChange, document, "change")
-    return answer({"changed": gate.ledger.store.change_custody(known, change)})
+    return answer({"changed": gate.ledger.custody.change_custody(known, change)})
 
 
 @router.get("/master-wraps", responses=documented(200, list[MasterWrap], "Largest number of results."))
 def master_wraps(gate: TheGate, _who: Admin, before: Annotated[int, Query(ge=1)], limit: Limit = 100) -> Response:
     """List what is wrapped with a master key older than the given one."""
-    return answer(gate.ledger.store.master_wraps(before, limit))
+    return answer(gate.ledger.custody.master_wraps(before, limit))
 
 
 @router.post("/master-wraps", under("count"), responses=documented(200, Count, "How many still matched."))
 def rewrap(gate: TheGate, _who: Admin, document: Document) -> Response:
     """Rewrap from one master key to another: `pairs` of the known state and the new state."""
     pairs = _parsed(list[tuple[MasterWrap, MasterWrap]], document, "pairs")
-    return answer({"count": gate.ledger.store.rewrap(pairs)})
+    return answer({"count": gate.ledger.custody.rewrap(pairs)})
 
 
 @router.put("/master-wraps/least", status_code=204)
 def refuse_masters(gate: TheGate, _who: Admin, before: Annotated[int, Query(ge=1)]) -> Response:
     """Stop accepting copies under master keys older than the given one. This cannot be undone."""
-    gate.ledger.store.refuse_masters(before)
+    gate.ledger.custody.refuse_masters(before)
     return nothing()
 
 
 @router.get("/master-keys", responses=documented(200, dict[str, str], "Each number with the check value of its key."))
 def masters(gate: TheGate, _who: Definer) -> Response:
     """List the master keys of this store, each with its check value. Keys cannot be computed from check values."""
-    return answer({str(number): check for number, check in gate.ledger.store.masters().items()})
+    return answer({str(number): check for number, check in gate.ledger.custody.masters().items()})
 
 
 @router.put("/master-keys/{number}", responses=documented(200, dict[str, str], "The stored check value."))
@@ -86,13 +86,13 @@ def know_master(
     check = document.get("check") if isinstance(document, dict) else None
     if not isinstance(check, str) or not CHECK.fullmatch(check):
         raise BadValue("check", "in the body", "is not the check value of a master key")
-    return answer({"check": gate.ledger.store.know_master(number, check)})
+    return answer({"check": gate.ledger.custody.know_master(number, check)})
 
 
 @router.delete("/master-keys", responses=documented(200, Count, "How many wraps were dropped."))
 def forget_masters(gate: TheGate, _who: Admin) -> Response:
     """Drop everything wrapped with a master key, because the ring is lost. Copies that job keys open are kept."""
-    return answer({"count": gate.ledger.store.forget_masters()})
+    return answer({"count": gate.ledger.custody.forget_masters()})
 
 
 def _parsed(shape: Any, document: Any, name: str) -> Any:

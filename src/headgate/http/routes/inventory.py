@@ -8,7 +8,6 @@ from fastapi import Query, Response
 
 from headgate.core.errors import QueueRefused
 from headgate.core.inventory import Intake, InventoryFile, Message, ObjectVersion, StoredObject
-from headgate.core.redaction import redact
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, Operator, TheGate, needs
 from headgate.http.queue_schemas import (
@@ -198,14 +197,14 @@ def message(gate: TheGate, _who: InventoryReader, message: str) -> Response:
 @router.post("/messages/{message}/settle", NOTHING, status_code=204)
 def settle(gate: TheGate, _who: Consumer, message: str, given: MessageSettled) -> Response:
     """Report that a message was delivered, or given up."""
-    gate.inventory.store.settle(message, given.state, redact(given.problem), given.recipients)
+    gate.inventory.settle(message, given.state, given.problem, given.recipients)
     return nothing()
 
 
 @router.post("/messages/{message}/delay", NOTHING, status_code=204)
 def delay(gate: TheGate, _who: Consumer, message: str, given: MessageDelayed) -> Response:
     """Report that a message could not be delivered. It is retried after the given time."""
-    gate.inventory.store.delay(message, redact(given.problem), given.seconds, given.recipients)
+    gate.inventory.delay(message, given.problem, given.seconds, given.recipients)
     return nothing()
 
 

@@ -162,7 +162,7 @@ def failures(gate: TheGate, _who: Reader, limit: Limit = 100) -> Response:
 @router.get("/chunks/standing", responses=documented(200, list[Tally], "By job and status."))
 def standing(gate: TheGate, _who: Reader) -> Response:
     """How many chunks of each job run, failed, are held or wait to be resubmitted; each chunk once."""
-    return answer(gate.ledger.store.standing())
+    return answer(gate.ledger.standing())
 
 
 @router.get("/chunks/tallies", responses=documented(200, list[Tally], "By dataset, job and status."))

@@ -78,7 +78,7 @@ def list_locks(
 
     def ask(behind: str | None) -> Sequence[Lock]:
         if claims:
-            return [lock for lock in gate.ledger.store.running() if behind is None or lock.id > behind][: limit + 1]
+            return [lock for lock in gate.ledger.claims() if behind is None or lock.id > behind][: limit + 1]
         return gate.locks.list(resource, client, mode, after=behind, limit=limit + 1)
 
     return page(_all_seen(who, ask, after, limit), limit, lambda lock: lock.id, lambda lock: shown_lock(who.seen(lock)))

@@ -27,7 +27,6 @@ from headgate.core.queue import (
     is_batch,
 )
 from headgate.core.wire import plain
-from headgate.core.words import check_word
 from headgate.http import direct
 from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.queue_schemas import (
@@ -232,7 +231,7 @@ def counts(gate: TheGate, _who: Reader) -> Response:
 @router.get("/queue/reportable", responses=documented(200, list[str], "Ids of batches."))
 def reportable(gate: TheGate, _who: Consumer, limit: Limit = 100) -> Response:
     """List batches whose last job has finished."""
-    return answer(gate.queue.store.reportable(limit))
+    return answer(gate.queue.reportable(limit))
 
 
 @router.get("/queue/cleanable", responses=documented(200, list[str], "Ids."))
@@ -244,9 +243,7 @@ def cleanable(
     limit: Limit = 100,
 ) -> Response:
     """List items that completed at least that long ago."""
-    tables = {table.name: table for table in gate.queue.tables()}
-    table = tables[check_word("noun", noun, tuple(tables))]
-    return answer(gate.queue.store.cleanable(table, seconds, limit))
+    return answer(gate.queue.cleanable(noun, seconds, limit))
 
 
 @router.get("/queue/work", status_code=204)

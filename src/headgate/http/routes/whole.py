@@ -89,14 +89,13 @@ class TokenRotated(Body):
 def about(gate: TheGate, who: Anyone) -> Response:
     """Return the version, the store's tag, the spelling of its tables, and the caller."""
     spelling = "mrt-zk" if gate.queue.tables()[0] is MERRITT_BATCH else "design"
-    has_ledger = gate.store.ledger is not None
     return answer(
         {
             "version": __version__,
-            "store": gate.store.name,
-            "tag": gate.store.tag,
+            "store": gate.upkeep.name,
+            "tag": gate.upkeep.tag,
             "spelling": spelling,
-            "ledger": has_ledger,
+            "ledger": gate.keeps_ledger,
             "inventory": gate.keeps_inventory,
             "guards": gate.guards,
             "token": who.token.name,
@@ -273,9 +272,9 @@ def reap(
     automatically.
     """
     if of == "locks":
-        count = gate.store.locks.expire(limit)
+        count = gate.locks.expire(limit=limit)
     else:
-        count = gate.ledger.store.reap(who.by(), limit) if of == "ledger" else gate.queue.reap(limit)
+        count = gate.ledger.reap(limit=limit, by=who.by()) if of == "ledger" else gate.queue.reap(limit)
     service.ring(("lock",), ("job",), ("batch",), ("work",))
     return answer({"count": count})
 

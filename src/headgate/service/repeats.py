@@ -1,0 +1,37 @@
+"""Records of requests with an idempotency key, by which a repeat is recognised on whichever replica it arrives."""
+
+from __future__ import annotations
+
+from headgate.core.errors import Unavailable
+from headgate.stores.idempotency import MOST_KEPT, Kept, Keyed, RepeatStore
+from headgate.telemetry import event
+
+
+class RepeatRecords:
+    """The records of one store. A store writes a record in the transaction of the request's effect."""
+
+    def __init__(self, store: RepeatStore) -> None:
+        self._store = store
+
+    def find(self, record_id: str) -> Kept | None:
+        """Return the record of a request."""
+        return self._store.find(record_id)
+
+    def keep_answer(self, keyed: Keyed, status: int, answer: str) -> None:
+        """Add the answer to a request's record, unless it is too long. While the store is away nothing is kept: then
+        a repeat builds its answer anew.
+        """
+        if len(answer) > MOST_KEPT:
+            return
+        try:
+            self._store.answered(keyed, status, answer)
+        except Unavailable as error:
+            event("http.answer_not_kept", why=str(error))
+
+    def drop(self, record_id: str) -> None:
+        """Remove the record of a request whose effect was undone."""
+        self._store.drop(record_id)
+
+    def clean(self, limit: int = 1000) -> int:
+        """Remove up to `limit` old records. Returns how many were removed."""
+        return self._store.clean(limit)

@@ -1,0 +1,36 @@
+"""What a running service does for the store that it speaks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.stores.base import Ticket
+from headgate.stores.store import Store
+from headgate.telemetry import event
+
+
+class Upkeep:
+    """The upkeep of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        #: What errors call the store, and the four letters that its lock ids begin with.
+        self.name, self.tag = store.name, store.tag
+        #: How many calls one process should send at a time.
+        self.side_by_side = store.side_by_side
+
+    def ping(self) -> None:
+        """Raise StoreUnavailable when the store does not answer."""
+        self._store.ping()
+
+    def sign_of_life(self, tickets: Sequence[Ticket]) -> None:
+        """Record that this service is running, and that the waiters with these tickets are alive."""
+        if tickets:
+            self._store.locks.keep_places(tickets)
+        if self._store.outages is not None:
+            self._store.outages.tell_alive()
+
+    def bridge_outage(self) -> None:
+        """Extend leases by the time without a service, in which nobody could renew them."""
+        if self._store.outages is not None:
+            event("http.outage_bridged", seconds=self._store.outages.bridge())
