@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 # The full fault tests: how many side by side, which (words of their names), and where their figures are kept.
 TORTURE_WORKERS ?= 2
 ONLY ?=
+BEFORE ?=
 RESUME ?=
 TORTURE := tests/faults tests/ingest/test_ingest_crashes.py tests/ingest/test_failing_bucket.py \
 	tests/ingest/test_deliveries.py tests/http/test_waiting.py tests/security/test_fuzzing.py
@@ -32,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs links pages screenshots transitions bench bench-locks bench-reaping bench-ledger bench-queue bench-ingest bench-http bench-latency torture lock wheel audit clean
+.PHONY: help run venv servers test check format docs links pages screenshots transitions bench bench-locks bench-reaping bench-wakeups bench-ledger bench-queue bench-ingest bench-http bench-latency torture lock wheel audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +88,9 @@ bench-locks: venv servers ## Run the benchmark of the locks
 
 bench-reaping: venv servers ## Run the benchmark of freeing expired locks and claims
 	$(BIN)/python -m benchmarks.reaping
+
+bench-wakeups: venv servers ## Measure grants, fairness and processor time of 8, 32 and 64 processes; BEFORE=DIR compares
+	BEFORE="$(BEFORE)" ONLY="$(ONLY)" $(BIN)/python -m benchmarks.wakeups
 
 bench-ingest: venv servers ## Run the benchmark of ingest; needs 20 GB for its large file
 	$(BIN)/python -m benchmarks.ingest

@@ -46,6 +46,11 @@ ROWS = {
         "{claims} claims",
         "{worst_recovery} s until a dead worker's chunk ran again",
     ),
+    "test_no_wake_up_is_lost": Row(
+        "a releaser breaks after its commit, before it wakes the next waiter; then a waiter that is to be woken",
+        "{faults} SIGKILL and SIGSTOP",
+        worst="{worst_unheard} s until the next waiter noticed",
+    ),
     "test_recorded_histories_are_linearizable": Row("eight processes, every call recorded; is there an order?"),
     "test_partitions_between_client_and_store": Row(
         "half of eight clients cut off from the store", "{partitions} partitions ({hit} hit)", worst=CALL

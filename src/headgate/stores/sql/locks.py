@@ -106,6 +106,7 @@ class SqlLocks:
                 self._release_carefully(lock_id, token, cut_off=cut_off)
         elif freed.waiting:
             self._wakeups.wake(heads(self._database.read(lambda tx: read_places(tx, [freed.rkey]))))
+            self._wakeups.ring(lock_id, waited_for=True)
         elif not freed.handed:
             self._queueing.calm(key)
 
@@ -131,7 +132,9 @@ class SqlLocks:
 
     def downgrade(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        return self._wake(self._database.write(lambda tx: holding.downgrade(tx, self.tag, lock_id, token)))
+        lock = self._wake(self._database.write(lambda tx: holding.downgrade(tx, self.tag, lock_id, token)))
+        self._wakeups.ring(lock_id, waited_for=True)
+        return lock
 
     def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
@@ -269,6 +272,7 @@ class SqlLocks:
     def _release_carefully(self, lock_id: str, token: int, *, cut_off: bool) -> None:
         wakes = list(self._database.write(lambda tx: holding.release(tx, self.tag, lock_id, token), again=cut_off))
         self._wakeups.wake(wakes)
+        self._wakeups.ring(lock_id, waited_for=bool(wakes))
         if not wakes:
             self._queueing.calm(lock_id.split("-")[1])
 

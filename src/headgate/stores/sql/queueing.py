@@ -48,6 +48,8 @@ class _Outlook:
     soonest: float = math.inf
     #: Whether a worker on a chunk is in its way: claims wake nobody when they end, so that they cost nothing more.
     claimed: bool = False
+    #: The bell of what stands right before it and does not agree with it: a waiter, or else a holder.
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class _Standing:
     since: float
     #: Whether a claim is in its way.
     claimed: bool = False
+    #: Whether the waiter is woken when its turn may have come.
+    told: bool = False
 
 
 class Queueing:
@@ -105,6 +109,7 @@ class Queueing:
                 break
             if (outlook.position, outlook.claimed) != (place.position, place.claimed):
                 place = _Standing(outlook.position, time.monotonic(), outlook.claimed)
+            place = replace(place, told=self._is_told(ticket, outlook))
             seen = self._sleep(event, seen, place, min(left, outlook.soonest))
         event.clear()
 
@@ -112,7 +117,7 @@ class Queueing:
         """The grant, handed over or taken; None when it is not the turn."""
         grant = self._take_up_hand_over(ticket) or self._take_turn_myself(ticket)
         if grant:
-            self._wakeups.forget(ticket.number)
+            self._leave(ticket, grant)
         return grant
 
     def keep_places(self, numbers: Sequence[int]) -> None:
@@ -122,13 +127,17 @@ class Queueing:
 
     def give_up(self, ticket: Ticket) -> tuple[Grant | LockRefused, Wakes]:
         """Out of the queue: granted at the last moment, or refused and counted."""
-        self._wakeups.forget(ticket.number)
-        return self._database.write(lambda tx: self._grant_or_give_up(tx, ticket))
+        try:
+            return self._database.write(lambda tx: self._grant_or_give_up(tx, ticket))
+        finally:
+            self._leave(ticket)
 
     def withdraw(self, ticket: Ticket) -> Wakes:
         """Out of the queue, and what was granted meanwhile is given back."""
-        self._wakeups.forget(ticket.number)
-        return self._database.write(lambda tx: self._withdraw(tx, ticket))
+        try:
+            return self._database.write(lambda tx: self._withdraw(tx, ticket))
+        finally:
+            self._leave(ticket)
 
     def _queue_up_quickly(self, request: Request) -> Grant | Ticket | None:
         resource = request.wants[0].resource
@@ -252,15 +261,37 @@ class Queueing:
         locks = [(read_lock(row), to_seconds(row[BESIDE])) for row in rows]
         if any(lock.request_id == ticket.request.id for lock, _ in locks):
             return _Outlook(ready=True)
-        earlier = [p.waiter for p in places if p.alive and p.waiter.ticket < ticket.number]
+        earlier = [p for p in places if p.alive and p.waiter.ticket < ticket.number]
         held = [lock for lock, left in locks if left is None or left > 0]
         claimed = claim_blockers(ticket.request, running)
-        if decide(ticket.request, held, earlier).granted and not claimed:
+        if decide(ticket.request, held, [p.waiter for p in earlier]).granted and not claimed:
             return _Outlook(ready=True)
         ends = [left for _, left in locks if left is not None and left > 0]
         ends += [each.expires_in for each in claimed if each.expires_in is not None]
         soonest = min(ends, default=math.inf) + 0.001
-        return _Outlook(ready=False, position=len(earlier), soonest=soonest, claimed=bool(claimed))
+        before = self._bell_before(ticket.request, held, earlier)
+        return _Outlook(ready=False, position=len(earlier), soonest=soonest, claimed=bool(claimed), before=before)
+
+    def _bell_before(self, request: Request, held: Sequence[Lock], earlier: Sequence[Place]) -> str:
+        for place in reversed(earlier):
+            if not decide(request, (), [place.waiter]).granted:
+                return self._bell(place.waiter.ticket, place.lock_id)
+        return next((lock.id for lock in held if not decide(request, [lock]).granted), "")
+
+    def _bell(self, number: int, lock_id: str) -> str:
+        """What a waiter's bell is called: as the lock that may be handed to it, or by its number."""
+        return lock_id or f"{self._tag}-{number}"
+
+    def _bell_of(self, ticket: Ticket) -> str:
+        return self._bell(ticket.number, str(ticket_columns(ticket.request, self._tag, "")["lock_id"]))
+
+    def _leave(self, ticket: Ticket, grant: Grant = ()) -> None:
+        bell = self._bell_of(ticket)
+        self._wakeups.forget(ticket.number, bell, granted=any(lock.id == bell for lock in grant))
+
+    def _is_told(self, ticket: Ticket, outlook: _Outlook) -> bool:
+        told = self._wakeups.is_told(ticket.number, self._bell_of(ticket), outlook.before)
+        return told and not outlook.claimed
 
     def _sleep(self, event: threading.Event, seen: object, place: _Standing, seconds: float) -> object:
         """Sleep until woken, or until another process wrote something, where that can be seen at small cost."""
@@ -272,7 +303,7 @@ class Queueing:
         return seen
 
     def _pause(self, place: _Standing) -> float:
-        return self._wakeups.pause(time.monotonic() - place.since, place.position, told=not place.claimed)
+        return self._wakeups.pause(time.monotonic() - place.since, place.position, told=place.told)
 
     def _touch(self, numbers: Sequence[int]) -> int:
         return self._database.write(lambda tx: tx.count(sql.TOUCH_TICKETS, tickets=numbers, alive=WAITER_LEASE))

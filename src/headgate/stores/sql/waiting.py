@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from headgate.core.errors import HeadgateError
 from headgate.stores.sql.engine import Database
 
-#: The shortest and the longest pause between two looks.
-SHORTEST, LONGEST = 0.001, 0.05
+#: The shortest pause between two looks.
+SHORTEST = 0.001
 #: A look is worth at most this part of the time waited so far.
 PART = 0.05
-#: With a listening connection a look is only the second line.
+#: The longest pause. It is the pause of those who are woken, too: wake-ups may get lost.
 LISTENING_PAUSE = 1.0
 
 
@@ -81,6 +81,7 @@ class Wakeups:
         self._events: dict[int, threading.Event] = {}
         self._guard = threading.Lock()
         self._listener = Listener(database, self._heard)
+        self._bells = database.dialect.bells(self._rang)
 
     @property
     def channel(self) -> str:
@@ -89,7 +90,7 @@ class Wakeups:
 
     @property
     def listening(self) -> bool:
-        """Whether wake-ups reach this process now."""
+        """Whether the database calls this process."""
         return self._listener.listening
 
     def event(self, ticket: int) -> threading.Event:
@@ -97,10 +98,21 @@ class Wakeups:
         with self._guard:
             return self._events.setdefault(ticket, threading.Event())
 
-    def forget(self, ticket: int) -> None:
+    def is_told(self, ticket: int, own: str, before: str) -> bool:
+        """Whether the waiter is woken when what stands before it leaves; the two are the names of their bells."""
+        return self.listening or (self._bells is not None and self._bells.follow(ticket, own, before))
+
+    def forget(self, ticket: int, own: str, *, granted: bool) -> None:
         """Nobody waits by that number any more."""
         with self._guard:
             self._events.pop(ticket, None)
+        if self._bells is not None:
+            self._bells.leave(ticket, own, granted=granted)
+
+    def ring(self, bell: str, *, waited_for: bool) -> None:
+        """The holder that this bell belongs to has left."""
+        if self._bells is not None:
+            self._bells.ring(bell, waited_for=waited_for)
 
     def wake(self, heads: Iterable[tuple[str, int]]) -> None:
         """Wake these: (channel, ticket)."""
@@ -115,19 +127,21 @@ class Wakeups:
             self._database.dialect.notify(self._database, elsewhere)
 
     def pause(self, waited: float, position: int, *, told: bool) -> float:
-        """How long to sleep before the next look: the first in the queue looks most often.
-
-        `told`: whoever is in the way says so when it leaves, where it can be heard.
-        """
-        if told and self.listening:
-            return LISTENING_PAUSE if position else self._database.dialect.head_pause
-        if self._database.dialect.polls_slowly:
+        """How long to sleep before the next look: those who are not `told` look, the first in the queue most often."""
+        if told or self._database.dialect.polls_slowly:
             return LISTENING_PAUSE
-        return min(max(waited * PART, SHORTEST) * (1 + position), LONGEST)
+        return min(max(waited * PART, SHORTEST) * (1 + position), LISTENING_PAUSE)
 
     def close(self) -> None:
         """Stop listening."""
         self._listener.close()
+        if self._bells is not None:
+            self._bells.close()
+
+    def _rang(self, ticket: int) -> None:
+        event = self._events.get(ticket)
+        if event is not None:
+            event.set()
 
     def _heard(self, ticket: int) -> None:
         """A wake-up came: perhaps before its waiter has asked for it."""

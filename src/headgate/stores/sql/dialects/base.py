@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
@@ -51,6 +51,26 @@ class Trouble(Enum):
     SETUP = "a database, permission, password or table is missing; an operator must correct it"
     BUG = "the statement itself is wrong; this is a bug"
     OTHER = "another error, such as a full or failing disk"
+
+
+class Bells(Protocol):
+    """Wake-ups where each waiter listens to the one before it, and nobody can call a process by its channel."""
+
+    def follow(self, ticket: int, own: str, before: str) -> bool:
+        """Hang the waiter's own bell and listen to the one before it. False: it cannot be heard, so poll."""
+        ...
+
+    def leave(self, ticket: int, own: str, *, granted: bool) -> None:
+        """The wait is over; the bell of a waiter that was granted its lock still hangs."""
+        ...
+
+    def ring(self, name: str, *, waited_for: bool) -> None:
+        """The owner of this bell has left; `waited_for`: somebody may listen to it."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
 
 
 class Connection(Protocol):
@@ -165,8 +185,6 @@ class Dialect(ABC):
     listens: bool = False
     #: True where one call reaches every process that listens on a channel; else a channel has one listener.
     broadcasts: bool = True
-    #: Seconds between two polls of the first waiter in a queue while it listens: wake-ups may get lost.
-    head_pause: float = 1.0
     #: True where it cannot, though databases of this kind can: waiters then poll at most once a second.
     polls_slowly: bool = False
     #: Behind the place `:priority`, `:after`, by the index.
@@ -353,6 +371,11 @@ class Dialect(ABC):
     def listen(self, channel: str, heard: Any, stop: Any) -> None:
         """Where the database `listens`: call `heard(number)` for each wake-up on the channel until `stop` is set."""
         raise NotImplementedError
+
+    def bells(self, heard: Callable[[int], None]) -> Bells | None:
+        """Bells, where they take the place of `listen` and `notify`: `heard(ticket)` is called for each that rings."""
+        del heard
+        return None
 
     def changed(self, connection: Connection) -> object:
         """Something that differs when another process wrote since; None where that cannot be told."""

@@ -6,7 +6,7 @@ import math
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -21,6 +21,7 @@ from headgate.stores.sql.dialects.base import (
     IDLE_TRANSACTION_SECONDS,
     LOCK_WAIT_PART,
     OWNED,
+    Bells,
     Columns,
     Connection,
     Dialect,
@@ -303,6 +304,25 @@ class Mysql(Dialect):
         self._set_limits(connection, statement=LISTING_SECONDS, idle=IDLE_TRANSACTION_SECONDS)
         made: Connection = connection
         return made
+
+    def bells(self, heard: Callable[[int], None]) -> Bells:
+        from headgate.stores.sql.dialects.mysql_bells import NamedLocks
+
+        return NamedLocks(self._connect_for_bells, heard)
+
+    def _connect_for_bells(self) -> Any:
+        """A connection that may be silent for long. Pooled where it is not the same server thread all the time."""
+        from headgate.stores.sql.dialects.mysql_bells import Pooled
+
+        connection: Any = self.connect()
+        self._set_limits(connection, statement=0, idle=0)
+        with connection.cursor() as cursor:
+            cursor.execute("select connection_id() + 0")  # The bare function is answered by some poolers themselves.
+            thread = int(cursor.fetchone()[0])
+        if (thread - connection.thread_id()) % 2**32:
+            connection.close()
+            raise Pooled
+        return connection
 
     def limit(self, connection: Any, deadline: Deadline) -> None:
         """A bulk operation changes the server's limits: one trip more, and one more when another call follows."""

@@ -145,7 +145,6 @@ class Sqlite(Dialect):
     one_writer = True
     listens = hasattr(os, "O_PATH")
     broadcasts = False
-    head_pause = 0.05
     local = True
 
     def __init__(self, url: str) -> None:

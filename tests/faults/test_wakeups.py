@@ -1,0 +1,89 @@
+"""Wake-ups between processes: they arrive without polling, and none is lost for long, whoever is killed or stopped."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+import headgate
+from tests.faults.conftest import FULL, Report
+from tests.faults.processes import Child, Zygote, now
+from tests.fresh import scheme
+from tests.waiting import until
+
+R = "line:1"
+#: A dead waiter that is handed the lock keeps it for this long.
+LEASE = 2.0
+#: By then a waiter looks although it was not woken; on ZooKeeper a dead waiter's session has ended.
+SECOND_LINE = 1.0
+#: What a busy machine may need on top. A wake-up that is lost does not come for a thousand seconds.
+SLACK_SECONDS = 15.0
+ROUNDS = 10 if FULL else 1
+
+
+class Line:
+    """Processes that queue for the lock, one behind the other."""
+
+    def __init__(self, processes: Zygote, gate: headgate.Gate, url: str) -> None:
+        self._processes = processes
+        self._gate = gate
+        self._url = url
+        self._numbers = itertools.count(1)
+
+    def join(self, **how: Any) -> Child:
+        """One more, that stands in the queue now."""
+        client = f"process-{next(self._numbers)}"
+        child = self._processes.spawn(
+            "tests.faults.in_line:wait_in_line", url=self._url, resource=R, client=client, lease=LEASE, **how
+        )
+        child.expect("ready")
+        until(lambda: client in {waiter.client for waiter in self._gate.locks.waiters(R)}, f"{client} to queue")
+        return child
+
+
+def test_each_release_wakes_the_next_process(store_url: str, processes: Zygote, report: Report) -> None:
+    """Those behind the first never look unless they are woken."""
+    with headgate.connect(store_url) as gate:
+        line = Line(processes, gate, store_url)
+        lock = gate.locks.acquire("first", R, "exclusive", lease=600)
+        waiters = [line.join(), *(line.join(polls=False) for _ in range(4 if FULL else 2))]
+        gate.locks.release(lock)
+        held, released = [], []
+        for waiter in waiters:
+            held.append(waiter.expect("held")["at"])
+            waiter.channel.send("go")
+            released.append(waiter.expect("released")["at"])
+        slowest = max(later - earlier for later, earlier in zip(held[1:], released, strict=False))
+    report(store=scheme(store_url), processes=len(waiters), violations=0, slowest_wake_up=round(slowest, 3))
+
+
+@pytest.mark.parametrize("breaks", ["SIGKILL", "SIGSTOP"])
+def test_no_wake_up_is_lost(breaks: str, store_url: str, processes: Zygote, report: Report) -> None:
+    """A releaser breaks between its commit and the wake-up; then one is woken that broke while it waited."""
+    times = [_pass_on(breaks, store_url, processes) for _ in range(ROUNDS)]
+    report(
+        store=scheme(store_url), faults=2 * ROUNDS, hit=2 * ROUNDS, violations=0,
+        worst_unheard=round(max(unheard for unheard, _ in times), 2),
+        worst_broken=round(max(broken for _, broken in times), 2),
+    )  # fmt: skip
+
+
+def _pass_on(breaks: str, url: str, processes: Zygote) -> tuple[float, float]:
+    """The seconds until the next had the lock: behind a releaser that was not heard, and behind a broken waiter."""
+    with headgate.connect(url) as gate:
+        line = Line(processes, gate, url)
+        lock = gate.locks.acquire("first", R, "exclusive", lease=600)
+        releaser, next_one, middle, last = line.join(breaks=breaks), line.join(), line.join(), line.join()
+        middle.kill() if breaks == "SIGKILL" else middle.stop()
+        gate.locks.release(lock)
+        releaser.expect("held")
+        releaser.channel.send("go")
+        passed_on = now()
+        unheard = next_one.expect("held", SECOND_LINE + SLACK_SECONDS)["at"] - passed_on
+        next_one.channel.send("go")
+        passed_on = next_one.expect("released")["at"]
+        broken = last.expect("held", LEASE + SECOND_LINE + SLACK_SECONDS)["at"] - passed_on
+        last.channel.send("go")
+        last.expect("released")
+    processes.discard_children()
+    return unheard, broken
