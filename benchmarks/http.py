@@ -1,5 +1,5 @@
-"""`make bench-http`: the service against the bare framework, with a thousand who wait, with a
-thousand streams of events, with a full store, at its start.
+"""`make bench-http`: the service against the bare framework, with shared commits and without, with a thousand who wait,
+with a thousand streams of events, with a full store, at its start.
 
 Every contestant is a process of its own, and so is who asks them; rounds are taken in turn, so that noise hits all.
 A request is one answer: acquire and release are two. Only the ratios mean anything: the rates depend on the machine.
@@ -37,6 +37,8 @@ STREAMS_TARGET = 10.0
 ECHO_TARGET = 0.4
 #: At most: p99 with waiters, of that without; readiness, of importing the framework.
 WAITING_TARGET, READY_TARGET = 2.0, 3.0
+#: Calls that share commits, of one call at a time, at least.
+SHARED_TARGET = 2.0
 #: What is looked at when the store is full.
 FULL_PATHS = ("/", "/pipeline", "/pipeline/grid", "/locks", "/ingest", "/history", "/v1/status", "/metrics")
 #: Of the first page, in bytes and seconds; the others are held to it.
@@ -70,17 +72,17 @@ class Contestant:
         self.process.communicate()
 
 
-def up(folder: Path, url: str, *words: str) -> Contestant:
+def up(folder: Path, url: str, *words: str, module: str = "headgate") -> Contestant:
     """`headgate up` on a store."""
     port = free_port()
-    listen = ("headgate", "up", "--listen", f"127.0.0.1:{port}", "-q", *words)
+    listen = (module, "up", "--listen", f"127.0.0.1:{port}", "-q", *words)
     return Contestant(listen, port, HEADGATE_URL=url, HEADGATE_WORK_FOLDER=str(folder / "work"))
 
 
 @contextmanager
-def service(folder: Path, url: str) -> Iterator[Contestant]:
+def service(folder: Path, url: str, module: str = "headgate") -> Iterator[Contestant]:
     """The same, for the first time, and an admin's token for it."""
-    found = up(folder, url, "--json")
+    found = up(folder, url, "--json", module=module)
     try:
         if found.process.stdout:
             found.process.stdout.readline()  # It answers.
@@ -186,6 +188,30 @@ def store_rate(folder: Path, url: str) -> float:
             gate.locks.release(gate.locks.acquire("bench", "bench:1", "exclusive"))
             count += 2
     return count / passed
+
+
+# ---------------------------------------------------------------- shared commits
+
+
+def shared_commits(folder: Path, generator: Generator) -> str:
+    """Requests per second on a file: calls that share commits, and one call at a time."""
+    rows: list[Sequence[object]] = []
+    for mode in ("truncate", "wal"):
+        with ExitStack() as stack:
+            urls = [f"sqlite:///{folder}/{name}-{mode}.db?journal_mode={mode}" for name in ("shared", "single")]
+            shared = stack.enter_context(service(folder, urls[0]))
+            single = stack.enter_context(service(folder, urls[1], "benchmarks.http_single"))
+            for each in (shared, single):
+                generator.ask(each, "locks", SECONDS / 2)
+            rounds = [
+                (measured(generator, shared, "locks"), measured(generator, single, "locks")) for _ in range(ROUNDS)
+            ]
+        ours, others = (statistics.median(each[place][0] for each in rounds) for place in (0, 1))
+        times = statistics.median(one[0] / other[0] for one, other in rounds)
+        spent = [statistics.median(each[place][1] for each in rounds) for place in (0, 1)]
+        rows.append((mode, ours, others, times, SHARED_TARGET, verdict(times, SHARED_TARGET), *spent))
+    header = ("journal", "shared", "one at a time", "times", "at least", "", "shared, µs CPU", "one at a time")
+    return table(f"Acquire and release on a SQLite file, {CONNECTIONS} connections, requests per second", header, rows)
 
 
 # ---------------------------------------------------------------- with a thousand who wait
@@ -335,6 +361,7 @@ def _import() -> float:
 
 PARTS: dict[str, Callable[[Path, Generator], str]] = {
     "echo": against_echo,
+    "commits": shared_commits,
     "waiters": with_waiters,
     "streams": with_streams,
     "full": full_store,

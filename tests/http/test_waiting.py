@@ -113,21 +113,22 @@ def test_who_hangs_up_while_it_is_granted_gives_it_back(bounded: Callable[..., B
     crew, loop = service.server.service.crew, service.server.service._loop
     assert loop
     token = service.gate.tokens.new("hasty", ["lock:acquire"]).token
-    busy, go_on = threading.Event(), threading.Event()
+    busy, go_on = threading.Barrier(crew.threads + 1), threading.Event()
 
     def keep_busy() -> bool:
-        busy.set()
+        busy.wait(PATIENCE)
         return go_on.wait(PATIENCE)
 
-    blocked = asyncio.run_coroutine_threadsafe(crew.run(keep_busy), loop)
-    assert busy.wait(PATIENCE)
+    blocked = [asyncio.run_coroutine_threadsafe(crew.run(keep_busy), loop) for _ in range(crew.threads)]
+    busy.wait(PATIENCE)
     with asking(service.server, token, "/v1/locks", {"client": "w", "resource": "free:1", "wait": 60}):
         until(lambda: not crew._waiting.empty(), "the request to stand in line")
     with service.client() as other:
         for _ in range(5):  # Meanwhile the service hears that it has hung up.
             assert other.get("/healthz").status_code == 200
     go_on.set()
-    blocked.result(PATIENCE)
+    for each in blocked:
+        each.result(PATIENCE)
     until(lambda: [each.event for each in service.gate.history("free:1")] == ["release", "grant"], "it to be back")
     assert not service.gate.locks.list(resource="free:1")
 

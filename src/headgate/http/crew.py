@@ -30,7 +30,8 @@ class Crew:
     """So many threads, for one event loop."""
 
     def __init__(self, threads: int) -> None:
-        self._threads = threads
+        #: How many calls are made at a time.
+        self.threads = threads
         #: In this turn of the loop.
         self._asked: list[Call] = []
         self._waiting: SimpleQueue[Call | None] = SimpleQueue()
@@ -65,13 +66,13 @@ class Crew:
     def close(self) -> None:
         """What is waiting is done first."""
         if self._loop is not None:
-            for _ in range(self._threads):
+            for _ in range(self.threads):
                 self._waiting.put(None)
             self._loop = None
 
     def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        for number in range(self._threads):
+        for number in range(self.threads):
             threading.Thread(target=self._work, args=(self._loop,), name=f"headgate-crew-{number}", daemon=True).start()
 
     def _hand_over(self) -> None:
@@ -92,7 +93,7 @@ class Crew:
 
     def _may_wait(self, seconds: float) -> bool:
         """Whether a result waits for the next one, which comes in no time; what takes long keeps nobody waiting."""
-        return self._threads == 1 and seconds < NO_TIME_SECONDS and not self._waiting.empty()
+        return self.threads == 1 and seconds < NO_TIME_SECONDS and not self._waiting.empty()
 
     def _tell(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether the loop takes what is done."""

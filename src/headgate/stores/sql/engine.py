@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate import chance
@@ -13,8 +14,10 @@ from headgate.core.errors import ForeignStore, HeadgateError, StoreMisconfigured
 from headgate.stores import deadlines
 from headgate.stores.acting import actor
 from headgate.stores.deadlines import Deadline
+from headgate.stores.idempotency import Keyed
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
+from headgate.stores.sql.groups import Groups
 from headgate.stores.sql.pool import NoConnection, Pool
 from headgate.stores.sql.repeats import keep_key
 from headgate.stores.sql.server_clock import Jump, ServerClock, steady
@@ -60,6 +63,35 @@ class Transaction:
         self._cursor = cursor
         #: True when an earlier try was cut off, so that it may have happened already.
         self.again = again
+        #: Requests whose records were written with their effects.
+        self.keyed: list[Keyed] = []
+
+    @property
+    def driver_errors(self) -> tuple[type[BaseException], ...]:
+        """The errors of the driver."""
+        return self._dialect.errors()
+
+    @contextmanager
+    def part(self, *, again: bool) -> Iterator[Transaction]:
+        """A part of this transaction, undone by itself when it fails. A driver's error may end all of it."""
+        self._cursor.execute("savepoint part")
+        part = Transaction(self._dialect, self._cursor, again=again)
+        try:
+            yield part
+        except self._dialect.errors() as error:
+            if self._dialect.classify(error) is not Trouble.DUPLICATE:
+                raise
+            self._undo_part()
+            raise Duplicate(str(error)) from error
+        except Exception:
+            self._undo_part()
+            raise
+        self._cursor.execute("release part")
+        self.keyed += part.keyed
+
+    def _undo_part(self) -> None:
+        self._cursor.execute("rollback to part")
+        self._cursor.execute("release part")
 
     def all(self, statement: Statement, **params: object) -> list[Row]:
         """Every row."""
@@ -137,6 +169,8 @@ class Database:
         self.follower: Callable[[Database, ServerChanged], None] | None = None
         self._pool = Pool(dialect)
         self._clock = ServerClock()
+        #: Where one thread writes for all that want to; None: the database itself has them side by side.
+        self._groups = Groups(dialect, partial(self._write_now, look=False)) if dialect.one_writer else None
 
     def write(self, work: Callable[[Transaction], T], *, again: bool = False, look: bool = True) -> T:
         """Run it in one transaction that may write; from the start again when the database says so.
@@ -246,10 +280,20 @@ class Database:
         return deadlines.current(self.options.answer_within)
 
     def _write(self, work: Callable[[Transaction], T], *, again: bool, look: bool) -> T:
+        def work_and_keep(tx: Transaction) -> T:
+            result = work(tx)
+            keyed = keep_key(tx, result)
+            tx.keyed += [keyed] if keyed else []
+            return result
+
+        if self._groups is not None:
+            return self._groups.write(work_and_keep, self._deadline(), again=again)
+        return self._write_now(work_and_keep, self._deadline(), again=again, look=look)
+
+    def _write_now(self, work: Callable[[Transaction], T], deadline: Deadline, *, again: bool, look: bool) -> T:
         def transact(connection: Connection, cut: bool, sent: _Sent) -> T:  # noqa: FBT001 - as all are called
             return self._transact(connection, work, sent, again=again or cut, write=True, look=look)
 
-        deadline = self._deadline()
         with self.dialect.turn(deadline.busy_left):
             return self._try(transact, _Sent(may_count=again), deadline)
 
@@ -382,7 +426,6 @@ class Database:
             try:
                 tx = Transaction(self.dialect, cursor, again=again)
                 result = work(tx)
-                keyed = keep_key(tx, result) if write else None
                 sent.may_count = sent.may_count or write
                 self._commit(cursor)
             except BaseException:
@@ -393,7 +436,7 @@ class Database:
         finally:
             with suppress(*self.dialect.errors()):
                 cursor.close()
-        if keyed is not None:
+        for keyed in tx.keyed:
             keyed.kept = True
         return result
 

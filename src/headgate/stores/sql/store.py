@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.stores.base import SIDE_BY_SIDE
 from headgate.stores.deadlines import answered_in_time
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database
@@ -31,7 +30,7 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         self.name = database.name
         self.options = database.options
-        self.side_by_side = 1 if database.dialect.one_writer else SIDE_BY_SIDE
+        self.side_by_side = database.dialect.side_by_side
         self.locks = SqlLocks(database)
         #: A claim in it acts as a lock, and the other way round.
         self.ledger = self.locks.ledger

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from headgate.core.errors import BadValue
 from headgate.core.owners import LOCAL
 from headgate.core.redaction import mask
+from headgate.stores.base import SIDE_BY_SIDE
 from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.statement import Row, Statement, spread
@@ -181,6 +182,8 @@ class Dialect(ABC):
     local: bool = False
     #: True where one transaction at a time may write: the threads of a process then take turns.
     one_writer: bool = False
+    #: Calls that one process does well to make at a time.
+    side_by_side: int = SIDE_BY_SIDE
     #: True where a process can be woken: by the database, or by other processes of its machine.
     listens: bool = False
     #: True where one call reaches every process that listens on a channel; else a channel has one listener.
@@ -386,6 +389,10 @@ class Dialect(ABC):
         """Around a transaction that writes, where writers take turns; StoreUnavailable when it takes longer."""
         del seconds
         return nullcontext()
+
+    def why_busy(self, seconds: float | None = None) -> str:
+        """Who has kept others from writing, for that many seconds; where one transaction at a time may write."""
+        raise NotImplementedError
 
     def begin(self, cursor: Any, *, write: bool) -> None:
         """Start a transaction."""

@@ -143,6 +143,7 @@ class Sqlite(Dialect):
     list_columns = Statement("The columns of a table.", "select name from pragma_table_info(:table)")
 
     one_writer = True
+    side_by_side = 32
     listens = hasattr(os, "O_PATH")
     broadcasts = False
     local = True
@@ -161,7 +162,7 @@ class Sqlite(Dialect):
             raise BadValue("url option", next(iter(options)), "is unknown; the option for SQLite is journal_mode")
         self._gate = Gate(self.path)
         if self.path is None:
-            self.connections, self.in_memory, self.listens = 1, True, False
+            self.connections, self.side_by_side, self.in_memory, self.listens = 1, 1, True, False
         else:
             warn_of_network_filesystem(self.path)
 
@@ -240,7 +241,7 @@ class Sqlite(Dialect):
     @contextmanager
     def turn(self, seconds: float) -> Iterator[None]:
         if not self._gate.enter(seconds):
-            raise StoreUnavailable(self.name, self._why_busy(seconds), outcome="none")
+            raise StoreUnavailable(self.name, self.why_busy(seconds), outcome="none")
         try:
             yield
         finally:
@@ -270,18 +271,16 @@ class Sqlite(Dialect):
     def why(self, error: BaseException) -> str:
         trouble = self.classify(error)
         if trouble is Trouble.BUSY:
-            return self._why_busy()
+            return self.why_busy()
         if trouble is Trouble.SETUP and self.path is not None:
             return missing_right(self.path) or super().why(error)
         return super().why(error)
 
-    def _why_busy(self, seconds: float | None = None) -> str:
-        if self.path is None:
-            return "another thread is writing"
-        files = (self._gate.path, self.path, Path(f"{self.path}-shm"))
+    def why_busy(self, seconds: float | None = None) -> str:
+        files = () if self.path is None else (self._gate.path, self.path, Path(f"{self.path}-shm"))
         who = describe_writer(*(path for path in files if path))
         waited = "" if seconds is None else f" for {seconds:.1f} s"
-        return f"{who or 'another process'} has kept it locked{waited}"
+        return f"{who or ('another thread' if self.path is None else 'another process')} has kept it locked{waited}"
 
     def close(self) -> None:
         self._gate.close()
