@@ -57,7 +57,7 @@ def test_history_is_newest_first_and_can_be_filtered_and_paged(headgate: Headgat
         headgate("lock", "release", lock["id"], "--token", str(lock["token"]))
 
     def events(*words: str) -> list[tuple[str, str]]:
-        found = headgate("history", "--json", *words).json["entries"]
+        found = headgate("history", "--json", *words).json["items"]
         return [(entry["event"], entry["resource"]) for entry in found]
 
     assert events()[0] == ("release", "r2")
@@ -67,8 +67,8 @@ def test_history_is_newest_first_and_can_be_filtered_and_paged(headgate: Headgat
     assert events("--since", "2999-01-01T00:00:00Z") == []
     assert events("--client", "nobody") == []
     page = headgate("history", "--limit", "4", "--json").json
-    assert len(page["entries"]) == 4
-    assert events("--before", str(page["next"])) == [("release", "r0"), ("grant", "r0")]
+    assert len(page["items"]) == 4
+    assert events("--after", page["next"]) == [("release", "r0"), ("grant", "r0")]
     assert headgate("history", "--event", "nonsense").code == 2
     wrong = headgate("history", "--since", "yesterday-ish")
     assert (wrong.code, "write 2h or 7d (ago), or 2026-11-15T04:50" in wrong.err) == (2, True)
@@ -82,7 +82,7 @@ def test_settings_tell_their_origin_and_mask_passwords(headgate: Headgate, tmp_p
     (tmp_path / "headgate.toml").write_text('client = "from-file"\nurl = "sqlite:///weaker.db"\n')
     secret = "postgresql://me:hush@db1/x"
     done = headgate("settings", "--json", HEADGATE_COORDINATION_URL=secret)
-    found = {each["name"]: each for each in done.json["settings"]}
+    found = {each["name"]: each for each in done.json["items"]}
     assert (found["client"]["value"], found["client"]["origin"]) == ("from-file", str(tmp_path / "headgate.toml"))
     assert found["url"]["origin"] == "HEADGATE_URL"
     assert found["lock_delay"]["origin"] == "default"

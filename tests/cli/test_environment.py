@@ -64,7 +64,7 @@ def test_a_worker_checks_a_jobs_variables_again(headgate: Headgate) -> None:
     ran = headgate.folder / "ran"
     done = headgate("job", "run", "clean", "--loop", "--", "touch", str(ran))
     assert (done.code, "on this worker" in done.err, ran.exists()) == (2, True, False)
-    rows = headgate("data", "list", "--dataset", "tidy", "--json").json
+    rows = headgate("data", "list", "--dataset", "tidy", "--json").json["items"]
     assert [(row["dataid"], row["status"]) for row in rows] == [("1", "ERROR")]
     assert "BASH_ENV" in rows[0]["message"]
     got = headgate("job", "run", "clean", "--", *ENVIRONMENT, HEADGATE_JOB_VARIABLES="OMP_*, BASH_ENV").json

@@ -220,4 +220,4 @@ def test_a_grant_that_nobody_could_read_is_given_back(headgate: Headgate) -> Non
             check=False,
         )
     assert done.returncode != 0
-    assert headgate.locks(DB)["locks"] == []
+    assert headgate.locks(DB)["items"] == []

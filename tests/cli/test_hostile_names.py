@@ -112,7 +112,7 @@ def test_every_list_shows_hostile_names_as_they_are(hostile: Path, capfd: pytest
             elif SHOWN in written:
                 found.add(command)
     assert found == WITH_CANARY
-    assert json.loads(run_json(["lock", "list", "--json"], capfd))["locks"][0]["client"] == HOSTILE
+    assert json.loads(run_json(["lock", "list", "--json"], capfd))["items"][0]["client"] == HOSTILE
 
 
 def run_json(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:

@@ -93,21 +93,21 @@ def test_empty_lists_say_what_to_do(headgate: Headgate) -> None:
     assert "headgate ingest submit" in good(headgate("ingest", "batches")).out
     assert "list all with: headgate ingest jobs" in good(headgate("ingest", "jobs", "--state", "failed")).out
     assert "headgate ingest hold" in good(headgate("ingest", "holds")).out
-    assert headgate("ingest", "jobs", "--json").json == {"jobs": [], "next": None}
+    assert headgate("ingest", "jobs", "--json").json == {"items": [], "next": None}
 
 
 def test_lists_are_filtered_and_paged(headgate: Headgate, gate: Gate) -> None:
     fill(gate, jobs=3)
     fill(gate, jobs=1, profile="other")
     page = headgate("ingest", "jobs", "--batch", "1", "--limit", "2", "--json").json
-    assert ([each["id"] for each in page["jobs"]], page["next"]) == ([JOB, "jid0000000002"], "jid0000000002")
+    assert ([each["id"] for each in page["items"]], page["next"]) == ([JOB, "jid0000000002"], "jid0000000002")
     page = headgate("ingest", "jobs", "--batch", "1", "--after", page["next"], "--json").json
-    assert ([each["id"] for each in page["jobs"]], page["next"]) == (["jid0000000003"], None)
-    assert len(headgate("ingest", "jobs", "--profile", "other", "--json").json["jobs"]) == 1
+    assert ([each["id"] for each in page["items"]], page["next"]) == (["jid0000000003"], None)
+    assert len(headgate("ingest", "jobs", "--profile", "other", "--json").json["items"]) == 1
     assert "continue with: --after bid0000000001" in headgate("ingest", "batches", "--limit", "1").err
     taken = gate.queue.acquire_job("pending")
     assert taken is not None
-    assert [each["id"] for each in headgate("ingest", "jobs", "--taken", "--json").json["jobs"]] == [taken.id]
+    assert [each["id"] for each in headgate("ingest", "jobs", "--taken", "--json").json["items"]] == [taken.id]
     assert f"taken by {taken.worker}" in headgate("ingest", "jobs", "--taken").out
 
 

@@ -43,7 +43,9 @@ def pipeline(headgate: Headgate) -> Headgate:
 
 def rows(command: Headgate) -> dict[str, str]:
     """The status of each chunk that was made."""
-    found: list[dict[str, Any]] = command("data", "list", "--dataset", "tidy-up", "--kind", "OUT", "--json").json
+    found: list[dict[str, Any]] = command("data", "list", "--dataset", "tidy-up", "--kind", "OUT", "--json").json[
+        "items"
+    ]
     return {row["dataid"]: row["status"] for row in found}
 
 
@@ -64,7 +66,7 @@ def test_the_exit_code_is_the_commands_own_and_is_reported(
 
 
 def message(command: Headgate) -> str:
-    (row,) = command("data", "list", "--dataset", "tidy-up", "--kind", "OUT", "--json").json
+    (row,) = command("data", "list", "--dataset", "tidy-up", "--kind", "OUT", "--json").json["items"]
     return str(row["message"])
 
 

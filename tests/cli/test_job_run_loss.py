@@ -60,5 +60,5 @@ def test_stopped_for_longer_than_the_lease_the_command_does_not_run_on(pipeline:
     command.runner.send_signal(signal.SIGCONT)
     code, err = command.finish()
     assert code == 76, err
-    (row,) = pipeline("data", "list", "--dataset", "tidy", "--kind", "OUTPUT", "--json").json
+    (row,) = pipeline("data", "list", "--dataset", "tidy", "--kind", "OUTPUT", "--json").json["items"]
     assert (row["status"], row["attempt"]) == ("READY", 2)

@@ -87,10 +87,10 @@ def test_the_life_of_a_chunk(pipeline: Headgate) -> None:
     assert pipeline("job", "success", "clean", dataid, "--token", "999").code == 76
     second, token = claim(pipeline)
     assert pipeline("job", "fail", "clean", second, "--token", token, "--message", "no space").code == 0
-    listed = pipeline("data", "list", "--status", "ERROR", "--json").json
+    listed = pipeline("data", "list", "--status", "ERROR", "--json").json["items"]
     assert {(row["dataid"], row["message"]) for row in listed} == {(second, "no space")}
     assert claim(pipeline, "report")[0] == dataid
-    told = pipeline("history", "--job", "clean", "--dataid", second, "--json").json["entries"]
+    told = pipeline("history", "--job", "clean", "--dataid", second, "--json").json["items"]
     assert [(entry["event"], entry["reason"]) for entry in told] == [("fail", "no space"), ("claim", "")]
     assert "no space" in pipeline("history", "--job", "clean").out
 
@@ -114,8 +114,28 @@ def test_explain_and_plan_say_why(pipeline: Headgate) -> None:
     assert "NO " in explained.out
     assert pipeline("job", "explain", "clean", "2", "--json").json["granted"] is True
     plan = pipeline("job", "plan", "clean", "--json").json
-    assert [each["dataid"] for each in plan["next"]] == ["2"]
-    assert [each["dataid"] for each in plan["blocked"]] == ["1"]
+    assert [(each["dataid"], each["granted"]) for each in plan["items"]] == [("2", True), ("1", False)]
+
+
+def test_chunks_are_listed_page_by_page_and_no_data_id_is_split(pipeline: Headgate) -> None:
+    pipeline("data", "publish", "orders_raw", "1", "2", "3")
+    for _ in range(2):
+        claim(pipeline)
+    for words in ([], ["--dataset", "orders_raw"], ["--dataid", "1..3"]):
+        whole = pipeline("data", "list", *words, "--json").json
+        assert (len(whole["items"]) >= 3, whole["next"]) == (True, None)
+        found: list[dict[str, str]] = []
+        after: list[str] = []
+        while page := pipeline("data", "list", *words, "--limit", "2", *after, "--json").json:
+            found += page["items"]
+            if page["next"] is None:
+                break
+            after = ["--after", page["next"]]
+        assert [(row["dataset"], row["dataid"], row["kind"]) for row in found] == [
+            (row["dataset"], row["dataid"], row["kind"]) for row in whole["items"]
+        ]
+        assert "continue with: --after" in pipeline("data", "list", *words, "--limit", "2").err
+    assert "data id of this range" in pipeline("data", "list", "--dataid", "1..3", "--after", "7").err
 
 
 def test_support_resubmits_holds_and_forgets(pipeline: Headgate) -> None:
@@ -124,9 +144,9 @@ def test_support_resubmits_holds_and_forgets(pipeline: Headgate) -> None:
         dataid, token = claim(pipeline, job)
         pipeline("job", "success", job, dataid, "--token", token)
     words = ("job", "resubmit", "clean", "1", "--reason", "wrong", "--downstream")
-    preview = pipeline(*words, "--dry-run", "--json").json
+    preview = pipeline(*words, "--dry-run", "--json").json["items"]
     assert {(each["job"], each["after"]) for each in preview} >= {("clean", "RESUBMIT"), ("report", "RESUBMIT")}
-    assert pipeline(*words, "--json").json == preview
+    assert pipeline(*words, "--json").json == {"items": preview, "next": None}
     assert pipeline("job", "hold", "clean", "1", "--reason", "wait").code == 0
     assert pipeline("job", "next", "clean").code == 3
     assert pipeline("job", "unhold", "clean", "1").code == 0
@@ -138,7 +158,7 @@ def test_support_resubmits_holds_and_forgets(pipeline: Headgate) -> None:
     assert forced["forced"] is True
     assert pipeline("job", "resubmit", "clean", "1", "--reason", "no").code == 75
     set_by_hand = ("job", "set-status", "orders_clean", "1", "clean", "OUT", "RERUN", "--reason", "bad data")
-    assert pipeline(*set_by_hand, "--json").json[0]["after"] == "RESUBMIT"
+    assert pipeline(*set_by_hand, "--json").json["items"][0]["after"] == "RESUBMIT"
 
 
 def test_a_running_chunk_is_listed_with_the_locks(pipeline: Headgate) -> None:
@@ -178,7 +198,7 @@ def test_what_is_unknown_is_wrong_usage(pipeline: Headgate) -> None:
 
 
 def test_jobs_and_connections_are_listed(pipeline: Headgate) -> None:
-    assert [each["name"] for each in pipeline("job", "list", "--json").json] == ["clean", "report"]
+    assert [each["name"] for each in pipeline("job", "list", "--json").json["items"]] == ["clean", "report"]
     found = pipeline("job", "connections", "clean", "--json").json
     assert found["inputs"]["orders_raw"]["uri"] == "postgresql://warehouse/raw"
     assert pipeline("job", "reap", "--json").json == {"reaped": 0}

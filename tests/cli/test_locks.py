@@ -88,18 +88,18 @@ def test_renew_check_upgrade_downgrade(headgate: Headgate) -> None:
 
 def test_an_empty_list_says_so(headgate: Headgate) -> None:
     assert headgate("lock", "list").out == "no locks\n"
-    assert headgate("lock", "list", "--json").json == {"locks": [], "waiting": [], "next": None}
+    assert headgate("lock", "list", "--json").json == {"items": [], "next": None, "waiting": []}
 
 
 def test_list_filters_and_pages(headgate: Headgate) -> None:
     ids = sorted(headgate.acquire(f"r{number}", client=f"c{number % 2}")["id"] for number in range(5))
 
     def listed(*words: str) -> list[str]:
-        return [lock["id"] for lock in headgate("lock", "list", "--json", *words).json["locks"]]
+        return [lock["id"] for lock in headgate("lock", "list", "--json", *words).json["items"]]
 
     assert listed() == ids
     page = headgate("lock", "list", "--limit", "2", "--json").json
-    assert ([lock["id"] for lock in page["locks"]], page["next"]) == (ids[:2], ids[1])
+    assert ([lock["id"] for lock in page["items"]], page["next"]) == (ids[:2], ids[1])
     assert listed("--limit", "2", "--after", page["next"]) == ids[2:4]
     assert headgate("lock", "list", "--limit", "3", "--after", ids[1], "--json").json["next"] is None
     assert len(listed("--client", "c1")) == 2
@@ -167,7 +167,7 @@ def test_break_makes_the_token_stale_and_keeps_the_reason(headgate: Headgate) ->
     check = headgate("lock", "check", lock["id"], "--token", str(lock["token"]))
     assert check.code == 76
     assert "host is gone" in check.err
-    (entry,) = headgate("history", "--event", "break", "--json").json["entries"]
+    (entry,) = headgate("history", "--event", "break", "--json").json["items"]
     assert entry["reason"].endswith("host is gone")
 
 
@@ -185,7 +185,7 @@ def test_who_is_stuck_behind_whom_is_shown_to_the_end_of_the_chain(headgate: Hea
             plain = headgate("lock", "waiters")
             chain = headgate("lock", "waiters", "--blocked-by", "a")
             only_b = headgate("lock", "waiters", "--blocked-by", "c")
-            document = headgate("lock", "waiters", "--client", "c", "--blocked-by", "--json").json
+            document = headgate("lock", "waiters", "--client", "c", "--blocked-by", "--json").json["items"]
             for held in gate.locks.list():
                 if held.client == "a":
                     gate.locks.release(held)

@@ -59,7 +59,7 @@ def test_a_resource_that_is_named_twice_is_refused() -> None:
 def test_the_exit_code_is_the_commands_own(headgate: Headgate, script: str, code: int) -> None:
     done = headgate("lock", "run", DB, "--", "sh", "-c", script)
     assert (done.code, done.out, done.err) == (code, "", "")
-    assert headgate.locks(DB)["locks"] == []
+    assert headgate.locks(DB)["items"] == []
 
 
 def test_what_cannot_be_run_is_127_or_126_and_takes_no_lock(headgate: Headgate, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_what_cannot_be_run_is_127_or_126_and_takes_no_lock(headgate: Headgate, 
     assert headgate("lock", "run", "--json", DB, "--", "no-such-command").error["error"] == "cannot-run"
     plain.chmod(0o755)
     assert headgate("lock", "run", DB, "--", str(plain)).code == 126
-    grants = headgate("history", "--event", "grant", "--json").json["entries"]
+    grants = headgate("history", "--event", "grant", "--json").json["items"]
     assert len(grants) == 1
 
 
@@ -113,7 +113,7 @@ def test_the_command_is_told_its_lock(headgate: Headgate) -> None:
     command = ["--client", "copy", "--", sys.executable, "-c", WITH_LIST]
     done = headgate("lock", "run", f"{DB}=shared", *command, MINE="kept")
     variables, listed = done.json
-    (lock,) = listed["locks"]
+    (lock,) = listed["items"]
     assert (lock["client"], lock["mode"], lock["lease"]) == ("copy", "shared", 60)
     assert variables["HEADGATE_LOCK_ID"] == lock["id"]
     assert variables["HEADGATE_TOKEN"] == str(lock["token"])
@@ -160,7 +160,7 @@ def test_all_or_none(headgate: Headgate) -> None:
     done = headgate("lock", "run", "a", "b", "--", "touch", "ran")
     assert done.code == 75
     assert not (headgate.folder / "ran").exists()
-    assert headgate.locks("a")["locks"] == []
+    assert headgate.locks("a")["items"] == []
 
 
 def test_the_exit_code_of_a_refusal_can_be_chosen(headgate: Headgate) -> None:
@@ -201,7 +201,7 @@ def test_signals_are_passed_on(headgate: Headgate, name: str) -> None:
     runner.send_signal(getattr(signal, f"SIG{name}"))
     out, _ = runner.communicate(timeout=20)  # On stderr the shell tells how its sleep ended: it was told too.
     assert (runner.returncode, out) == (5, f"{name}\n".encode())
-    assert headgate.locks(DB)["locks"] == []
+    assert headgate.locks(DB)["items"] == []
 
 
 def test_the_whole_group_gets_the_signal(headgate: Headgate) -> None:

@@ -46,7 +46,7 @@ def test_a_polite_command_is_asked_first(headgate: Headgate) -> None:
 
 def test_a_broken_lock_ends_the_command(headgate: Headgate) -> None:
     command = stubborn(headgate)
-    (lock,) = headgate.locks(DB)["locks"]
+    (lock,) = headgate.locks(DB)["items"]
     assert headgate("lock", "break", lock["id"], "--reason", "we need it").code == 0
     code, err = command.finish()
     assert code == 76
@@ -56,15 +56,15 @@ def test_a_broken_lock_ends_the_command(headgate: Headgate) -> None:
 
 def test_of_several_locks_one_that_is_lost_is_enough_and_the_rest_is_given_back(headgate: Headgate) -> None:
     command = stubborn(headgate, "another")
-    (lock,) = headgate.locks(DB)["locks"]
+    (lock,) = headgate.locks(DB)["items"]
     headgate("lock", "break", lock["id"], "--reason", "we need it")
     assert command.finish()[0] == 76
-    assert headgate.locks("another")["locks"] == []
+    assert headgate.locks("another")["items"] == []
 
 
 def test_a_loss_in_json(headgate: Headgate) -> None:
     command = stubborn(headgate, "--json")
-    (lock,) = headgate.locks(DB)["locks"]
+    (lock,) = headgate.locks(DB)["items"]
     headgate("lock", "break", lock["id"], "--reason", "we need it")
     _, err = command.runner.communicate(timeout=30)
     assert command.runner.returncode == 76
@@ -84,7 +84,7 @@ def test_killed_with_9_it_takes_the_command_along(headgate: Headgate) -> None:
     killed = time.monotonic()
     until(command.ended, "child and grandchild to end")
     assert max(command.last_alive()) < killed + LEASE / 2
-    until(lambda: not headgate.locks(DB)["locks"], "the lease to end", LEASE + 5)
+    until(lambda: not headgate.locks(DB)["items"], "the lease to end", LEASE + 5)
 
 
 def test_killed_with_9_together_with_the_guardian_the_kernel_ends_the_command(headgate: Headgate) -> None:

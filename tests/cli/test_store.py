@@ -8,13 +8,13 @@ DB = "mysql://db1/core"
 def test_raising_tokens_ends_leases_and_gives_persistent_locks_a_new_token(headgate: Headgate) -> None:
     leased, kept = headgate.acquire("r:1", "--lease", "600s"), headgate.acquire("r:2")
     headgate("store", "raise-tokens", "--reason", "an old disk image", "--yes")
-    held = {lock["resource"]: lock for lock in headgate("lock", "list", "--json").json["locks"]}
+    held = {lock["resource"]: lock for lock in headgate("lock", "list", "--json").json["items"]}
     assert list(held) == ["r:2"]
     assert held["r:2"]["token"] > 2**40
     for lock in (leased, kept):
         assert headgate("lock", "release", lock["id"], "--token", str(lock["token"])).code == 76
     headgate("lock", "release", kept["id"], "--token", str(held["r:2"]["token"]))
-    told = headgate("history", "--json", "--event", "expire").json["entries"]
+    told = headgate("history", "--json", "--event", "expire").json["items"]
     assert told[0]["resource"] == "r:1"
     assert told[0]["reason"].endswith("an old disk image")
     shown = headgate("store", "show", "--json").json["stores"][0]
@@ -33,5 +33,5 @@ def test_nothing_is_raised_without_being_asked_for(headgate: Headgate) -> None:
     assert "--yes" in refused.err
     assert headgate("store", "raise-tokens", "--yes").code == 2
     assert headgate("store", "raise-tokens", "--yes", "--reason", " ").code == 2
-    assert len(headgate("lock", "list", "--json").json["locks"]) == 1
+    assert len(headgate("lock", "list", "--json").json["items"]) == 1
     assert headgate("store", "show", "--json").json["stores"][0]["token_floor"] == 0

@@ -16,12 +16,12 @@ def test_a_day_of_a_lock(on_store: Headgate) -> None:
     assert (refused.code, refused.error["blockers"][0]["client"]) == (75, "alice")
     assert on_store("lock", "upgrade", lock["id"], "--token", str(lock["token"])).code == 0
     assert on_store("lock", "check", lock["id"], "--token", str(lock["token"])).code == 76
-    (held,) = on_store.locks(DB)["locks"]
+    (held,) = on_store.locks(DB)["items"]
     assert (held["mode"], held["client"], held["lease"]) == ("exclusive", "alice", None)
     assert on_store("lock", "break", lock["id"], "--reason", "tidying").code == 0
     assert on_store("lock", "show", lock["id"]).code == 2
     assert on_store("lock", "show", "zzzz-aaaaaaaaaaaaaaaa-bbbbbbbbbbbb").code == 2
-    events = [entry["event"] for entry in on_store("history", "--json").json["entries"]]
+    events = [entry["event"] for entry in on_store("history", "--json").json["items"]]
     assert events[:2] == ["break", "upgrade"]
     assert on_store("status", "--json").json["lockCount"] == 0
 
@@ -47,14 +47,14 @@ def test_a_command_under_a_lock(on_store: Headgate) -> None:
     done = on_store("lock", "run", DB, "--", "sh", "-c", script)
     assert done.code == 5, done.err
     assert done.out.startswith("held  exclusive")
-    assert on_store.locks(DB)["locks"] == []
+    assert on_store.locks(DB)["items"] == []
 
 
 def test_a_broken_lock_ends_the_command(on_store: Headgate) -> None:
     # Long enough that it is not lost on a busy machine before it is broken.
     runner = on_store.start("lock", "run", "--lease", "10", DB, "--", "sleep", "60")
-    until(lambda: on_store.locks(DB)["locks"], "the lock to be held")
-    (lock,) = on_store.locks(DB)["locks"]
+    until(lambda: on_store.locks(DB)["items"], "the lock to be held")
+    (lock,) = on_store.locks(DB)["items"]
     assert on_store("lock", "break", lock["id"], "--reason", "we need it").code == 0
     _, err = runner.communicate(timeout=30)
     assert runner.returncode == 76
@@ -63,6 +63,6 @@ def test_a_broken_lock_ends_the_command(on_store: Headgate) -> None:
 
 def test_killed_with_9_its_lock_goes_to_the_next_in_the_queue(on_store: Headgate) -> None:
     runner = on_store.start("lock", "run", "--lease", "2", DB, "--", "sleep", "60")
-    until(lambda: on_store.locks(DB)["locks"], "the lock to be held")
+    until(lambda: on_store.locks(DB)["items"], "the lock to be held")
     runner.kill()
     assert on_store("lock", "acquire", DB, "--wait", "30").code == 0

@@ -17,7 +17,7 @@ def test_a_token_names_its_principal_is_rotated_and_revoked(headgate: Headgate) 
     handed = headgate("lock", "hand-over", lock.id, "--to", "daily", "--reason", "the night is over", "--json").json
     assert (handed["principal"], handed["token"]) == ("daily", lock.token + 1)
     back = headgate("lock", "hand-over", lock.id, "--to", "nightly", "--override", "not yet", "--json").json
-    told = headgate("history", "--resource", RESOURCE, "--json").json["entries"]
+    told = headgate("history", "--resource", RESOURCE, "--json").json["items"]
     assert told[0]["reason"] == "from daily to nightly; override: not yet"
     listed = headgate("token", "list")
     assert "PRINCIPAL" in listed.out

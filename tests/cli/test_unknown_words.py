@@ -20,7 +20,9 @@ def pipeline(headgate: Headgate) -> Headgate:
 
 def statuses(command: Headgate) -> dict[str, str]:
     """The chunks that `clean` makes."""
-    return {row["dataid"]: row["status"] for row in command("data", "list", "--dataset", "tidy", "--json").json}
+    return {
+        row["dataid"]: row["status"] for row in command("data", "list", "--dataset", "tidy", "--json").json["items"]
+    }
 
 
 def test_a_mistyped_mode_locks_nothing(headgate: Headgate) -> None:
@@ -30,7 +32,7 @@ def test_a_mistyped_mode_locks_nothing(headgate: Headgate) -> None:
         assert refused.code == 2
         assert "did you mean 'shared'?" in refused.err
         assert "'db=shraed=exclusive'" in refused.err
-    assert [lock["id"] for lock in headgate("lock", "list", "--json").json["locks"]] == [writer["id"]]
+    assert [lock["id"] for lock in headgate("lock", "list", "--json").json["items"]] == [writer["id"]]
     assert headgate("lock", "run", "db=shraed=exclusive", "--", "true").code == 0
 
 
@@ -58,7 +60,7 @@ def test_a_word_with_dots_that_is_no_range_names_no_chunk(pipeline: Headgate) ->
 
 
 def test_ranges_mean_the_same_in_every_command(pipeline: Headgate) -> None:
-    assert len(pipeline("job", "hold", "clean", "1..2", "7", *WHY, "--json").json) == 3
+    assert len(pipeline("job", "hold", "clean", "1..2", "7", *WHY, "--json").json["items"]) == 3
     assert statuses(pipeline) == {"1": "HOLD", "2": "HOLD", "7": "HOLD"}
     some = pipeline("job", "unhold", "clean", "1..3")
     assert some.code == 75
@@ -68,7 +70,7 @@ def test_ranges_mean_the_same_in_every_command(pipeline: Headgate) -> None:
     assert pipeline("job", "resubmit", "clean", "1..2", *WHY).code == 0
     assert pipeline("job", "forget", "clean", "2..3", *WHY).code == 0
     assert statuses(pipeline) == {"1": "RESUBMIT", "7": "HOLD"}
-    listed = pipeline("data", "list", "--dataset", "raw", "--dataid", "2..9", "--json").json
+    listed = pipeline("data", "list", "--dataset", "raw", "--dataid", "2..9", "--json").json["items"]
     assert [row["dataid"] for row in listed if row["kind"] == "OUTPUT"] == ["2", "3"]
 
 

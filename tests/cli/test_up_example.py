@@ -118,9 +118,9 @@ def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -
     found = json.loads(second.stdout.splitlines()[-1])
     assert (found["well"], len(found["objects"]), len(found["batches"])) == (True, 4, 4)
     assert found["chunks"] == {"count": {"READY": 3, "ERROR": 1}, "longest": {"READY": 3}}
-    listed = in_example(tmp_path, "ingest", "objects")["objects"]
+    listed = in_example(tmp_path, "ingest", "objects")["items"]
     assert [each["version"] for each in listed] == [1, 1, 1, 1]
-    assert len(in_example(tmp_path, "ingest", "batches")["batches"]) == 4
+    assert len(in_example(tmp_path, "ingest", "batches")["items"]) == 4
     made = list((tmp_path / "headgate-example").rglob("*"))
     assert len(made) > 50
     assert {
@@ -141,7 +141,7 @@ def test_a_start_that_is_killed_is_taken_up_by_the_next_one(tmp_path: Path) -> N
 
 def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_told_so(tmp_path: Path) -> None:
     with living(tmp_path) as (process, said):
-        assert [each["client"] for each in in_example(tmp_path, "lock", "list")["locks"]] == ["example"]
+        assert [each["client"] for each in in_example(tmp_path, "lock", "list")["items"]] == ["example"]
         twice = run(tmp_path, *ONCE)
         assert (twice.code, "is running already" in twice.err) == (75, True)
         letter = tmp_path / "letter.txt"
@@ -158,8 +158,8 @@ def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_told_so(tmp_path: P
         )
         assert done.returncode == 0, done.stdout + done.stderr
         until(lambda: len(in_example(tmp_path, *counted)) == 6, "what was repaired is counted too", 60)
-        until(lambda: not in_example(tmp_path, "ingest", "jobs", "--state", "failed")["jobs"], "nothing failed")
-        assert in_example(tmp_path, "ingest", "holds")["holds"] == []
+        until(lambda: not in_example(tmp_path, "ingest", "jobs", "--state", "failed")["items"], "nothing failed")
+        assert in_example(tmp_path, "ingest", "holds")["items"] == []
         assert in_example(tmp_path, "data", "list", "--status", "READY", "--dataset", "harbour_words")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

@@ -4,8 +4,9 @@ import pytest
 
 from headgate import BadValue, Gate, UnknownName
 from headgate.core.census import Span
+from headgate.core.ledger import Row, failure_cursor
 from headgate.service import census
-from tests.contract.ledger_steps import WHY, claimed, one_job
+from tests.contract.ledger_steps import WHY, claimed, expire, one_job
 from tests.contract.over_http import LEDGER_STORES
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
@@ -80,3 +81,27 @@ def test_what_cannot_be_pictured_is_refused(gate: Gate) -> None:
         census.spans(ledger, "raw", size=1000, limit=1000)
     with pytest.raises(BadValue, match="size"):
         census.spans(ledger, "raw", size=0)
+
+
+def test_failures_are_paged_from_the_newest_on_also_where_many_failed_at_once(gate: Gate) -> None:
+    ledger = one_job(gate)
+    for sink in ("mail", "print"):  # Neither makes data: their rows are those of what they read.
+        ledger.define_job(sink, inputs=["raw"])
+    ledger.publish("raw", ["2", "10", "9"])
+    for job in ("clean", "mail", "print"):
+        for dataid in ("2", "10"):
+            ledger.claim(job, dataid, lease=60)
+    for dataid in ("2", "10"):
+        expire(gate, dataid)
+    ledger.reap()
+    ledger.fail(ledger.claim("clean", "9"), "the newest")
+    whole = ledger.failures()
+    assert (len(whole), whole[0].message) == (7, "the newest")
+    for limit in (1, 2, 3):
+        found: list[Row] = []
+        while page := ledger.failures(limit, failure_cursor(found[-1]) if found else None):
+            assert len(page) <= limit
+            found += page
+        assert [(row.job, row.dataid) for row in found] == [(row.job, row.dataid) for row in whole]
+    with pytest.raises(BadValue, match="after"):
+        ledger.failures(1, "yesterday")

@@ -36,7 +36,7 @@ _VARIES = [
     (NAMES, "ID"),
     (re.compile(r"^[a-z0-9]{12}(?= +first start)", re.MULTILINE), "ID"),  # of the token that `headgate up` makes
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00| UTC)?"), "TIME"),
-    (re.compile(r"^\d+ +TIME|(?<=--before )\d+", re.MULTILINE), "ENTRY"),
+    (re.compile(r"^\d+ +TIME|(?<=--after )\d+", re.MULTILINE), "ENTRY"),
     (re.compile(r"\bpid \d+( #[0-9a-f]{6})?( hpc:\d+\.0)?"), "pid N"),
     (
         re.compile(

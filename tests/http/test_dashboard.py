@@ -346,7 +346,7 @@ def test_what_is_stuck_leads_the_overview_and_a_failed_job_offers_the_current_pr
         assert "waits for a profile that cannot be used: there is no profile unknown" in page
         assert "no daemon runs that takes batches in the state pending" in page
         assert page.index('id="alarms"') < page.index('id="needs"')
-        assert {each["kind"] for each in client.get("/v1/alarms").json()} >= {"unknown-profile", "no-consumer"}
+        assert {each["kind"] for each in client.get("/v1/alarms").json()["items"]} >= {"unknown-profile", "no-consumer"}
         shown = client.get(f"/ingest/job/{job.id}").text
         assert f"{job.id} keeps the profile from the start of its batch" in shown
         assert "Resume with the current profile" in shown

@@ -17,7 +17,7 @@ def test_tokens_that_end_soon_are_reported_to_everybody_who_reads(
     gate.tokens.revoke(gate.tokens.new("revoked", ["read"], expires=DAY).id)
     wanted = [first.id, soon.id]
     reader = with_scopes("read")
-    assert [each["id"] for each in reader.get("/v1/tokens/expiring").json()] == wanted
+    assert [each["id"] for each in reader.get("/v1/tokens/expiring").json()["items"]] == wanted
     assert "expiringTokens" not in reader.get("/v1/status").json()
     ending = reader.get("/v1/status", params={"rich": "true"}).json()["expiringTokens"]
     assert [(each["id"], each["name"]) for each in ending] == [(first.id, "ben"), (soon.id, "ann")]

@@ -40,7 +40,7 @@ def test_pages_of_two_stores_are_the_whole(joined: Replica) -> None:
             assert _pages(client, limit) == whole, limit
         assert _pages(client, 2, event="release") == [each for each in whole if each[0] == "release"]
         assert _pages(client, 1, resource="s3://bucket/3") == [each for each in whole if each[1] == "s3://bucket/3"]
-        assert client.get("/v1/history", params={"before": "5"}).status_code == 422
+        assert client.get("/v1/history", params={"after": "5"}).status_code == 422
 
 
 def _pages(client: httpx2.Client, limit: int, **which: str) -> list[tuple[str, str]]:
@@ -52,7 +52,7 @@ def _pages(client: httpx2.Client, limit: int, **which: str) -> list[tuple[str, s
         found += [(each["event"], each["resource"]) for each in page["items"]]
         if page["next"] is None:
             return found
-        before = {"before": page["next"]}
+        before = {"after": page["next"]}
 
 
 @pytest.mark.parametrize(

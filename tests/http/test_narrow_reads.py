@@ -164,8 +164,8 @@ def test_what_may_be_seen_is_seen(sides: dict[str, Filled], with_scopes: Tokens)
 
     assert f"file:/{SEEN}/1" in [each["resource"] for each in ask("/v1/locks")["items"]]
     assert ask(f"/v1/locks/{own.lock}")["resource"] == f"file:/{SEEN}/1"
-    assert [each["name"] for each in ask("/v1/datasets")] == [f"{SEEN}-out", f"{SEEN}-raw"]
-    assert [each["name"] for each in ask("/v1/jobs")] == [f"{SEEN}-job"]
+    assert [each["name"] for each in ask("/v1/datasets")["items"]] == [f"{SEEN}-out", f"{SEEN}-raw"]
+    assert [each["name"] for each in ask("/v1/jobs")["items"]] == [f"{SEEN}-job"]
     assert [each["id"] for each in ask("/v1/batches")["items"]] == [own.batch]
     assert [each["id"] for each in ask("/v1/ingest-jobs")["items"]] == [own.job]
     status = ask("/v1/status?rich=true")

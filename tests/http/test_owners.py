@@ -81,7 +81,7 @@ def test_revoking_lists_what_the_principal_still_holds_and_rotating_keeps_it(wit
     lock = taken(ann, "file:/held")
     rotated = admin.post(f"/v1/tokens/{made['id']}/rotate", json={}).json()
     assert (rotated["principal"], rotated["id"] != made["id"]) == ("shift", True)
-    listed = {each["id"]: each for each in admin.get("/v1/tokens").json()}
+    listed = {each["id"]: each for each in admin.get("/v1/tokens").json()["items"]}
     assert (listed[made["id"]]["revoked"], listed[rotated["id"]]["principal"]) == (True, "shift")
     headers = {"Authorization": f"Bearer {rotated['token']}"}
     renewed = ann.post(f"/v1/locks/{lock['id']}/renew", json={"token": lock["token"]}, headers=headers)

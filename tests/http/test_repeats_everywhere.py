@@ -84,7 +84,7 @@ def _named(answer: httpx2.Response) -> Any:
     """An answer without what tells the time that is left."""
     found = answer.json() if answer.content else None
     found = found["locks"][0] if isinstance(found, dict) and "locks" in found else found
-    keys = ("id", "token", "dataid", "count", "lease", "new", "changes", "state")
+    keys = ("id", "token", "dataid", "count", "lease", "new", "changes", "state", "items", "next")
     return {key: found[key] for key in keys if key in found} if isinstance(found, dict) else found
 
 

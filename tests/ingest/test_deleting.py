@@ -99,5 +99,5 @@ def test_the_command_deletes_with_a_reason(there: Site) -> None:
     assert [each["ark"] for each in shown["objects"]] == [ark]
     done = command("ingest", "delete", ark, "--reason", "withdrawn")
     assert (done.code, done.out) == (0, f"{ark}  deleted\n"), done.err
-    assert command("ingest", "objects", "--json").json["objects"] == []
+    assert command("ingest", "objects", "--json").json["items"] == []
     assert "withdrawn" in command("history", "--dataid", f"{ark.replace(':/', '_').replace('/', '_')}.v2").out

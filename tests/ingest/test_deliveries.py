@@ -239,7 +239,7 @@ def test_a_report_that_was_refused_is_found_and_sent_again_by_the_command(there:
         batch = ended(gate, gate.queue.submit("demo", "ann", there.origin.add("/a.txt", b"a"), type="file"))
         until(lambda: len(gate.inventory.messages(failed=True)) == 2, "both mails are refused")
         command = Headgate(there.url, there.folder)
-        listed = command("messages", "list", "--failed", "--json").json["messages"]
+        listed = command("messages", "list", "--failed", "--json").json["items"]
         names = {each["id"] for each in listed}
         assert names == {f"{batch.id}.queued", f"{batch.id}.report-1"}
         shown = command("messages", "show", f"{batch.id}.report-1").out

@@ -47,7 +47,7 @@ def good(done: Result) -> Result:
 def test_profiles_are_listed_and_every_mistake_is_told(command: Commands, there: Site) -> None:
     there.profile("maps")
     there.profile("books", hold="we move")
-    assert [each["name"] for each in good(command("ingest", "profiles", "--json")).json["profiles"]] == [
+    assert [each["name"] for each in good(command("ingest", "profiles", "--json")).json["items"]] == [
         "books",
         "maps",
     ]
@@ -78,7 +78,7 @@ def test_a_file_is_handed_in_stored_exported_and_verified(command: Commands, the
     batch = good(command(*words, "--json")).json["id"]
     with there.gate() as gate, running(gate):
         assert ended(gate, gate.queue.batch(batch)).state == "completed"
-    (found,) = good(command("ingest", "objects", "--local-id", "m1", "--json")).json["objects"]
+    (found,) = good(command("ingest", "objects", "--local-id", "m1", "--json")).json["items"]
     ark = found["ark"]
     assert good(command("ingest", "object", ark, "--json")).json["versions"][0]["number"] == 1
     assert "v1" in good(command("ingest", "object", ark)).out

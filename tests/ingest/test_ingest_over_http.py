@@ -45,13 +45,13 @@ def test_a_file_is_handed_in_watched_and_verified_through_a_service(
     gate: Gate, elsewhere: Elsewhere, there: Site
 ) -> None:
     there.profile()
-    assert [each["name"] for each in good(elsewhere("ingest", "profiles", "--json")).json["profiles"]] == ["demo"]
+    assert [each["name"] for each in good(elsewhere("ingest", "profiles", "--json")).json["items"]] == ["demo"]
     (elsewhere.folder / "my map.tif").write_bytes(b"a map" * 1000)
     how = ("--profile", "demo", "--submitter", "me", "--type", "file", "local_id=m1", "--json")
     batch = good(elsewhere("ingest", "submit", "my map.tif", *how)).json["id"]
     with running(gate):
         assert ended(gate, gate.queue.batch(batch)).state == "completed"
-    (found,) = good(elsewhere("ingest", "objects", "--local-id", "m1", "--json")).json["objects"]
+    (found,) = good(elsewhere("ingest", "objects", "--local-id", "m1", "--json")).json["items"]
     shown = good(elsewhere("ingest", "object", found["ark"], "--json")).json
     assert (shown["owner"], shown["versions"][0]["number"]) == (found["owner"], 1)
     assert verified(elsewhere("ingest", "verify", "--json")) == (0, 0)

@@ -45,7 +45,7 @@ def test_with_a_wrong_key_nothing_is_run(site: Site) -> None:
         assert done.code == 77
         assert "the key does not belong to this job" in done.err
     assert not (site.folder / "ran").exists()
-    assert [row["kind"] for row in json.loads(site.run("data", "list", "--json"))] == ["OUTPUT"] * 5
+    assert [row["kind"] for row in json.loads(site.run("data", "list", "--json"))["items"]] == ["OUTPUT"] * 5
 
 
 @pytest.mark.parametrize("place", ["hunter2", "env:NOT_SET", "file:/not/there"])

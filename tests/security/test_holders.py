@@ -131,7 +131,9 @@ def test_the_command_asks_before_a_job_gets_secrets(site: Site) -> None:
     assert "new holder: job spy can read the secrets of dataset raw" in refused.err
     assert "--new-holder raw/spy" in refused.err
     assert site.command("define", "pipeline.toml", "--json", **told).error["holders"] == ["raw/spy"]
-    assert [each["inputs"] for each in site.command("job", "list", "--json").json if each["name"] == "spy"] == [[]]
+    assert [
+        each["inputs"] for each in site.command("job", "list", "--json").json["items"] if each["name"] == "spy"
+    ] == [[]]
     assert on_terminal(site, "n\n", **told) == 75
     assert on_terminal(site, "y\n", **told) == 0
     assert site.command("define", "pipeline.toml", **told).out == "nothing changed: everything is defined already\n"

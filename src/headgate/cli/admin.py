@@ -12,8 +12,9 @@ from headgate.cli.items import ItemId
 from headgate.cli.output import ago, table
 from headgate.cli.progress import working
 from headgate.cli.session import DURATION, Session, common, tabular
-from headgate.cli.values import JOB, Word, limit_option
+from headgate.cli.values import JOB, Word, after_option, limit_option
 from headgate.core.durations import in_words
+from headgate.core.errors import BadValue
 from headgate.core.owners import LOCAL
 from headgate.core.states import MACHINES
 from headgate.core.wire import plain, rfc3339
@@ -67,11 +68,11 @@ class Since(click.ParamType[datetime]):
     help="Events of this batch or ingest job, instead of locks.",
 )
 @click.option("--since", type=Since(), help="Oldest event: 2h (ago), or 2026-11-15T04:50.")
-@click.option("--before", type=int, metavar="N", help="Last entry of the previous page.")
+@after_option
 @limit_option("entries")
 @tabular
 @click.pass_obj
-def history(session: Session, /, limit: int, **which: Any) -> None:
+def history(session: Session, /, limit: int, after: str | None, **which: Any) -> None:
     """Show past events, newest first.
 
     Without --job, --dataid or --item: events of locks.
@@ -84,12 +85,10 @@ def history(session: Session, /, limit: int, **which: Any) -> None:
       headgate history --item bid0000000007
     """
     with session.gate() as gate:
-        found = list(gate.history(limit=limit + 1, **which))
+        found = list(gate.history(limit=limit + 1, before=_entry_id(after), **which))
     shown = found[:limit]
-    more = shown[-1].id if len(found) > limit else None
-    session.answer({"entries": plain(shown), "next": more}, lambda: _history_text(shown))
-    if more:
-        session.say(f"there is more; continue with: --before {more}")
+    more = str(shown[-1].id) if len(found) > limit else None
+    session.answer_list(plain(shown), lambda: _history_text(shown), more=more)
 
 
 @click.command("settings")
@@ -117,7 +116,7 @@ def settings(session: Session) -> None:
         for each in session.settings.all()
     ]
     rows = [(each["name"], each["value"], each["origin"], each["variable"]) for each in found]
-    session.answer({"settings": found}, lambda: table(("NAME", "VALUE", "COMES FROM", "VARIABLE"), rows))
+    session.answer_list(found, lambda: table(("NAME", "VALUE", "COMES FROM", "VARIABLE"), rows))
 
 
 @click.command("migrate")
@@ -140,6 +139,12 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
         options = store_options(session.settings)
         done = migrating.migrate(own_url(session.settings), beside=beside, dry_run=dry_run, options=options)
     session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
+
+
+def _entry_id(after: str | None) -> int | None:
+    if after is not None and not after.isdecimal():
+        raise BadValue("after", after, "is not the cursor of a page of history")
+    return None if after is None else int(after)
 
 
 def _history_text(entries: Sequence[Entry]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,7 +12,7 @@ import click
 from headgate.cli.dataids import EXACT, DataIds, Selection, confirm, is_exact, many_dataids
 from headgate.cli.output import ago, table
 from headgate.cli.session import InOrder, Session, common, tabular
-from headgate.cli.values import DATASET, JOB, KIND, STATUS, word_option
+from headgate.cli.values import DATASET, JOB, KIND, STATUS, after_option, word_option
 from headgate.core.errors import BadValue
 from headgate.core.plurals import plural
 from headgate.core.ranges import Members, expand
@@ -107,18 +107,43 @@ def _publish(session: Session, ledger: Ledger, dataset: str, wanted: Selection) 
 @EXACT
 @click.option("--kind", type=KIND, help="Only rows of this kind: chunks that a job reads, or makes.")
 @word_option("--status", STATUS, "Only this status.")
-@click.option("--after", metavar="DATAID", help="Last data id of the previous page; needs --dataset.")
+@after_option
 @click.option("--limit", type=int, metavar="N", default=1000, show_default=True, help="Largest number of rows.")
 @tabular
 @click.pass_obj
-def list_rows(session: Session, /, dataids: Members | None, limit: int, **which: Any) -> None:
+def list_rows(
+    session: Session, /, dataset: str | None, dataids: Members | None, after: str | None, limit: int, **which: Any
+) -> None:
     """List chunks and their status, by dataset and data id."""
+    from headgate.service.census import rows_page
+    from headgate.service.checks import check_limit
+
+    check_limit(limit)
     if dataids is not None and len(dataids) > MOST_LISTED:
         raise BadValue("dataid", f"a range of {len(dataids):,}", f"is too long; at most {MOST_LISTED:,} can be listed")
     with session.gate() as gate:
-        found = (gate.ledger.status(dataid=each, limit=limit, **which) for each in dataids or (None,))
-        rows = list(islice((row for part in found for row in part), limit))
-    session.answer([plain(row) for row in rows], lambda: _rows(rows))
+        if dataids is None:
+            rows, more = rows_page(gate.ledger, dataset, after, limit, which)
+        else:
+            rows, more = _rows_of(gate.ledger, list(dataids), after, limit, {"dataset": dataset, **which})
+    session.answer_list(plain(rows), lambda: _rows(rows), more=more)
+
+
+def _rows_of(
+    ledger: Ledger, dataids: Sequence[str], after: str | None, limit: int, which: Mapping[str, Any]
+) -> tuple[list[Row], str | None]:
+    """The rows of these data ids, none of which is split, and the data id with which the page ends if there is more."""
+    if after is not None and after not in dataids:
+        raise BadValue("after", after, "is not a data id of this range")
+    found: list[Row] = []
+    last = after
+    for dataid in dataids[0 if after is None else dataids.index(after) + 1 :]:
+        rows = ledger.status(dataid=dataid, **which)
+        if found and len(found) + len(rows) > limit:
+            return found, last
+        found += rows
+        last = dataid
+    return found, None
 
 
 @data.command("grid", short_help="Show the status of chunks as a grid.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,9 +14,9 @@ from headgate.cli.alarms import alarm_lines
 from headgate.cli.failures import FAILED, TRY_LATER
 from headgate.cli.items import ItemId
 from headgate.cli.job_progress import bars
-from headgate.cli.output import ago, table
+from headgate.cli.output import ago, list_document, table
 from headgate.cli.session import DURATION, InOrder, Session, common, tabular
-from headgate.cli.values import PROFILE, Word, limit_option, word_option
+from headgate.cli.values import PROFILE, Word, after_option, limit_option, word_option
 from headgate.core.errors import BadValue
 from headgate.core.queue import ALL, Batch, Folder, is_batch
 from headgate.core.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
@@ -101,7 +102,7 @@ def submit(session: Session, /, payload: str, metadata: Sequence[str], kind: str
 @word_option("--state", BATCH_STATE, "Only batches in this state.")
 @click.option("--profile", type=PROFILE, help="Only batches of this profile.")
 @click.option("--submitter", help="Only batches of this submitter.")
-@click.option("--after", type=ItemId("bid"), metavar="BID", help="Last batch of the previous page.")
+@partial(after_option, type=ItemId("bid"))
 @limit_option("entries")
 @watching.watchable
 @tabular
@@ -115,7 +116,7 @@ def batches(session: Session, /, limit: int, *, watch: bool, every: float, **whi
     def text(found: Sequence[Batch]) -> str:
         return items.batch_table(found) if found else _none(session, "batches", which)
 
-    _answer_list(session, "batches", ask, text, limit, watch=watch, every=every)
+    _answer_list(session, ask, text, limit, watch=watch, every=every)
 
 
 @ingest.command("batch", short_help="Show a batch and the progress of its jobs.")
@@ -152,7 +153,7 @@ def show_batch(session: Session, /, batch: str, *, watch: bool, every: float) ->
 @click.option("--batch", type=ItemId("bid"), metavar="BID", help="Only jobs of this batch.")
 @click.option("--profile", type=PROFILE, help="Only jobs of this profile.")
 @click.option("--taken", is_flag=True, help="Only jobs that a worker is processing.")
-@click.option("--after", type=ItemId("jid"), metavar="JID", help="Last job of the previous page.")
+@partial(after_option, type=ItemId("jid"))
 @limit_option("entries")
 @watching.watchable
 @tabular
@@ -166,7 +167,7 @@ def jobs(session: Session, /, limit: int, *, watch: bool, every: float, **which:
     def text(found: Sequence[IngestJob]) -> str:
         return items.job_table(found) if found else _none(session, "jobs", which)
 
-    _answer_list(session, "jobs", ask, text, limit, watch=watch, every=every)
+    _answer_list(session, ask, text, limit, watch=watch, every=every)
 
 
 @ingest.command("job")
@@ -241,7 +242,7 @@ def holds(session: Session) -> None:
     """List collections on hold, and whether the whole queue is paused."""
     with session.gate() as gate:
         found = gate.queue.holds()
-    session.answer({"holds": plain(found)}, lambda: _holds_text(session, found))
+    session.answer_list(plain(found), lambda: _holds_text(session, found))
 
 
 for command in (*ingest_acts.COMMANDS, *ingest_objects.COMMANDS):
@@ -262,7 +263,6 @@ def _metadata(words: Sequence[str]) -> dict[str, Any]:
 
 def _answer_list(
     session: Session,
-    name: str,
     ask: Callable[[Gate], Sequence[T]],
     text: Callable[[Sequence[T]], str],
     limit: int,
@@ -270,13 +270,14 @@ def _answer_list(
 ) -> None:
     """A page of a list, out of one more than it has; and how to go on."""
 
+    def more(found: Sequence[T]) -> str | None:
+        return found[limit - 1].id if len(found) > limit else None
+
     def document(found: Sequence[T]) -> object:
-        shown = found[:limit]
-        return {name: [items.document(each) for each in shown], "next": shown[-1].id if len(found) > limit else None}
+        return list_document(map(items.document, found[:limit]), more(found))
 
     found = watching.answer(session, ask, document, lambda all_: text(all_[:limit]), **how)
-    if len(found) > limit:
-        session.say(f"there is more; continue with: --after {found[limit - 1].id}")
+    session.say_more(more(found))
 
 
 def _none(session: Session, what: str, which: dict[str, Any]) -> str:

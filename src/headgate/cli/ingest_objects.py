@@ -15,7 +15,7 @@ from headgate.cli.items import is_ark
 from headgate.cli.output import ago, pairs, say, table
 from headgate.cli.progress import Line, Pace
 from headgate.cli.session import DURATION, Session, common, tabular
-from headgate.cli.values import limit_option
+from headgate.cli.values import after_option, limit_option
 from headgate.core.errors import Invalid, MissingExtra, Refused, ServiceUnavailable
 from headgate.core.plurals import plural
 from headgate.core.redaction import redact_all
@@ -36,8 +36,8 @@ def profiles(session: Session) -> None:
 
     folder = session.settings["profiles_folder"]
     found = read_profiles(session.settings)
-    session.answer(
-        {"profiles": [redact_all(profile.snapshot()) for profile in found]},
+    session.answer_list(
+        [redact_all(profile.snapshot()) for profile in found],
         lambda: _profile_table(found) if found else f"no profiles in {folder}; write a TOML file there",
     )
 
@@ -46,7 +46,7 @@ def profiles(session: Session) -> None:
 @click.option("--owner", help="Only objects of this owner.")
 @click.option("--collection", help="Only objects of this collection.")
 @click.option("--local-id", "local", help="Only the object with this local id.")
-@click.option("--after", metavar="ARK", help="Last object of the previous page.")
+@after_option
 @limit_option("objects")
 @tabular
 @click.pass_obj
@@ -56,9 +56,7 @@ def objects(session: Session, /, limit: int, **which: Any) -> None:
         found = gate.inventory.objects(limit=limit + 1, **which)
     shown = found[:limit]
     following = shown[-1].ark if len(found) > limit else None
-    session.answer({"objects": plain(shown), "next": following}, lambda: _object_table(shown))
-    if following:
-        session.say(f"there is more; continue with: --after {following}")
+    session.answer_list(plain(shown), lambda: _object_table(shown), more=following)
 
 
 @click.command("object")

@@ -191,14 +191,11 @@ def plan(session: Session, job_name: str, limit: int) -> None:
 
     with session.gate() as gate:
         found, now = gate.ledger.plan(job_name, limit), job_counts(gate.ledger, job_name)
-    document = {
-        "counts": now, "next": [_verdict(each) for each in found.next],
-        "blocked": [_verdict(each) for each in found.blocked],
-    }  # fmt: skip
+    documents = [_verdict(each) for each in (*found.next, *found.blocked)]
     lines = [(each.dataid, "first" if each.first else "next", "-") for each in found.next]
     lines += [(each.dataid, "blocked", "; ".join(one.text for one in each.blockers)) for each in found.blocked]
     shown = table(("DATAID", "STATE", "WHY"), lines) if lines else "nothing to do"
-    session.answer(document, lambda: f"{shown}\n{job_name}: {job_in_words(now)}")
+    session.answer_list(documents, lambda: f"{shown}\n{job_name}: {job_in_words(now)}", counts=now)
 
 
 @job.command("list")
@@ -212,7 +209,8 @@ def list_jobs(session: Session) -> None:
         (each.name, ", ".join(each.inputs) or "-", ", ".join(each.outputs) or "-", each.paused or "-") for each in jobs
     ]
     headings = ("JOB", "READS", "MAKES", "PAUSED")
-    session.answer([each.to_document() for each in jobs], lambda: table(headings, rows) if rows else "no jobs yet")
+    documents = [each.to_document() for each in jobs]
+    session.answer_list(documents, lambda: table(headings, rows) if rows else "no jobs yet")
 
 
 @job.command("connections")
@@ -391,7 +389,7 @@ def _answer_claim(session: Session, claim: Claim) -> None:
 def _answer_changes(session: Session, changes: Sequence[Change]) -> None:
     rows = [(each.job, each.dataset, each.dataid, each.kind, each.before, each.after) for each in changes]
     headings = ("JOB", "DATASET", "DATAID", "KIND", "BEFORE", "AFTER")
-    session.answer([plain(each) for each in changes], lambda: table(headings, rows) if rows else "nothing changed")
+    session.answer_list(plain(changes), lambda: table(headings, rows) if rows else "nothing changed")
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import click
 from headgate.cli.lock_run import run
 from headgate.cli.output import ago, lease_words, lock_document, painted, pairs, table
 from headgate.cli.session import DURATION, InOrder, Session, common, tabular
-from headgate.cli.values import Word, limit_option
+from headgate.cli.values import Word, after_option, limit_option
 from headgate.cli.waiters import waiters
 from headgate.core.durations import in_words
 from headgate.core.errors import StoreUnavailable
@@ -239,7 +239,7 @@ def hand_over(session: Session, lock_id: str, to: str, reason: str) -> None:
 @click.option("--client", help="Only locks of this client.")
 @click.option("--mode", type=MODE, help="Only locks in this mode.")
 @limit_option("locks")
-@click.option("--after", metavar="ID", help="Last lock of the previous page.")
+@after_option
 @tabular
 @click.pass_obj
 def list_locks(session: Session, /, limit: int, **which: Any) -> None:
@@ -256,10 +256,8 @@ def list_locks(session: Session, /, limit: int, **which: Any) -> None:
         waiting = [] if which["after"] else _waiters(gate.locks.waiters(which["resource"]), which)
     shown = found[:limit]
     more = shown[-1].id if len(found) > limit else None
-    document = {"locks": [lock_document(each) for each in shown], "waiting": plain(waiting), "next": more}
-    session.answer(document, lambda: _listing(shown, waiting))
-    if more:
-        session.say(f"there are more; continue with: --after {more}")
+    documents = map(lock_document, shown)
+    session.answer_list(documents, lambda: _listing(shown, waiting), more=more, waiting=plain(waiting))
 
 
 @lock.command("show")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headgate.cli.items import ItemId
 from headgate.cli.output import ago, pairs, table
 from headgate.cli.session import InOrder, Session, common, tabular
-from headgate.cli.values import limit_option
+from headgate.cli.values import after_option, limit_option
 from headgate.core.durations import in_words
 from headgate.core.wire import plain
 
@@ -46,17 +46,19 @@ def messages() -> None:
 @messages.command("list")
 @click.option("--failed", is_flag=True, help="Only messages that could not be delivered.")
 @click.option("--item", type=ItemId("bid", "jid"), metavar="ID", help="Only messages about this batch or ingest job.")
+@after_option
 @limit_option("messages")
 @tabular
 @click.pass_obj
-def list_messages(session: Session, failed: bool, item: str | None, limit: int) -> None:  # noqa: FBT001 - click passes by name
+def list_messages(session: Session, /, limit: int, **which: Any) -> None:
     """List messages by id, with the error of the last attempt."""
     with session.gate() as gate:
-        found = gate.inventory.messages(item, failed=failed, limit=limit)
-    rows = [(each.id, each.kind, each.state, each.tries, _next(each), each.problem) for each in found]
+        found = gate.inventory.messages(limit=limit + 1, **which)
+    shown = found[:limit]
+    rows = [(each.id, each.kind, each.state, each.tries, _next(each), each.problem) for each in shown]
     headings = ("ID", "KIND", "STATE", "TRIES", "NEXT TRY", "PROBLEM")
-    document = {"messages": [_document(each) for each in found]}
-    session.answer(document, lambda: table(headings, rows) if rows else "no messages")
+    more = shown[-1].id if len(found) > limit else None
+    session.answer_list(map(_document, shown), lambda: table(headings, rows) if rows else "no messages", more=more)
 
 
 @messages.command("show")
@@ -91,7 +93,7 @@ def resend(session: Session, ids: Sequence[str], all_failed: bool) -> None:  # n
             ids = [each.id for each in gate.inventory.messages(failed=True)]
         sent = [gate.inventory.resend(each) for each in ids]
     lines = [f"waits    {each.id}" for each in sent] or ["nothing to send again"]
-    session.answer({"messages": [_document(each) for each in sent]}, lambda: "\n".join(lines))
+    session.answer_list(map(_document, sent), lambda: "\n".join(lines))
 
 
 @messages.command("discard")
@@ -104,7 +106,7 @@ def discard(session: Session, ids: Sequence[str], reason: str) -> None:
     with session.gate() as gate:
         gone = [gate.inventory.discard(each, reason=reason) for each in ids]
     lines = [f"discarded  {each.id}" for each in gone]
-    session.answer({"messages": [_document(each) for each in gone]}, lambda: "\n".join(lines))
+    session.answer_list(map(_document, gone), lambda: "\n".join(lines))
 
 
 def _document(message: Message) -> dict[str, object]:

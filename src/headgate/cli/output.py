@@ -51,6 +51,11 @@ def to_json(document: object) -> str:
     return visible_json(json.dumps(plain(document), ensure_ascii=False, indent=indent))
 
 
+def list_document(items: Iterable[object], more: str | None = None, **beside: object) -> dict[str, object]:
+    """A list for programs, in the form that every list has; `more`: the cursor of the next page."""
+    return {"items": list(items), "next": more, **beside}
+
+
 def lock_document(lock: Lock) -> dict[str, Any]:
     """A lock for programs. The request's id is left out: it is the holder's own."""
     document: dict[str, Any] = plain(lock)

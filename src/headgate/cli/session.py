@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -114,6 +114,20 @@ class Session:
 
         sys.stdout.write((to_json(document) if self.as_json else shown(text())) + "\n")
         sys.stdout.flush()
+
+    def answer_list(
+        self, items: Iterable[object], text: Callable[[], str], *, more: str | None = None, **beside: object
+    ) -> None:
+        """Write a list, and how to continue it. `more`: the cursor of the next page; `beside`: what else JSON has."""
+        from headgate.cli.output import list_document
+
+        self.answer(list_document(items, more, **beside), text)
+        self.say_more(more)
+
+    def say_more(self, more: str | None) -> None:
+        """Tell people how to see the next page, if there is one."""
+        if more is not None:
+            self.say(f"there is more; continue with: --after {more}")
 
     def say(self, text: str) -> None:
         """Talk to the person who runs this. Programs, and who asked for quiet, are spared."""

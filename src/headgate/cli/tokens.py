@@ -87,7 +87,7 @@ def list_tokens(session: Session) -> None:
         found = gate.tokens.list()
     rows = [(each.id, each.name, each.principal, ", ".join(each.scopes), _until(each), _used(each)) for each in found]
     headings = ("ID", "NAME", "PRINCIPAL", "SCOPES", "ENDS", "USED")
-    session.answer({"tokens": plain(found)}, lambda: table(headings, rows))
+    session.answer_list(plain(found), lambda: table(headings, rows))
 
 
 @token.command("rotate", short_help="Replace a token with a new one.")

@@ -86,6 +86,11 @@ def word_option(flag: str, word: Word, text: str, **settings: Any) -> Callable[[
     return click.option(flag, type=word, help=listed, **settings)
 
 
+def after_option(function: F, **how: Any) -> F:
+    """The cursor at which a page of a list starts."""
+    return click.option("--after", metavar="CURSOR", help="Cursor: `next` of the previous page.", **how)(function)
+
+
 def limit_option(what: str) -> Callable[[F], F]:
     """The option that says how long a list may be."""
     return click.option(

@@ -59,9 +59,9 @@ def waiters(session: Session, resource: str | None, client: str | None, blocked_
         for waiter, blockers in shown
     ]
     if blocked_by is None:
-        session.answer(document, lambda: _listing([waiter for waiter, _ in shown]))
+        session.answer_list(document, lambda: _listing([waiter for waiter, _ in shown]))
     else:
-        session.answer(document, lambda: "\n".join(chains.lines(shown)) or "no waiters")
+        session.answer_list(document, lambda: "\n".join(chains.lines(shown)) or "no waiters")
 
 
 class Chains:

@@ -47,8 +47,8 @@ class Connection:
         """What is there."""
         return self._ask("GET", path, query=query)
 
-    def pages(self, *path: str, limit: int | None, cursor: str = "after", **query: Any) -> Iterator[Any]:
-        """The items of a list, page by page."""
+    def pages(self, *path: str, limit: int | None = None, **query: Any) -> Iterator[Any]:
+        """The items of a list, page by page: all of them, or the first `limit`."""
         left = limit
         while left is None or left > 0:
             page = self.get(*path, limit=MOST if left is None else min(left, MOST), **query)
@@ -56,7 +56,7 @@ class Connection:
             left = None if left is None else left - len(page["items"])
             if page["next"] is None:
                 return
-            query[cursor] = page["next"]
+            query["after"] = page["next"]
 
     def send(
         self, method: str, *path: str, body: Any = None, request_id: str | None = None, again: bool = True,

@@ -26,7 +26,7 @@ class ServiceIngest:
 
     def profiles(self) -> list[Profile]:
         """As their files are at the service."""
-        return [from_snapshot(each) for each in self._connection.get("profiles")]
+        return [from_snapshot(each) for each in self._connection.pages("profiles")]
 
     def profile(self, name: str) -> Profile:
         """One of them. BadProfiles with every mistake."""
@@ -34,12 +34,12 @@ class ServiceIngest:
 
     def alarms(self) -> list[Alarm]:
         """What is stuck at the service."""
-        return [parse(Alarm, each) for each in self._connection.get("alarms")]
+        return [parse(Alarm, each) for each in self._connection.pages("alarms")]
 
     def alarms_of(self, batch: str) -> list[Alarm]:
         """What keeps a batch from going on; nothing while the service does not answer."""
         with suppress(Unavailable):
-            return [parse(Alarm, each) for each in self._connection.get("batches", batch, "alarms")]
+            return [parse(Alarm, each) for each in self._connection.pages("batches", batch, "alarms")]
         return []
 
     def frozen(self, job: str) -> Frozen | None:

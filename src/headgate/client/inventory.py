@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headgate.client.connection import MOST, Connection
+from headgate.client.connection import Connection
 from headgate.core.errors import BadValue
 from headgate.core.inventory import (
     Delivery,
@@ -65,10 +65,10 @@ class ServiceInventory:
         return [parse(StoredObject, each) for each in self._connection.pages("objects", **plain(which))]
 
     def versions(self, ark: str) -> Sequence[ObjectVersion]:
-        return [parse(ObjectVersion, each) for each in self._connection.get("objects", "versions", ark=ark)]
+        return [parse(ObjectVersion, each) for each in self._connection.pages("objects", "versions", ark=ark)]
 
-    def files(self, ark: str, version: int) -> Sequence[InventoryFile]:
-        found = self._connection.get("objects", "files", ark=ark, version=version)
+    def files(self, ark: str, version: int, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
+        found = self._connection.pages("objects", "files", limit=limit, ark=ark, version=version, after=start)
         return [parse(InventoryFile, each) for each in found]
 
     def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
@@ -106,7 +106,7 @@ class ServiceInventory:
         return _messages(self._connection.pages("messages", **query))
 
     def due(self, limit: int) -> Sequence[Message]:
-        return _messages(self._connection.get("messages", "due", limit=min(limit, MOST)))
+        return _messages(self._connection.pages("messages", "due", limit=limit))
 
     def settle(self, message_id: str, state: Delivery, problem: str = "", recipients: Sequence[Recipient] = ()) -> None:
         body = {"state": state.value, "problem": problem, "recipients": plain(recipients)}

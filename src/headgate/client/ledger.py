@@ -48,10 +48,10 @@ class ServiceLedger:
         return self._defined(self._connection.send("PUT", "pipeline", body=body))
 
     def datasets(self) -> Sequence[Dataset]:
-        return [parse(Dataset, each) for each in self._connection.get("datasets")]
+        return [parse(Dataset, each) for each in self._connection.pages("datasets")]
 
     def jobs(self) -> Sequence[Job]:
-        return [parse(Job, each) for each in self._connection.get("jobs")]
+        return [parse(Job, each) for each in self._connection.pages("jobs")]
 
     def job(self, job: str) -> tuple[Job, Sequence[Dataset]]:
         found = self._connection.get("jobs", job)
@@ -76,7 +76,7 @@ class ServiceLedger:
         return bool(self._connection.once("custody", body=body)["changed"])
 
     def master_wraps(self, before: int, limit: int) -> Sequence[MasterWrap]:
-        return [parse(MasterWrap, each) for each in self._connection.get("master-wraps", before=before, limit=limit)]
+        return [parse(MasterWrap, each) for each in self._connection.pages("master-wraps", before=before, limit=limit)]
 
     def rewrap(self, pairs: Sequence[tuple[MasterWrap, MasterWrap]]) -> int:
         return int(self._connection.once("master-wraps", body={"pairs": plain(pairs)})["count"])
@@ -85,7 +85,7 @@ class ServiceLedger:
         self._connection.send("PUT", "master-wraps", "least", before=before)
 
     def masters(self) -> Mapping[int, str]:
-        return {int(number): str(check) for number, check in self._connection.get("master-keys").items()}
+        return {int(each["number"]): str(each["check"]) for each in self._connection.pages("master-keys")}
 
     def know_master(self, number: int, check: str) -> str:
         return str(self._connection.send("PUT", "master-keys", str(number), body={"check": check})["check"])
@@ -163,8 +163,8 @@ class ServiceLedger:
         return found
 
     def plan(self, job: str, limit: int) -> Plan:
-        found: Plan = parse(Plan, self._connection.get("jobs", job, "plan", limit=limit))
-        return found
+        found = [parse(Verdict, each) for each in self._connection.get("jobs", job, "plan", limit=limit)["items"]]
+        return Plan(tuple(each for each in found if each.granted), tuple(each for each in found if not each.granted))
 
     def left(self, job: str, most: int) -> int:
         return min(int(self._connection.get("jobs", job, "left")["count"]), most)
@@ -176,22 +176,22 @@ class ServiceLedger:
         found = [parse(Row, each) for each in self._connection.pages("chunks", limit=which.limit, **query)]
         return found[: which.limit]
 
-    def failures(self, limit: int) -> Sequence[Row]:
-        return [parse(Row, each) for each in self._connection.get("failures", limit=limit)]
+    def failures(self, limit: int, after: str | None = None) -> Sequence[Row]:
+        return [parse(Row, each) for each in self._connection.pages("failures", limit=limit, after=after)]
 
     def standing(self) -> Sequence[Tally]:
-        return [parse(Tally, each) for each in self._connection.get("chunks", "standing")]
+        return [parse(Tally, each) for each in self._connection.pages("chunks", "standing")]
 
     def tallies(self, most: int) -> Sequence[Tally]:
-        return [parse(Tally, each) for each in self._connection.get("chunks", "tallies", most=most)]
+        return [parse(Tally, each) for each in self._connection.pages("chunks", "tallies", most=most)]
 
     def spans(self, which: SpanFilter) -> Sequence[Span]:
         query = {"dataset": which.dataset, "beside": list(which.beside), "start": which.start, "last": which.last}
-        found = self._connection.get("chunks", "spans", **query, size=which.size, limit=which.limit)
+        found = self._connection.pages("chunks", "spans", **query, size=which.size, limit=which.limit)
         return [parse(Span, each) for each in found]
 
     def running(self) -> Sequence[Lock]:
-        claims: Iterable[Any] = self._connection.pages("locks", limit=None, claims=True)
+        claims: Iterable[Any] = self._connection.pages("locks", claims=True)
         return [parse(Lock, each) for each in claims]
 
     def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
@@ -239,4 +239,4 @@ def _worker(asker: Asker) -> dict[str, Any]:
 
 
 def _changes(documents: Any) -> list[Change]:
-    return [parse(Change, each) for each in documents]
+    return [parse(Change, each) for each in documents["items"]]

@@ -104,7 +104,7 @@ class ServiceLocks:
         return [(each["id"], Mode(each["type"].lower()), each["count"]) for each in found]
 
     def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
-        return [parse(Waiter, each) for each in self._connection.get("waiters", resource=resource)["items"]]
+        return [parse(Waiter, each) for each in self._connection.pages("waiters", resource=resource)]
 
     def expire(self, limit: int = 1000) -> int:
         return int(self._connection.send("POST", "reap", of="locks", limit=limit)["count"])
@@ -121,7 +121,7 @@ class ServiceLocks:
         return datetime.fromisoformat(self._connection.send("PUT", "clients", client)["since"])
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
-        found = self._connection.get("clients")
+        found = self._connection.pages("clients")
         return [(str(each["name"]), datetime.fromisoformat(each["since"])) for each in found]
 
     def forget_client(self, client: str) -> None:
@@ -131,13 +131,13 @@ class ServiceLocks:
         self._connection.send("PUT", "resources", resource=resource)
 
     def resources(self) -> Sequence[str]:
-        return list(self._connection.pages("resources", limit=None))
+        return list(self._connection.pages("resources"))
 
     def forget_resource(self, resource: str) -> None:
         self._connection.send("DELETE", "resources", resource=resource, again=False)
 
     def faults(self) -> Sequence[Fault]:
-        return [parse(Fault, each) for each in self._connection.get("store", "faults")]
+        return [parse(Fault, each) for each in self._connection.pages("store", "faults")]
 
     def repair(self, fault: Fault, who: str) -> bool:
         body = {**plain(fault), "by": who}
@@ -156,13 +156,13 @@ class ServiceLocks:
 
 def history(connection: Connection, of: str, which: Any, **more: Any) -> list[Entry]:
     """What happened, page by page."""
-    query = {"of": of, "event": which.event, "since": plain(which.since), "before": which.before, **more}
-    return [parse(Entry, each) for each in connection.pages("history", limit=which.limit, cursor="before", **query)]
+    query = {"of": of, "event": which.event, "since": plain(which.since), "after": which.before, **more}
+    return [parse(Entry, each) for each in connection.pages("history", limit=which.limit, **query)]
 
 
 def happened(connection: Connection, of: str, since: datetime, events: Sequence[str]) -> list[Happened]:
     """How often events happened in each hour."""
-    found = connection.get("history", "counts", of=of, since=plain(since), event=list(events))
+    found = connection.pages("history", "counts", of=of, since=plain(since), event=list(events))
     return [parse(Happened, each) for each in found]
 
 

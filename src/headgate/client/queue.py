@@ -107,7 +107,7 @@ class ServiceQueue:
         return bool(self._connection.send("DELETE", "holds", profile, by=who, again=False)["cleared"])
 
     def holds(self) -> Sequence[Hold]:
-        return [parse(Hold, each) for each in self._connection.get("holds")]
+        return [parse(Hold, each) for each in self._connection.pages("holds")]
 
     def batch(self, batch_id: str) -> Batch:
         found: Batch = parse(Batch, self._connection.get("batches", batch_id))
@@ -126,17 +126,17 @@ class ServiceQueue:
         return [parse(IngestJob, each) for each in self._connection.pages("ingest-jobs", **query)]
 
     def job_ids(self, batch_id: str, folder: Folder) -> Sequence[str]:
-        return [str(each) for each in self._connection.get("batches", batch_id, "jobs", folder=folder.value)]
+        return [str(each) for each in self._connection.pages("batches", batch_id, "jobs", folder=folder.value)]
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         found: dict[str, dict[str, int]] = self._connection.get("queue", "counts")
         return found
 
     def reportable(self, limit: int) -> Sequence[str]:
-        return [str(each) for each in self._connection.get("queue", "reportable", limit=limit)]
+        return [str(each) for each in self._connection.pages("queue", "reportable", limit=limit)]
 
     def cleanable(self, machine: Machine, seconds: float, limit: int) -> Sequence[str]:
-        found = self._connection.get("queue", "cleanable", noun=machine.name, seconds=seconds, limit=limit)
+        found = self._connection.pages("queue", "cleanable", noun=machine.name, seconds=seconds, limit=limit)
         return [str(each) for each in found]
 
     def await_work(self, states: Sequence[tuple[Machine, str]], seconds: float) -> None:
@@ -161,10 +161,10 @@ class ServiceQueue:
         self._connection.send("DELETE", "daemons", daemon_id)
 
     def daemons(self) -> Sequence[Daemon]:
-        return [parse(Daemon, each) for each in self._connection.get("daemons")]
+        return [parse(Daemon, each) for each in self._connection.pages("daemons")]
 
     def faults(self) -> Sequence[Fault]:
-        return [parse(Fault, each) for each in self._connection.get("queue", "faults")]
+        return [parse(Fault, each) for each in self._connection.pages("queue", "faults")]
 
     def repair(self, fault: Fault, who: str) -> bool:
         body = {**plain(fault), "by": who}

@@ -41,7 +41,7 @@ class RemoteService:
 
     def unguarded(self) -> Sequence[tuple[str, str]]:
         """Locks without the storage guard that the service should keep, each with what is wrong."""
-        return [(str(each["lock"]), str(each["what"])) for each in self._connection.get("guards", "missing")]
+        return [(str(each["lock"]), str(each["what"])) for each in self._connection.pages("guards", "missing")]
 
 
 class ServiceStore:

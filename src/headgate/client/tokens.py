@@ -32,12 +32,12 @@ class ServiceTokens(Tokens):
         return found
 
     def list(self) -> Sequence[ApiToken]:
-        return [parse(ApiToken, each) for each in self._connection.get("tokens")]
+        return [parse(ApiToken, each) for each in self._connection.pages("tokens")]
 
     def expiring(self, within: float) -> Sequence[ApiToken]:
         """Those that end soon by the service's own setting."""
         del within
-        return [parse(ApiToken, each) for each in self._connection.get("tokens", "expiring")]
+        return [parse(ApiToken, each) for each in self._connection.pages("tokens", "expiring")]
 
     def revoke(self, token_id: str) -> None:
         self._connection.send("DELETE", "tokens", token_id, again=False)

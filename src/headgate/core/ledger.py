@@ -293,6 +293,12 @@ class Claim:
         return json.dumps(self.to_document(), ensure_ascii=False)
 
 
+def failure_cursor(row: Row) -> str:
+    """Where the list of failures continues after this row."""
+    since = "" if row.since is None else row.since.isoformat()
+    return f"{since}/{row.dataset}/{row.job}/{row.dataid}"
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What an operation did, or would do, to one row."""

@@ -19,7 +19,10 @@ DESCRIPTION = """\
 Ask before you touch shared data: may I read this, may I write this, what should I work on next?
 
 Errors are problem documents (RFC 9457); `type` identifies the error, and its data are further members. 409: refused, or
-lost. Lists are paged: continue with `next`.
+lost.
+
+Every list is answered as `{"items": [...], "next": CURSOR}`. Send `next` as `after` to get the next page; it is null on
+the last one. `limit` is the length of a page, at most 1000 (default: 100).
 
 Send an `Idempotency-Key` of your own with a POST, and a repeat within 24 hours has no second effect: it returns the
 same response, also after a restart and from another replica. Keys belong to the principal of the API token that sends

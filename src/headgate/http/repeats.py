@@ -10,8 +10,8 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -39,6 +39,8 @@ class Repeat:
     #: Where the recorded result stands in the answer: under this name; empty: it is the answer; None: it cannot be
     #: built from the result.
     part: str | None = None
+    #: What the answer has beside that part.
+    beside: Mapping[str, Any] = field(default_factory=dict)
     #: The store recognises the request by its id: the repeat is carried out again, and gets what the first one got.
     by_store: bool = False
     #: A call that finds nothing has changed nothing, and leaves no record.
@@ -61,6 +63,8 @@ FINDS = Repeat(by_store=True, finds=True)
 RESULT = Repeat(part="")
 #: The same, of a lock that is somebody else's.
 BROKEN = Repeat(part="", without="request_id")
+#: The same, where it is a list.
+LIST = Repeat(part="items", beside={"next": None})
 #: Nothing is answered.
 NOTHING = Repeat(204, part="")
 #: A new secret is answered.
@@ -195,7 +199,7 @@ class _Asked:
             raise AlreadyDone(self.key, result, "its answer was not kept")
         if repeat.without and isinstance(result, dict):
             result.pop(repeat.without, None)
-        content = {repeat.part: result} if repeat.part else result
+        content = {repeat.part: result, **repeat.beside} if repeat.part else result
         return _json(repeat.status, "" if repeat.status == 204 else json.dumps(content, ensure_ascii=False))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Header, Query, Response
@@ -26,7 +27,7 @@ LONGEST_WAIT = 3600.0
 _COMMENT = re.compile(r"^ {4}#: (.*(?:\n {4}#: .*)*)\n {4}(\w+):", re.MULTILINE)
 
 Limit = Annotated[int, Query(ge=1, le=MOST, description="Largest number of results.")]
-After = Annotated[str | None, Query(description="The `next` of the previous page.")]
+After = Annotated[str | None, Query(min_length=1, description="The `next` of the previous page.")]
 Key = Annotated[
     str | None,
     Header(
@@ -57,10 +58,10 @@ class Body(BaseModel):
 
 
 class Page(BaseModel, Generic[T]):
-    """A part of a list."""
+    """One page of a list: every list has this form."""
 
     items: list[T]
-    next: str | None = Field(description="Where to continue; null on the last page.")
+    next: str | None = Field(description="Cursor: send it as `after` for the next page. Null on the last page.")
 
 
 class Problem(BaseModel):
@@ -139,6 +140,13 @@ class Ticketed(BaseModel):
     """A place in the queue."""
 
     ticket: int
+
+
+class Unguarded(BaseModel):
+    """A lock without its storage guard."""
+
+    lock: str = Field(description="Id of the lock.")
+    what: str = Field(description="What is wrong.")
 
 
 class Acted(Body):
@@ -284,11 +292,14 @@ class StatusSet(Acted):
     status: str = Field(examples=["READY"])
 
 
-class PlanFound(BaseModel):
-    """What a job would do."""
+class Planned(BaseModel):
+    """A chunk that a job would claim, or one that is blocked."""
 
-    next: list[claims.Verdict]
-    blocked: list[claims.Verdict]
+    job: str
+    dataid: str
+    granted: bool = Field(description="True: it can be claimed now. False: a condition blocks it.")
+    first: bool = Field(description="True: it was resubmitted, and runs before the others.")
+    conditions: list[claims.Condition]
 
 
 # ---------------------------------------------------------------- answers
@@ -305,10 +316,23 @@ def nothing() -> Response:
 
 
 def page(found: Sequence[T], limit: int, key: Callable[[T], object], show: Callable[[T], Any] = plain) -> Response:
-    """A page out of one more than was asked for."""
+    """A page, made from up to `limit + 1` items; `key` of its last item is the cursor."""
     shown = found[:limit]
     more = str(key(shown[-1])) if len(found) > limit else None
-    return JSONResponse({"items": [show(each) for each in shown], "next": more})
+    return listing(shown, more, show)
+
+
+def page_after(
+    found: Iterable[T], after: str | None, limit: int, key: Callable[[T], str], show: Callable[[T], Any] = plain
+) -> Response:
+    """A page of a complete list that is ordered by `key`."""
+    rest = (each for each in found if after is None or key(each) > after)
+    return page(list(islice(rest, limit + 1)), limit, key, show)
+
+
+def listing(items: Iterable[T], more: str | None = None, show: Callable[[T], Any] = plain) -> Response:
+    """The form of every list. `more`: the cursor of the next page; None: these are all."""
+    return JSONResponse({"items": [show(each) for each in items], "next": more})
 
 
 def shown_lock(lock: Lock) -> dict[str, Any]:

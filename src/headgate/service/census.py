@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from headgate.core.census import Span, Tally
 from headgate.core.errors import BadValue
-from headgate.core.ledger import Kind
+from headgate.core.ledger import Kind, Row
 from headgate.core.names import check_name
 from headgate.service.checks import check_names
 from headgate.service.ledger import Ledger
@@ -43,6 +45,63 @@ def spans(
 
     From `start` on, up to `last`, both included; page on with the data id that follows: ask for one more than needed.
     """
+    return ledger.store.spans(_span_filter(dataset, beside, start, last, size, limit))
+
+
+def spans_page(
+    ledger: Ledger, dataset: str, beside: Sequence[str], *, start: str | None, last: str | None, size: int, limit: int
+) -> tuple[Sequence[Span], str | None]:
+    """The same, at most `limit` spans, and the data id at which the next page starts; None: there is none."""
+    which = _span_filter(dataset, beside, start, last, size, limit)
+    found = ledger.store.spans(replace(which, limit=limit + 1))
+    return found[:limit], found[limit].first if len(found) > limit else None
+
+
+def rows_page(
+    ledger: Ledger, dataset: str | None, after: str | None, limit: int, which: Mapping[str, Any]
+) -> tuple[list[Row], str | None]:
+    """Rows of chunks from a cursor on, and the cursor of the next page. The rows of a data id are never split, so a
+    page is longer than `limit` where one data id has more rows than that.
+    """
+    begun, slash, behind = (after or "").partition("/")
+    if after and not slash:
+        raise BadValue("after", after, "is not the `next` of a page: DATASET/DATAID")
+    if dataset is None and after is None:
+        rows = list(ledger.status(**which, limit=limit + 1))
+        if len(rows) <= limit:  # One question for most lists.
+            return rows, None
+    names = [dataset] if dataset is not None else sorted(each.name for each in ledger.datasets())
+    return _rows_from(ledger, [name for name in names if name >= begun], (begun, behind), limit, which)
+
+
+def _rows_from(
+    ledger: Ledger, names: Sequence[str], after: tuple[str, str], limit: int, which: Mapping[str, Any]
+) -> tuple[list[Row], str | None]:
+    """The same, dataset by dataset, from a data id of the first one on."""
+    found: list[Row] = []
+    for name in names:
+        room = limit - len(found)
+        if not room:
+            return found, _cursor(found)
+        rows = list(ledger.status(name, **which, after=after[1] if name == after[0] else None, limit=room + 1))
+        if len(rows) > room:
+            cut = rows[room].dataid
+            kept = [row for row in rows[:room] if row.dataid != cut]
+            if not kept and not found:
+                kept = list(ledger.status(name, **{**which, "dataid": cut}))
+            found += kept
+            return found, _cursor(found)
+        found += rows
+    return found, None
+
+
+def _cursor(rows: Sequence[Row]) -> str:
+    return f"{rows[-1].dataset}/{rows[-1].dataid}"
+
+
+def _span_filter(
+    dataset: str, beside: Sequence[str], start: str | None, last: str | None, size: int, limit: int
+) -> SpanFilter:
     which = SpanFilter(
         check_name("dataset", dataset),
         tuple(name for name in check_names("beside", beside) if name != dataset),
@@ -55,7 +114,7 @@ def spans(
         raise BadValue("limit", limit, f"times size is more than {MOST_LOOKED_AT:,} data ids")
     if len(which.beside) > MOST_BESIDE:
         raise BadValue("beside", len(which.beside), f"are too many; at most {MOST_BESIDE} are allowed")
-    return ledger.store.spans(which)
+    return which
 
 
 def _check(what: str, value: object, most: int) -> int:

@@ -104,9 +104,9 @@ class Inventory:
         """Every version of an object, oldest first. UnknownName when there is none."""
         return self._store.versions(check_resource(ark))
 
-    def files(self, ark: str, version: int) -> Sequence[InventoryFile]:
-        """The files of a version. UnknownName when there is no such version."""
-        found = self._store.files(check_resource(ark), version)
+    def files(self, ark: str, version: int, *, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
+        """The files of a version, from position `start` on, at most `limit`. UnknownName: there is no such version."""
+        found = self._store.files(check_resource(ark), version, start, limit)
         if not found and version not in [each.number for each in self.versions(ark)]:
             raise UnknownName("version", f"{ark} v{version}")
         return found

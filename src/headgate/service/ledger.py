@@ -444,9 +444,9 @@ class Ledger:
         """Running claims as the locks that they act as, by id."""
         return self._store.running()
 
-    def failures(self, limit: int = 100) -> Sequence[Row]:
-        """Chunks that are in ERROR, newest first."""
-        return self._store.failures(check_limit(limit))
+    def failures(self, limit: int = 100, after: str | None = None) -> Sequence[Row]:
+        """Chunks that are in ERROR, newest first; `after`: the `failure_cursor` of the last one."""
+        return self._store.failures(check_limit(limit), after)
 
     def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
         """What happened to chunks and jobs, newest first."""

@@ -16,7 +16,7 @@ from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import NotAllowed, UnknownName
 from headgate.core.history import Entry
 from headgate.core.inventory import Message
-from headgate.core.ledger import Dataset, Job, Row
+from headgate.core.ledger import Dataset, Job, Row, failure_cursor
 from headgate.core.locks import Lock, Mode, Waiter
 from headgate.core.queue import ALL, Batch, Folder, Hold, IngestJob
 from headgate.core.sights import Sight
@@ -169,8 +169,15 @@ class NarrowedLedger(_Narrowed):
         found = (row for name in names for row in self._store.rows(replace(which, dataset=name)))
         return [row for row, _ in zip(found, range(which.limit or MOST_LOOKED_AT), strict=False)]
 
-    def failures(self, limit: int) -> Sequence[Row]:
-        return [row for row in self._store.failures(max(limit, PORTION)) if self._sight.dataset(row.dataset)][:limit]
+    def failures(self, limit: int, after: str | None = None) -> Sequence[Row]:
+        found: list[Row] = []
+        while len(found) < limit:
+            portion = self._store.failures(PORTION, after)
+            found += [row for row in portion if self._sight.dataset(row.dataset)]
+            if len(portion) < PORTION:
+                break
+            after = failure_cursor(portion[-1])
+        return found[:limit]
 
     def standing(self) -> Sequence[Tally]:
         return [each for each in self._store.standing() if self._sight.dataset(each.dataset)]

@@ -341,8 +341,8 @@ class LedgerStore(Protocol):
     def rows(self, which: RowFilter) -> Sequence[Row]:
         """Rows of chunks, by dataset and in its order."""
 
-    def failures(self, limit: int) -> Sequence[Row]:
-        """Chunks that are in ERROR, newest first, one row each."""
+    def failures(self, limit: int, after: str | None = None) -> Sequence[Row]:
+        """Chunks that are in ERROR, newest first, one row each; `after`: the `failure_cursor` of a row."""
 
     def standing(self) -> Sequence[Tally]:
         """How many chunks of each job run, failed, are held or wait to be resubmitted; each chunk once."""

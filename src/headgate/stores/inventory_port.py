@@ -52,8 +52,8 @@ class InventoryStore(Protocol):
     def versions(self, ark: str) -> Sequence[ObjectVersion]:
         """Every version of an object, oldest first. UnknownName when there is none."""
 
-    def files(self, ark: str, version: int) -> Sequence[InventoryFile]:
-        """The files of a version."""
+    def files(self, ark: str, version: int, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
+        """The files of a version, in the order of its manifest; from position `start` on, at most `limit`."""
 
     def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
         """Strike an object out with its versions, files and names, and its chunks out of the ledger: one step.

@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Any
 
 from fastapi import Body, Path, Query, Response
+from pydantic import BaseModel, Field
 
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.errors import BadValue
@@ -13,7 +14,7 @@ from headgate.core.wire import parse
 from headgate.http import direct
 from headgate.http.auth import Admin, Caller, TheGate, needs
 from headgate.http.repeats import under
-from headgate.http.schemas import Count, Limit, answer, documented, nothing
+from headgate.http.schemas import Count, Limit, Page, answer, documented, listing, nothing
 
 router = direct.router("secrets")
 SecretReader = Annotated[Caller, needs("cred:read", "define")]
@@ -22,6 +23,13 @@ Document = Annotated[Any, Body()]
 #: Numbers of master keys, and the form of what proves one: 32 bytes.
 MOST_MASTERS = 999_999_999
 CHECK = re.compile("[A-Za-z0-9_-]{43}")
+
+
+class MasterKnown(BaseModel):
+    """A master key of the store."""
+
+    number: int
+    check: str = Field(description="Check value, from which the key cannot be computed.")
 
 
 @router.get("/datasets/{name}/custody", responses=documented(200, Custody, "Sealed copies and check values of keys."))
@@ -52,10 +60,12 @@ def change_custody(gate: TheGate, _who: Definer, document: Document) -> Response
     return answer({"changed": gate.ledger.custody.change_custody(known, change)})
 
 
-@router.get("/master-wraps", responses=documented(200, list[MasterWrap], "Largest number of results."))
+@router.get("/master-wraps", responses=documented(200, Page[MasterWrap], "Copies and escrows."))
 def master_wraps(gate: TheGate, _who: Admin, before: Annotated[int, Query(ge=1)], limit: Limit = 100) -> Response:
-    """List what is wrapped with a master key older than the given one."""
-    return answer(gate.ledger.custody.master_wraps(before, limit))
+    """List what is wrapped with a master key older than the given one: the first `limit`. Ask again after rewrapping
+    these.
+    """
+    return listing(gate.ledger.custody.master_wraps(before, limit))
 
 
 @router.post("/master-wraps", under("count"), responses=documented(200, Count, "How many still matched."))
@@ -72,10 +82,11 @@ def refuse_masters(gate: TheGate, _who: Admin, before: Annotated[int, Query(ge=1
     return nothing()
 
 
-@router.get("/master-keys", responses=documented(200, dict[str, str], "Each number with the check value of its key."))
+@router.get("/master-keys", responses=documented(200, Page[MasterKnown], "By number."))
 def masters(gate: TheGate, _who: Definer) -> Response:
     """List the master keys of this store, each with its check value. Keys cannot be computed from check values."""
-    return answer({str(number): check for number, check in gate.ledger.custody.masters().items()})
+    found = sorted(gate.ledger.custody.masters().items())
+    return listing({"number": number, "check": check} for number, check in found)
 
 
 @router.put("/master-keys/{number}", responses=documented(200, dict[str, str], "The stored check value."))

@@ -13,12 +13,12 @@ from headgate.daemons.names import DAEMONS
 from headgate.http import direct
 from headgate.http.auth import Caller, Reader, TheGate, needs
 from headgate.http.queue_schemas import DaemonSignedOn
-from headgate.http.schemas import answer, documented, nothing
+from headgate.http.schemas import After, Limit, Page, answer, documented, listing, nothing, page_after
 
 router = direct.router("daemons")
 Consumer = Annotated[Caller, needs("queue:work")]
 Submitter = Annotated[Caller, needs("read", "queue:submit")]
-ALARMS = documented(200, list[dict[str, Any]], "Each with its sentence and the command that fixes it.")
+ALARMS = documented(200, Page[dict[str, Any]], "Each with its sentence and the command that fixes it.")
 
 
 @router.get("/alarms", responses=ALARMS)
@@ -26,7 +26,7 @@ def alarms(gate: TheGate, _who: Reader) -> Response:
     """List what is stuck: what waits for a consumer or daemon that does not run, for a profile that cannot be used, or
     far longer than usual. Empty for a caller whose `read` is limited.
     """
-    return answer([alarm_data(alarm) for alarm in gate.alarms()])
+    return listing(gate.alarms(), None, alarm_data)
 
 
 @router.get("/batches/{bid}/alarms", responses=ALARMS)
@@ -34,13 +34,14 @@ def batch_alarms(gate: TheGate, who: Submitter, bid: str) -> Response:
     """List what blocks a batch."""
     batch = gate.queue.batch(bid)
     who.must_see("batch", "queue:submit", batch.profile, bid)
-    return answer([] if gate.sight else [alarm_data(alarm) for alarm in gate.alarms_of(batch)])
+    return listing([] if gate.sight else gate.alarms_of(batch), None, alarm_data)
 
 
-@router.get("/daemons", responses=documented(200, list[Daemon], "By id."))
-def daemons(gate: TheGate, _who: Reader) -> Response:
+@router.get("/daemons", responses=documented(200, Page[Daemon], "By id."))
+def daemons(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
     """List the running daemons, each with the steps that it handles."""
-    return answer(gate.queue.presence.living())
+    found = sorted(gate.queue.presence.living(), key=lambda each: each.id)
+    return page_after(found, after, limit, lambda each: each.id)
 
 
 @router.put("/daemons/{daemon}", status_code=204)

@@ -24,7 +24,7 @@ from headgate.http.errors import PROBLEMS, TooMany
 from headgate.http.queue_schemas import Uploaded, Verification, Verified
 from headgate.http.repeats import FILE as FILE_SENT
 from headgate.http.repeats import HARMLESS
-from headgate.http.schemas import answer, documented
+from headgate.http.schemas import After, Limit, Page, answer, documented, page_after
 from headgate.http.service import Service
 from headgate.http.uploads import Upload, disk_error, room_of
 from headgate.http.waiting import Gone, while_there
@@ -41,8 +41,10 @@ FILE: dict[str, Any] = {
 }
 
 
-@router.get("/profiles", responses=documented(200, list[dict[str, Any]], "The current content of their files."))
-def profiles(gate: TheGate, who: ProfileReader) -> Response:
+@router.get(
+    "/profiles", responses=documented(200, Page[dict[str, Any]], "By name: the current content of their files.")
+)
+def profiles(gate: TheGate, who: ProfileReader, after: After = None, limit: Limit = 100) -> Response:
     """List the ingest profiles. 422 lists every error in every file."""
     from headgate.ingest.profile import load_profiles
 
@@ -51,7 +53,8 @@ def profiles(gate: TheGate, who: ProfileReader) -> Response:
         return reads or who.reach.covers("queue:submit", name)
 
     found = load_profiles(Path(gate.settings["profiles_folder"]), seen)
-    return answer([_snapshot(who, each) for each in found.values()])
+    by_name = [found[name] for name in sorted(found)]
+    return page_after(by_name, after, limit, lambda each: each.name, lambda each: plain(_snapshot(who, each)))
 
 
 @router.get("/profiles/{name}", responses=documented(200, dict[str, Any], "The current content of its file."))

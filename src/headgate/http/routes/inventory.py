@@ -20,7 +20,7 @@ from headgate.http.queue_schemas import (
     Removed,
 )
 from headgate.http.repeats import NOTHING, RESULT, under
-from headgate.http.schemas import Acted, After, Limit, Page, answer, documented, nothing, page
+from headgate.http.schemas import Acted, After, Limit, Page, answer, documented, listing, nothing, page, page_after
 from headgate.service.work_folder import is_known
 from headgate.stores.acting import must_own
 
@@ -55,16 +55,25 @@ def objects(
     return page(found, limit, lambda each: each.ark)
 
 
-@router.get("/objects/versions", responses=documented(200, list[ObjectVersion], "Oldest first."))
-def versions(gate: TheGate, _who: InventoryReader, ark: Ark) -> Response:
-    """List every version of an object."""
-    return answer(gate.inventory.versions(ark))
+@router.get("/objects/versions", responses=documented(200, Page[ObjectVersion], "Oldest first."))
+def versions(gate: TheGate, _who: InventoryReader, ark: Ark, after: After = None, limit: Limit = 100) -> Response:
+    """List the versions of an object."""
+    return page_after(gate.inventory.versions(ark), after, limit, lambda each: f"{each.number:010}")
 
 
-@router.get("/objects/files", responses=documented(200, list[InventoryFile], "The files of that version."))
-def files(gate: TheGate, _who: InventoryReader, ark: Ark, version: Annotated[int, Query(ge=1, lt=2**31)]) -> Response:
+@router.get("/objects/files", responses=documented(200, Page[InventoryFile], "The files of that version."))
+def files(
+    gate: TheGate,
+    _who: InventoryReader,
+    ark: Ark,
+    version: Annotated[int, Query(ge=1, lt=2**31)],
+    after: Annotated[str | None, Query(pattern=r"^\d{1,9}$", description="The `next` of the previous page.")] = None,
+    limit: Limit = 100,
+) -> Response:
     """List the files of a version, each with its size and digest."""
-    return answer(gate.inventory.files(ark, version))
+    start = int(after or 0)
+    found = gate.inventory.files(ark, version, start=start, limit=limit + 1)
+    return listing(found[:limit], str(start + limit) if len(found) > limit else None)
 
 
 @router.get("/objects/owner", responses=NAMED)
@@ -181,10 +190,10 @@ def announce(gate: TheGate, _who: Consumer, given: Announced) -> Response:
     return answer({"new": put(gate.ingest, given.item, given.notice)})
 
 
-@router.get("/messages/due", responses=documented(200, list[Message], "Largest number of results."))
+@router.get("/messages/due", responses=documented(200, Page[Message], "Earliest first."))
 def due(gate: TheGate, _who: Consumer, limit: Limit = 100) -> Response:
-    """List the messages that the messenger should send now."""
-    return answer(gate.inventory.due(limit))
+    """List the messages that the messenger should send now: the first `limit`. Ask again when these are sent."""
+    return listing(gate.inventory.due(limit))
 
 
 @router.get("/messages/{message}", responses=documented(200, Message, "The message.", nothing="No such message."))

@@ -8,15 +8,17 @@ from fastapi import Query, Response
 
 from headgate.core.census import Span, Tally
 from headgate.core.claims import Verdict
-from headgate.core.errors import BadValue, UnknownName
-from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row
+from headgate.core.errors import UnknownName
+from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row, failure_cursor
+from headgate.core.wire import plain
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, Operator, Reader, TheGate, TheService, needs
-from headgate.http.repeats import GRANTS, RESULT, under
+from headgate.http.repeats import GRANTS, LIST, RESULT, under
 from headgate.http.schemas import (
     MOST,
     Acted,
     ActedLightly,
+    After,
     Count,
     Dataids,
     DatasetAsked,
@@ -30,12 +32,15 @@ from headgate.http.schemas import (
     ManyResubmitted,
     Page,
     PipelineAsked,
-    PlanFound,
+    Planned,
     RequestId,
     Resubmission,
     StatusSet,
     answer,
     documented,
+    listing,
+    page,
+    page_after,
 )
 from headgate.service import census
 from headgate.service.census import MOST_LOOKED_AT, MOST_TALLIED
@@ -46,16 +51,17 @@ Definer = Annotated[Caller, needs("define")]
 Publisher = Annotated[Caller, needs("data:publish")]
 JobReader = Annotated[Caller, needs("read", "chunk:claim")]
 ChunkReader = Annotated[Caller, needs("read", "chunk:claim")]
-CHANGES = documented(200, list[Change], "What changed, or would change.")
+CHANGES = documented(200, Page[Change], "What changed, or would change.")
 
 
 # ---------------------------------------------------------------- definitions
 
 
-@router.get("/datasets", responses=documented(200, list[Dataset], "By name."))
-def datasets(gate: TheGate, _who: Reader) -> Response:
-    """List all datasets, with the names of their secrets."""
-    return answer([each.to_document() for each in gate.ledger.datasets()])
+@router.get("/datasets", responses=documented(200, Page[Dataset], "By name."))
+def datasets(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
+    """List datasets, with the names of their secrets."""
+    found = sorted(gate.ledger.datasets(), key=lambda each: each.name)
+    return page_after(found, after, limit, lambda each: each.name, lambda each: plain(each.to_document()))
 
 
 @router.get("/datasets/{name}", responses=documented(200, Dataset, "The definition."))
@@ -82,10 +88,11 @@ def define_pipeline(gate: TheGate, service: TheService, _who: Definer, asked: Pi
     return answer(defined)
 
 
-@router.get("/jobs", responses=documented(200, list[Job], "By name."))
-def jobs(gate: TheGate, _who: Reader) -> Response:
-    """List all jobs."""
-    return answer(gate.ledger.jobs())
+@router.get("/jobs", responses=documented(200, Page[Job], "By name."))
+def jobs(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
+    """List jobs."""
+    found = sorted(gate.ledger.jobs(), key=lambda each: each.name)
+    return page_after(found, after, limit, lambda each: each.name)
 
 
 @router.get("/jobs/{job}", responses=documented(200, JobFound, "The definition."))
@@ -140,7 +147,7 @@ def chunks(
     dataid: str | None = None,
     kind: str | None = None,
     status: str | None = None,
-    after: Annotated[str | None, Query(description="The `next` of the previous page: DATASET/DATAID.")] = None,
+    after: After = None,
     limit: Limit = 100,
 ) -> Response:
     """List rows of chunks: one per job that reads or writes them. The rows of a data id are never split across two
@@ -149,31 +156,30 @@ def chunks(
     if not who.reach.has("read"):
         who.must_see("job", "chunk:claim", job or "")
     which = {"job": job, "dataid": dataid, "kind": kind, "status": status}
-    items, more = rows_page(gate, dataset, after, limit, which)
-    return answer({"items": items, "next": more})
+    return listing(*census.rows_page(gate.ledger, dataset, after, limit, which))
 
 
-@router.get("/failures", responses=documented(200, list[Row], "Newest first."))
-def failures(gate: TheGate, _who: Reader, limit: Limit = 100) -> Response:
+@router.get("/failures", responses=documented(200, Page[Row], "Newest first."))
+def failures(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
     """List chunks in ERROR."""
-    return answer(gate.ledger.failures(limit))
+    return page(gate.ledger.failures(limit + 1, after), limit, failure_cursor)
 
 
-@router.get("/chunks/standing", responses=documented(200, list[Tally], "By job and status."))
+@router.get("/chunks/standing", responses=documented(200, Page[Tally], "By job and status."))
 def standing(gate: TheGate, _who: Reader) -> Response:
     """How many chunks of each job run, failed, are held or wait to be resubmitted; each chunk once."""
-    return answer(gate.ledger.standing())
+    return listing(gate.ledger.standing())
 
 
-@router.get("/chunks/tallies", responses=documented(200, list[Tally], "By dataset, job and status."))
+@router.get("/chunks/tallies", responses=documented(200, Page[Tally], "By dataset, job and status."))
 def tallies(
     gate: TheGate, _who: Reader, most: Annotated[int, Query(ge=1, le=MOST_LOOKED_AT)] = MOST_TALLIED
 ) -> Response:
     """Count chunks by status. At most `most` are counted per dataset; `more` is true if there are more."""
-    return answer(census.tallies(gate.ledger, most))
+    return listing(census.tallies(gate.ledger, most))
 
 
-@router.get("/chunks/spans", responses=documented(200, list[Span], "In the order of the dataset."))
+@router.get("/chunks/spans", responses=documented(200, Page[Span], "In the order of the dataset."))
 def spans(
     gate: TheGate,
     _who: Reader,
@@ -184,11 +190,14 @@ def spans(
     start: Annotated[str | None, Query(description="First data id.")] = None,
     last: Annotated[str | None, Query(description="Last data id.")] = None,
     size: Annotated[int, Query(ge=1, le=MOST, description="Data ids per span.")] = 1,
+    after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """Return spans of consecutive data ids, with counts by status."""
-    found = census.spans(gate.ledger, dataset, beside or (), start=start, last=last, size=size, limit=limit)
-    return answer(found)
+    """List spans of consecutive data ids, with counts by status."""
+    found, more = census.spans_page(
+        gate.ledger, dataset, beside or (), start=after or start, last=last, size=size, limit=limit
+    )
+    return listing(found, more)
 
 
 # ---------------------------------------------------------------- questions
@@ -203,11 +212,14 @@ def explain(gate: TheGate, who: ChunkReader, job: str, dataid: str) -> Response:
     return answer(gate.ledger.explain(job, dataid))
 
 
-@router.get("/jobs/{job}/plan", responses=documented(200, PlanFound, "In order."))
+@router.get("/jobs/{job}/plan", responses=documented(200, Page[Planned], "In order."))
 def plan(gate: TheGate, who: ChunkReader, job: str, limit: Limit = 20) -> Response:
-    """Return what would run next, and what blocks the rest."""
+    """List the next chunks that the job would claim, in order, then chunks that are blocked, with the reasons: at most
+    `limit` of each. There are no further pages.
+    """
     who.must_see("job", "chunk:claim", job)
-    return answer(gate.ledger.plan(job, limit))
+    found = gate.ledger.plan(job, limit)
+    return listing((*found.next, *found.blocked), None, _planned)
 
 
 @router.get("/jobs/{job}/left", responses=documented(200, Count, "Counted up to a limit."))
@@ -234,38 +246,38 @@ def force(
     return answer(claim_document(claim, who))
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/resubmit", RESULT, responses=CHANGES)
+@router.post("/jobs/{job}/chunks/{dataid}/resubmit", LIST, responses=CHANGES)
 def resubmit(gate: TheGate, service: TheService, who: Operator, job: str, dataid: str, asked: Resubmission) -> Response:
     """Resubmit a chunk: it is redone first. With `downstream`, also everything produced from it."""
     return _resubmit(gate, service, who, job, [dataid], asked)
 
 
-@router.post("/jobs/{job}/resubmit", RESULT, responses=CHANGES)
+@router.post("/jobs/{job}/resubmit", LIST, responses=CHANGES)
 def resubmit_all(gate: TheGate, service: TheService, who: Operator, job: str, asked: ManyResubmitted) -> Response:
     """Resubmit several chunks in one transaction."""
     return _resubmit(gate, service, who, job, asked.dataids, asked)
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/hold", RESULT, responses=CHANGES)
+@router.post("/jobs/{job}/chunks/{dataid}/hold", LIST, responses=CHANGES)
 def hold(gate: TheGate, who: Operator, job: str, dataid: str, act: Acted) -> Response:
     """Hold a chunk: no job may produce or read it until it is released."""
-    return answer(gate.ledger.hold(job, dataid, reason=act.reason, by=who.by(act.by)))
+    return listing(gate.ledger.hold(job, dataid, reason=act.reason, by=who.by(act.by)))
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/unhold", RESULT, responses=CHANGES)
+@router.post("/jobs/{job}/chunks/{dataid}/unhold", LIST, responses=CHANGES)
 def unhold(gate: TheGate, service: TheService, who: Operator, job: str, dataid: str, act: ActedLightly) -> Response:
     """Release a held chunk: its former status is restored."""
     changes = gate.ledger.unhold(job, dataid, reason=act.reason, by=who.by(act.by))
     service.ring(("job",))
-    return answer(changes)
+    return listing(changes)
 
 
-@router.post("/jobs/{job}/chunks/{dataid}/forget", RESULT, responses=CHANGES)
+@router.post("/jobs/{job}/chunks/{dataid}/forget", LIST, responses=CHANGES)
 def forget(gate: TheGate, service: TheService, who: Forcer, job: str, dataid: str, act: Forgotten) -> Response:
     """Remove the job's rows of a chunk. Rows of upstream jobs are kept."""
     changes = gate.ledger.forget(job, dataid, reason=act.reason, steal=act.steal, by=who.by(act.by))
     service.ring(("job",))
-    return answer(changes)
+    return listing(changes)
 
 
 @router.post("/jobs/{job}/chunks/{dataid}/status", RESULT, responses=documented(200, Change, "What changed."))
@@ -301,31 +313,8 @@ def claim_document(claim: Claim, who: Caller) -> dict[str, Any]:
     return document
 
 
-def rows_page(
-    gate: Gate, dataset: str | None, after: str | None, limit: int, which: dict[str, Any]
-) -> tuple[list[Row], str | None]:
-    """Rows from a place on, whole data ids, and where to go on."""
-    begun, slash, behind = (after or "").partition("/")
-    if after and not slash:
-        raise BadValue("after", after, "is not DATASET/DATAID, like the `next` of a page")
-    names = [dataset] if dataset is not None else [each.name for each in gate.ledger.datasets()]
-    found: list[Row] = []
-    for name in names:
-        if name < begun:
-            continue
-        room = limit - len(found)
-        if not room:
-            return found, f"{found[-1].dataset}/{found[-1].dataid}" if found else None
-        rows = list(gate.ledger.status(name, **which, after=behind if name == begun else None, limit=room + 1))
-        if len(rows) > room:
-            cut = rows[room].dataid
-            kept = [row for row in rows[:room] if row.dataid != cut]
-            if not kept and not found:
-                kept = list(gate.ledger.status(name, **{**which, "dataid": cut}))
-            found += kept
-            return found, f"{found[-1].dataset}/{found[-1].dataid}"
-        found += rows
-    return found, None
+def _planned(verdict: Verdict) -> dict[str, Any]:
+    return {**plain(verdict), "granted": verdict.granted, "first": verdict.first}
 
 
 def _publish(gate: Gate, service: Any, who: Caller, name: str, dataids: list[str], by: str | None) -> Response:
@@ -343,7 +332,7 @@ def _resubmit(gate: Gate, service: Any, who: Caller, job: str, dataids: list[str
         by=who.by(asked.by),
     )  # fmt: skip
     service.ring(("job",))
-    return answer(changes)
+    return listing(changes)
 
 
 def _masked(ports: dict[str, Port]) -> dict[str, Any]:

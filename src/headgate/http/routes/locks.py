@@ -28,11 +28,13 @@ from headgate.http.schemas import (
     RequestId,
     Ticketed,
     Tokened,
+    Unguarded,
     WaiterAsked,
     answer,
     documented,
     nothing,
     page,
+    page_after,
     shown_lock,
 )
 from headgate.http.waiting import asked_to_wait
@@ -159,19 +161,24 @@ def break_lock(gate: TheGate, service: TheService, who: Forcer, lock_id: str, ac
     return answer(shown_lock(broken))
 
 
-@router.get("/guards/missing", responses=documented(200, list[dict[str, str]], "Each lock and its problem."))
-def unguarded(gate: TheGate, _who: Reader) -> Response:
+@router.get("/guards/missing", responses=documented(200, Page[Unguarded], "By lock id."))
+def unguarded(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
     """List persistent locks whose storage guard is missing. The service retries every few seconds."""
-    return answer([{"lock": fault.item, "what": fault.what} for fault in gate.locks.tending.faults()])
+    found = sorted(gate.locks.tending.faults(), key=lambda fault: fault.item)
+    return page_after(
+        found, after, limit, lambda fault: fault.item, lambda fault: {"lock": fault.item, "what": fault.what}
+    )
 
 
 # ---------------------------------------------------------------- waiting, step by step
 
 
 @router.get("/waiters", responses=documented(200, Page[Waiter], "Earliest first."))
-def waiters(gate: TheGate, _who: Reader, resource: str | None = None) -> Response:
+def waiters(
+    gate: TheGate, _who: Reader, resource: str | None = None, after: After = None, limit: Limit = 100
+) -> Response:
     """List waiters with the resources they wait for."""
-    return answer({"items": gate.locks.waiters(resource), "next": None})
+    return page_after(sorted(gate.locks.waiters(resource), key=_arrival), after, limit, _arrival)
 
 
 @router.post(
@@ -240,6 +247,11 @@ async def withdraw(service: TheService, who: Holder, ticket: int, asked: WaiterA
     await service.crew.run(service.gate.locks.withdraw, wanted, place)
     service.turns.ring(*(("lock", each) for each in group_of(place)[1:]))
     return nothing()
+
+
+def _arrival(waiter: Waiter) -> str:
+    """By when it came, then by its queue position."""
+    return f"{waiter.since.timestamp():020.6f} {waiter.ticket:020} {waiter.client}"
 
 
 def _waited_for(who: Caller, asked: WaiterAsked, gate: Gate) -> LockRequest:

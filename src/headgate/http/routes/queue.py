@@ -43,7 +43,21 @@ from headgate.http.queue_schemas import (
 )
 from headgate.http.repeats import FINDS, GRANTS, HARMLESS, NOTHING, RESULT, under
 from headgate.http.routes.daemons import alarm_data
-from headgate.http.schemas import Acted, After, Count, Key, Limit, Page, RequestId, answer, documented, nothing, page
+from headgate.http.schemas import (
+    Acted,
+    After,
+    Count,
+    Key,
+    Limit,
+    Page,
+    RequestId,
+    answer,
+    documented,
+    listing,
+    nothing,
+    page,
+    page_after,
+)
 from headgate.http.service import Service
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
@@ -123,10 +137,17 @@ def batch(gate: TheGate, who: Reader, bid: str) -> Response:
     return answer(_seen(who, gate.queue.batch(bid)))
 
 
-@router.get("/batches/{bid}/jobs", responses=documented(200, list[str], "Ids of jobs."))
-def job_ids(gate: TheGate, _who: Reader, bid: str, folder: Folder = Folder.PROCESSING) -> Response:
+@router.get("/batches/{bid}/jobs", responses=documented(200, Page[str], "Ids of jobs, sorted."))
+def job_ids(
+    gate: TheGate,
+    _who: Reader,
+    bid: str,
+    folder: Folder = Folder.PROCESSING,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
     """List the ids of a batch's jobs that are processing, failed or completed."""
-    return answer(gate.queue.job_ids(bid, folder))
+    return page_after(sorted(gate.queue.job_ids(bid, folder)), after, limit, str)
 
 
 @router.post("/batches/{bid}/jobs", HARMLESS, responses=documented(200, Count, "How many jobs it has now."))
@@ -199,10 +220,11 @@ def set_priority(gate: TheGate, who: Operator, jid: str, act: PrioritySet) -> Re
 # ---------------------------------------------------------------- holds
 
 
-@router.get("/holds", responses=documented(200, list[Hold], "By profile."))
-def holds(gate: TheGate, _who: Reader) -> Response:
+@router.get("/holds", responses=documented(200, Page[Hold], "By profile."))
+def holds(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
     """List holds with who set them, why and since when."""
-    return answer(gate.queue.holds())
+    found = sorted(gate.queue.holds(), key=lambda each: each.profile)
+    return page_after(found, after, limit, lambda each: each.profile)
 
 
 @router.put("/holds/{profile}", responses=documented(200, Hold, "The hold in force."))
@@ -228,13 +250,13 @@ def counts(gate: TheGate, _who: Reader) -> Response:
     return answer(gate.queue.counts())
 
 
-@router.get("/queue/reportable", responses=documented(200, list[str], "Ids of batches."))
+@router.get("/queue/reportable", responses=documented(200, Page[str], "Ids of batches."))
 def reportable(gate: TheGate, _who: Consumer, limit: Limit = 100) -> Response:
-    """List batches whose last job has finished."""
-    return answer(gate.queue.reportable(limit))
+    """List batches whose last job has finished: the first `limit`. Ask again when these are reported."""
+    return listing(gate.queue.reportable(limit))
 
 
-@router.get("/queue/cleanable", responses=documented(200, list[str], "Ids."))
+@router.get("/queue/cleanable", responses=documented(200, Page[str], "Ids."))
 def cleanable(
     gate: TheGate,
     _who: Consumer,
@@ -242,8 +264,8 @@ def cleanable(
     seconds: Annotated[float, Query(ge=0, le=1e10, allow_inf_nan=False, description="Seconds since it completed.")],
     limit: Limit = 100,
 ) -> Response:
-    """List items that completed at least that long ago."""
-    return answer(gate.queue.cleanable(noun, seconds, limit))
+    """List items that completed at least that long ago: the first `limit`. Ask again when these are cleaned."""
+    return listing(gate.queue.cleanable(noun, seconds, limit))
 
 
 @router.get("/queue/work", status_code=204)
@@ -265,10 +287,10 @@ async def await_work(
     return nothing()
 
 
-@router.get("/queue/faults", responses=documented(200, list[Fault], "Each fault with its repair."))
+@router.get("/queue/faults", responses=documented(200, Page[Fault], "Each fault with its repair."))
 def faults(gate: TheGate, _who: Reader) -> Response:
     """Find damage to batches and ingest jobs. Changes nothing."""
-    return answer(gate.queue.faults())
+    return listing(gate.queue.faults())
 
 
 @router.post("/queue/repair", under("repaired"), responses=documented(200, dict[str, bool], "Whether it was repaired."))

@@ -19,6 +19,7 @@ from headgate.core.names import check_name
 from headgate.core.queue import check_item_id
 from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
+from headgate.core.wire import plain
 from headgate.http import direct
 from headgate.http.auth import Admin, Anybody, Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.queue_schemas import FaultGiven
@@ -34,9 +35,11 @@ from headgate.http.schemas import (
     Until,
     answer,
     documented,
+    listing,
     moment,
     nothing,
     page,
+    page_after,
     shown_lock,
 )
 from headgate.service.checks import check_limit
@@ -120,10 +123,10 @@ def all_counts(gate: TheGate, _who: Reader) -> Response:
     return answer(gate.counts())
 
 
-@router.get("/store/faults", responses=documented(200, list[Fault], "Each fault with its repair."))
+@router.get("/store/faults", responses=documented(200, Page[Fault], "Each fault with its repair."))
 def store_faults(gate: TheGate, _who: Reader) -> Response:
     """Find damage to locks, chunks, counters, history and clock. Changes nothing."""
-    return answer(gate.locks.faults())
+    return listing(gate.locks.faults())
 
 
 @router.post("/store/repair", under("repaired"), responses=documented(200, dict[str, bool], "Whether it was repaired."))
@@ -133,10 +136,10 @@ def repair_store(gate: TheGate, who: Operator, given: FaultGiven) -> Response:
     return answer({"repaired": gate.locks.repair(fault, by=who.by(given.by))})
 
 
-@router.get("/machines", responses=documented(200, list[dict[str, Any]], "Each table."))
+@router.get("/machines", responses=documented(200, Page[dict[str, Any]], "Each table."))
 def machines(gate: TheGate, _who: Anyone) -> Response:
-    """Return the state tables in force: the states, the events, and who may fire them."""
-    return answer([machine_data(each) for each in (LOCK, CHUNK, *gate.queue.tables())])
+    """List the state tables in force: the states, the events, and who may fire them."""
+    return listing((LOCK, CHUNK, *gate.queue.tables()), None, machine_data)
 
 
 @router.get("/history", responses=documented(200, Page[Entry], "Newest first."))
@@ -156,7 +159,7 @@ def history(
         Query(pattern="^(batch|ingest job|hold)$", description=("With `of=queue`: only entries of this noun.")),
     ] = None,
     since: Since = None,
-    before: Annotated[
+    after: Annotated[
         str | None, Query(pattern=r"^\d{1,18}(\.\d{1,18})?$", description="The `next` of the previous page.")
     ] = None,
     limit: Limit = 100,
@@ -168,19 +171,19 @@ def history(
              "noun": noun}  # fmt: skip
     if of == "locks" and not (job or dataid or item or noun):
         told = gate.lock_history(
-            resource, client, event, lock_id=lock_id, since=moment(since), after=before, limit=limit
+            resource, client, event, lock_id=lock_id, since=moment(since), after=after, limit=limit
         )
-        return answer({"items": told.entries, "next": told.next})
-    if before is not None and not before.isdecimal():
-        raise BadValue("before", before, "is not a cursor of this history; use the `next` of a page")
+        return listing(told.entries, told.next)
+    if after is not None and not after.isdecimal():
+        raise BadValue("after", after, "is not a cursor of this history; use the `next` of a page")
     common: dict[str, Any] = {
-        "event": event, "since": moment(since), "before": None if before is None else int(before),
+        "event": event, "since": moment(since), "before": None if after is None else int(after),
         "limit": check_limit(limit + 1),
     }  # fmt: skip
     return page(_history(gate, of, common, **asked), limit, lambda each: each.id)
 
 
-@router.get("/history/counts", responses=documented(200, list[Happened], "By noun, event and hour."))
+@router.get("/history/counts", responses=documented(200, Page[Happened], "By noun, event and hour."))
 def history_counts(
     gate: TheGate,
     _who: Reader,
@@ -190,7 +193,7 @@ def history_counts(
 ) -> Response:
     """How often events happened, hour by hour (default: in the last day)."""
     begin = check_time(moment(since)) or datetime.now(UTC) - timedelta(days=1)
-    return answer(gate.count_history(of, begin, event))
+    return listing(gate.count_history(of, begin, event))
 
 
 @router.get("/history/all", responses=documented(200, Page[Entry], "Newest first."))
@@ -212,16 +215,19 @@ def whole_history(
     """Return the history of locks, chunks and queue together. Entry ids are unique per noun only."""
     which = Wanted(noun, event, resource, job, dataid, item, client, moment(since), moment(until))
     told = gate.whole_history(which, after=after, limit=limit)
-    return answer({"items": told.entries, "next": told.next})
+    return listing(told.entries, told.next)
 
 
 # ---------------------------------------------------------------- known names
 
 
-@router.get("/clients", responses=documented(200, list[ClientKnown], "By name."))
-def clients(gate: TheGate, _who: Reader) -> Response:
+@router.get("/clients", responses=documented(200, Page[ClientKnown], "By name."))
+def clients(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
     """List registered clients."""
-    return answer([{"name": name, "since": since} for name, since in gate.locks.clients()])
+    found = sorted(gate.locks.clients())
+    return page_after(
+        found, after, limit, lambda each: each[0], lambda each: {"name": each[0], "since": plain(each[1])}
+    )
 
 
 @router.put("/clients/{name}", responses=documented(200, dict[str, str], "When it was registered."))
@@ -240,8 +246,7 @@ def forget_client(gate: TheGate, _who: Operator, name: str) -> Response:
 @router.get("/resources", responses=documented(200, Page[str], "Sorted."))
 def resources(gate: TheGate, _who: Reader, after: After = None, limit: Limit = 100) -> Response:
     """List known resources: registered or ever locked, and not removed."""
-    found = [each for each in gate.locks.resources() if after is None or each > after]
-    return page(found[: limit + 1], limit, str)
+    return page_after(gate.locks.resources(), after, limit, str)
 
 
 @router.put("/resources", status_code=204)
@@ -282,16 +287,17 @@ def reap(
 # ---------------------------------------------------------------- tokens
 
 
-@router.get("/tokens", responses=documented(200, list[ApiToken], "Oldest first."))
-def tokens(gate: TheGate, _who: Admin) -> Response:
-    """List all API tokens, without their secrets."""
-    return answer(gate.tokens.list())
+@router.get("/tokens", responses=documented(200, Page[ApiToken], "Oldest first."))
+def tokens(gate: TheGate, _who: Admin, after: After = None, limit: Limit = 100) -> Response:
+    """List API tokens, without their secrets."""
+    found = sorted(gate.tokens.list(), key=_age)
+    return page_after(found, after, limit, _age)
 
 
-@router.get("/tokens/expiring", responses=documented(200, list[ApiToken], "Earliest first."))
+@router.get("/tokens/expiring", responses=documented(200, Page[ApiToken], "Earliest first."))
 def expiring_tokens(gate: TheGate, _who: Reader) -> Response:
     """List API tokens that expire soon, by the setting `token_warning`."""
-    return answer(gate.expiring_tokens())
+    return listing(gate.expiring_tokens())
 
 
 @router.post(
@@ -337,6 +343,11 @@ def new_sign_in_code(gate: TheGate, who: Anybody) -> Response:
     if who.session:
         raise NotAllowed("a signed-in browser cannot create sign-in codes; use the API token", "the API token itself")
     return answer(gate.sessions.new_code(who.token.id), 201)
+
+
+def _age(token: ApiToken) -> str:
+    """By when it was made, then by id."""
+    return f"{token.created.timestamp():020.6f} {token.id}"
 
 
 def _history(gate: Gate, of: str, common: dict[str, Any], **which: str | None) -> Any:

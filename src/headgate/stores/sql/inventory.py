@@ -31,6 +31,9 @@ from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.moments import micro, moment, to_micro
 from headgate.stores.sql.statement import Row, Statement
 
+#: More files than a version has.
+NO_LIMIT = 2**31 - 1
+
 
 @answered_in_time(INVENTORY_CALLS)
 class SqlInventory:
@@ -79,8 +82,9 @@ class SqlInventory:
             for number, created, size, files, job, batch, profile in rows
         ]
 
-    def files(self, ark: str, version: int) -> Sequence[InventoryFile]:
-        rows = self._database.read(lambda tx: tx.all(sql.READ_FILES, ark=ark, number=version))
+    def files(self, ark: str, version: int, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
+        where = {"ark": ark, "number": version, "start": start, "limit": NO_LIMIT if limit is None else limit}
+        rows = self._database.read(lambda tx: tx.all(sql.READ_FILES, **where))
         return [InventoryFile(str(name), int(size), str(digest), int(since)) for name, size, digest, since in rows]
 
     def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:

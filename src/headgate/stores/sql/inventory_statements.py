@@ -90,7 +90,7 @@ READ_VERSIONS = Statement(
 READ_FILES = Statement(
     "The files of a version.",
     """select f.name, f.size, f.digest, f.since from hg_object_file f join hg_object i on i.id = f.object_id
-       where i.ark = :ark and f.number = :number order by f.position""",
+       where i.ark = :ark and f.number = :number and f.position >= :start order by f.position limit :limit""",
 )
 
 DROP_OBJECT = tuple(

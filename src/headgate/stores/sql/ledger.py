@@ -209,10 +209,10 @@ class SqlLedger:
 
         return ask_rows(self._database, which)
 
-    def failures(self, limit: int) -> Sequence[Row]:
+    def failures(self, limit: int, after: str | None = None) -> Sequence[Row]:
         from headgate.stores.sql.ledger_questions import ask_failures
 
-        return ask_failures(self._database, limit)
+        return ask_failures(self._database, limit, after)
 
     def standing(self) -> Sequence[Tally]:
         from headgate.stores.sql.ledger_counts import ask_standing

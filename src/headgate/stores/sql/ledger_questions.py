@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
 
+from headgate.core.errors import BadValue
 from headgate.core.history import Entry
 from headgate.core.ledger import DONE, ERROR, READY, RUNNING, Dataset, Kind, Row, chunk_resource
 from headgate.core.locks import Lock
@@ -15,13 +17,16 @@ from headgate.stores.base import LedgerHistoryFilter, RowFilter
 from headgate.stores.sql import schema
 from headgate.stores.sql.chunks import job_names, read_row
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.moments import MICROSECONDS, moment
+from headgate.stores.sql.moments import MICROSECONDS, micro, moment
 from headgate.stores.sql.running import as_lock
 from headgate.stores.sql.shapes import all_datasets, unknown
 from headgate.stores.sql.statement import Row as SqlRow
 
 #: The index's own condition, word for word: by it what failed or is held is found without reading what is done.
 TROUBLE: ColumnElement[bool] = literal_column("status not in ('READY', 'DONE', 'RUNNING')")
+
+#: Beyond the number of every job: of one whose definition was lost.
+NO_JOB = 2**62
 
 
 def ask_rows(database: Database, which: RowFilter) -> Sequence[Row]:
@@ -57,7 +62,7 @@ def _is_rare(status: str | None) -> bool:
     return status not in (None, READY, DONE)
 
 
-def ask_failures(database: Database, limit: int) -> Sequence[Row]:
+def ask_failures(database: Database, limit: int, after: str | None) -> Sequence[Row]:
     """Chunks that are in ERROR, newest first, each once: by the row of the first dataset that its job makes, or reads
     if it makes none.
     """
@@ -70,16 +75,33 @@ def ask_failures(database: Database, limit: int) -> Sequence[Row]:
         .where(chunk.status == ERROR, TROUBLE)
         .where((chunk.kind == Kind.OUTPUT.value) | chunk.job_id.not_in(makers))
         .where((link.position == 0) | (chunk.job_id == 0))
-        .order_by(chunk.since.desc(), chunk.dataset_id, chunk.order_key)
+        .order_by(chunk.since.desc(), chunk.dataset_id, chunk.order_key, chunk.job_id)
         .limit(limit)
     )
 
     def ask(tx: Transaction) -> list[Row]:
-        names = {number: dataset.name for number, dataset in all_datasets(tx).items()}
-        jobs = job_names(tx)
-        return [read_row(row, names, jobs) for row in tx.ask(question)]
+        datasets, jobs = all_datasets(tx), job_names(tx)
+        names = {number: dataset.name for number, dataset in datasets.items()}
+        wanted = question if after is None else question.where(_behind(after, datasets, jobs))
+        return [read_row(row, names, jobs) for row in tx.ask(wanted)]
 
     return database.read(ask)
+
+
+def _behind(after: str, datasets: dict[int, Dataset], jobs: dict[int, str]) -> ColumnElement[bool]:
+    """What the list of failures has after a row, which may be gone by now."""
+    chunk = schema.chunk.c
+    try:
+        since, dataset, job, dataid = after.split("/", 3)
+        at = micro(datetime.fromisoformat(since))
+    except ValueError:
+        raise BadValue("after", after, "is not the `next` of a page") from None
+    number = number_of("dataset", dataset, {each.name: number for number, each in datasets.items()})
+    maker = {name: number for number, name in jobs.items()}.get(job, NO_JOB)
+    key = order_key(dataid, datasets[number].order)
+    same_key = (chunk.order_key == key) & (chunk.job_id > maker)
+    same_set = (chunk.dataset_id == number) & ((chunk.order_key > key) | same_key)
+    return (chunk.since < at) | ((chunk.since == at) & ((chunk.dataset_id > number) | same_set))
 
 
 def ask_left(database: Database, job: str, most: int) -> int:
