@@ -8,7 +8,7 @@ from headgate import BadValue, Gate, Lock, LockLost, LockRefused, TransitionRefu
 from headgate.core.machine import Also, By, Transition
 from headgate.core.states import LOCK
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore
-from headgate.stores.sql import queueing, scene
+from headgate.stores.sql import lock_changes, queueing
 from tests.contract.lock_states import (
     FIRE,
     OTHER,
@@ -48,7 +48,7 @@ def cases() -> Iterator[list[Case]]:
 def _the_dead_are_noticed_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a test lets a waiter die, a database gives it up after a second and not after ten."""
     if "lapse" in request.node.name or "every_row" in request.node.name:
-        for module in (scene, queueing):
+        for module in (lock_changes, queueing):
             monkeypatch.setattr(module, "WAITER_LEASE", WAITER_LEASE_MICROSECONDS)
 
 

@@ -3,16 +3,18 @@
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from headgate import ClaimLost, Gate, Lock
+from headgate.core.lock_work import expire, queue_up
 from headgate.core.locks import Mode, Request, Want
 from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.sql import expiring, reaping
 from headgate.stores.sql.engine import Transaction
-from headgate.stores.sql.scene import Scene
+from headgate.stores.sql.lock_changes import carry_out
 from headgate.stores.sql.statement import Statement
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import database, one_job
@@ -135,24 +137,20 @@ def test_a_waiter_that_died_leaves_two_queues_at_the_same_moment(gate: Gate) -> 
     dead = Request("request", "dead", (Want("x", Mode.EXCLUSIVE), Want("y", Mode.EXCLUSIVE)))
 
     def join(tx: Transaction) -> None:
-        scene = Scene(tx, ["x", "y"], "abcd")
-        scene.join_queue(dead, "channel")
-        scene.settle()
+        carry_out(tx, "abcd", ["x", "y"], partial(queue_up, request=dead), "channel")
 
     store.write(join)
     store.write(lambda tx: tx.run(FORGET_WAITERS))
     left_x, looked_at_y = threading.Event(), threading.Event()
 
     def leave_x(tx: Transaction) -> None:
-        scene = Scene(tx, ["x"], "abcd")
+        carry_out(tx, "abcd", ["x"], expire)
         left_x.set()
         looked_at_y.wait(0.5)  # Not for ever: the other one may have to wait for this one.
-        scene.settle()
 
     def leave_y(tx: Transaction) -> None:
-        scene = Scene(tx, ["y"], "abcd")
+        carry_out(tx, "abcd", ["y"], expire)
         looked_at_y.set()
-        scene.settle()
 
     first = in_thread(lambda: store.write(leave_x))
     assert left_x.wait(PATIENCE)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from headgate import Gate
-from headgate.stores.sql.scene import WAITER_LEASE
+from headgate.stores.sql.lock_changes import WAITER_LEASE
 from tests.faults.arena import Act, Arena
 from tests.faults.fighter import Rules
 from tests.faults.processes import Child, Zygote, now

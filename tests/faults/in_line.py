@@ -6,7 +6,7 @@ from typing import Any
 
 import headgate
 from headgate.service import obtaining
-from headgate.stores.sql import queueing, scene, waiting
+from headgate.stores.sql import lock_changes, queueing, waiting
 from tests.faults.processes import Channel, now
 
 #: Longer than any test.
@@ -22,7 +22,7 @@ def wait_in_line(
     it is woken or never looks again.
     """
     obtaining.SIGN_OF_LIFE_SECONDS = NEVER
-    for module in (scene, queueing):
+    for module in (lock_changes, queueing):
         module.WAITER_LEASE = int(NEVER * 1e6)  # type: ignore[attr-defined] # a constant otherwise
     if not polls:
         waiting.SHORTEST = waiting.LISTENING_PAUSE = NEVER

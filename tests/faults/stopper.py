@@ -3,7 +3,7 @@
 import time
 
 import headgate
-from headgate.stores.sql.scene import Scene
+from headgate.stores.sql.lock_snapshots import load
 from headgate.stores.sql.shapes import shape_of
 from headgate.stores.sql.store import SqlStore
 from tests.faults.processes import Channel
@@ -16,7 +16,7 @@ def hold_rows(channel: Channel, url: str, resource: str, job: str) -> None:
     assert isinstance(store, SqlStore)
 
     def work(tx: object) -> None:
-        Scene(tx, [resource], store.tag).make_known()  # type: ignore[arg-type] # a transaction
+        load(tx, store.tag, [resource])  # type: ignore[arg-type] # a transaction
         shape_of(tx, job, share=False)  # type: ignore[arg-type] # the same
         channel.send("inside")
         time.sleep(3600)

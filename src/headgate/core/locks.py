@@ -256,7 +256,12 @@ def parse_want(word: str, mode: str | None = None) -> tuple[str, Mode]:
     return resource, MODE_WORDS[last.lower()]
 
 
-def decide(request: Request, held: Iterable[Lock], earlier: Iterable[Waiter] = ()) -> Decision:
+Compatible = Mapping[tuple[Mode, Mode | None], bool]
+
+
+def decide(
+    request: Request, held: Iterable[Lock], earlier: Iterable[Waiter] = (), compatible: Compatible = COMPATIBLE
+) -> Decision:
     """May the request be granted, given the live locks and the waiters that came earlier?"""
     locks, waiting = by_resource(held), by_resource(earlier)
     blockers: list[Blocker] = []
@@ -264,13 +269,13 @@ def decide(request: Request, held: Iterable[Lock], earlier: Iterable[Waiter] = (
     for want in request.wants:
         here = locks.get(want.resource, [])
         own = _own_hold(request, here)
-        if own and _may_enter(own, want, here):
+        if own and _may_enter(own, want, here, compatible):
             entered[want.resource] = own
             continue
         others = [lock for lock in here if lock is not own]
-        blockers += [_holding(lock) for lock in others if not COMPATIBLE[want.mode, lock.mode]]
+        blockers += [_holding(lock) for lock in others if not compatible[want.mode, lock.mode]]
         blockers += [
-            _waiting(waiter) for waiter in waiting.get(want.resource, ()) if not COMPATIBLE[want.mode, waiter.mode]
+            _waiting(waiter) for waiter in waiting.get(want.resource, ()) if not compatible[want.mode, waiter.mode]
         ]
     return Decision(tuple(blockers), entered)
 
@@ -283,13 +288,15 @@ def by_resource(found: Iterable[OnResource]) -> dict[str, list[OnResource]]:
     return grouped
 
 
-def claim_blockers(request: Request, claims: Iterable[Lock]) -> tuple[Blocker, ...]:
+def claim_blockers(
+    request: Request, claims: Iterable[Lock], compatible: Compatible = COMPATIBLE
+) -> tuple[Blocker, ...]:
     """Jobs of the ledger that work on what is wanted, in a way that does not agree."""
     modes = {want.resource: want.mode for want in request.wants}
     return tuple(
         replace(_holding(claim), kind="claim")
         for claim in claims
-        if claim.resource in modes and not COMPATIBLE[modes[claim.resource], claim.mode]
+        if claim.resource in modes and not compatible[modes[claim.resource], claim.mode]
     )
 
 
@@ -301,8 +308,10 @@ def _own_hold(request: Request, here: Sequence[Lock]) -> Lock | None:
     return next(same, None)
 
 
-def _may_enter(own: Lock, want: Want, here: Sequence[Lock]) -> bool:
-    return own.mode is Mode.EXCLUSIVE or want.mode is Mode.SHARED or len(here) == 1
+def _may_enter(own: Lock, want: Want, here: Sequence[Lock], compatible: Compatible) -> bool:
+    if own.mode is Mode.EXCLUSIVE or want.mode is Mode.SHARED:
+        return True
+    return all(compatible[want.mode, other.mode] for other in here if other is not own)
 
 
 def refusal_reasons(request: Request, blockers: Iterable[Blocker]) -> dict[str, str]:
@@ -316,9 +325,11 @@ def refusal_reasons(request: Request, blockers: Iterable[Blocker]) -> dict[str, 
     }
 
 
-def decide_upgrade(lock: Lock, held: Iterable[Lock]) -> tuple[Blocker, ...]:
-    """Everything that keeps a shared lock from becoming exclusive: all other holders."""
-    return tuple(_holding(other) for other in held if other.id != lock.id)
+def decide_upgrade(
+    lock: Lock, held: Iterable[Lock], target: Mode = Mode.EXCLUSIVE, compatible: Compatible = COMPATIBLE
+) -> tuple[Blocker, ...]:
+    """Every other holder that keeps a lock from changing to this mode."""
+    return tuple(_holding(other) for other in held if other.id != lock.id and not compatible[target, other.mode])
 
 
 def repeated_grant(request: Request, tag: str, held: Iterable[Lock]) -> tuple[Lock, ...]:

@@ -29,6 +29,7 @@ class Also(Flag):
     JOIN_QUEUE = auto()
     LEAVE_QUEUE = auto()
     FREE_RESOURCE = auto()
+    SERVE_QUEUE = auto()
     COUNT_REFUSAL = auto()
     COUNT_HOLD = auto()
     TELL_HISTORY = auto()

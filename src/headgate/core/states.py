@@ -23,7 +23,7 @@ LOCK = Machine(
         T("shared",    "enter",     "shared",    By.CLIENT,   A.COUNT_HOLD | A.TELL_HISTORY,  "The same client reads once more (re-entrant)."),
         T("shared",    "upgrade",   "exclusive", By.HOLDER,   A.NEW_TOKEN | A.TELL_HISTORY,   "The sole holder becomes a writer."),
         T("exclusive", "enter",     "exclusive", By.CLIENT,   A.COUNT_HOLD | A.TELL_HISTORY,  "The same client reads or writes once more (re-entrant)."),
-        T("exclusive", "downgrade", "shared",    By.HOLDER,   A.TELL_HISTORY,                 "The writer becomes a reader; other readers may join."),
+        T("exclusive", "downgrade", "shared",    By.HOLDER,   A.SERVE_QUEUE | A.TELL_HISTORY, "The writer becomes a reader; other readers may join."),
         T("shared",    "leave",     "shared",    By.HOLDER,   A.COUNT_HOLD | A.TELL_HISTORY,  "The client releases one of its holds."),
         T("exclusive", "leave",     "exclusive", By.HOLDER,   A.COUNT_HOLD | A.TELL_HISTORY,  "The client releases one of its holds."),
         T("shared",    "hand-over", "shared",    By.HOLDER,   A.NEW_TOKEN | A.TELL_HISTORY,   "It now belongs to another principal."),

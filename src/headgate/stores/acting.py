@@ -28,7 +28,13 @@ def must_own(what: str, owner: str) -> None:
     who = actor()
     who.must_own(what, owner)
     if who.override and owner not in ("", who.principal):
-        event("owner.overridden", logging.WARNING, what=what, owner=owner, by=who.principal, reason=who.override)
+        log_override(what, owner)
+
+
+def log_override(what: str, owner: str) -> None:
+    """Log that the acting principal changes what this owner holds, and why it may."""
+    who = actor()
+    event("owner.overridden", logging.WARNING, what=what, owner=owner, by=who.principal, reason=who.override)
 
 
 def act_as(who: Actor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.core.errors import NoStore
+from headgate.core.lock_rules import LOCK_RULES, LockRules
 from headgate.core.queue import DEFAULT_MAX_CRASHES
 
 #: Replication modes of the database in `url` (setting `replication`).
@@ -27,6 +28,8 @@ class StoreOptions:
     create: bool = True
     #: Deaths of workers in one state after which a batch or ingest job is held; 0: no limit. A profile may differ.
     max_crashes: int = DEFAULT_MAX_CRASHES
+    #: The tables that decide about locks.
+    lock_rules: LockRules = LOCK_RULES
 
 
 DEFAULT_OPTIONS = StoreOptions()

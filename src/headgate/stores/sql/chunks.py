@@ -38,9 +38,9 @@ from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql import lock_statements
 from headgate.stores.sql.candidates import batches, became_ready, became_unready
 from headgate.stores.sql.engine import Duplicate, Transaction
+from headgate.stores.sql.lock_snapshots import BESIDE, read_lock
 from headgate.stores.sql.moments import MICROSECONDS, moment, to_micro, to_seconds
 from headgate.stores.sql.running import ENDLESS
-from headgate.stores.sql.scene import BESIDE, read_lock
 from headgate.stores.sql.shapes import Claimed, Shape
 from headgate.stores.sql.statement import Row as SqlRow
 

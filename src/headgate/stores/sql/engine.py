@@ -27,6 +27,8 @@ from headgate.telemetry import tell_store_call
 if TYPE_CHECKING:
     from sqlalchemy import Select
 
+    from headgate.core.lock_rules import LockRules
+
 T = TypeVar("T")
 
 #: A random pause between two tries: short, since a commit is; random, so that nobody is starved.
@@ -92,6 +94,11 @@ class Transaction:
     def _undo_part(self) -> None:
         self._cursor.execute("rollback to part")
         self._cursor.execute("release part")
+
+    @property
+    def lock_rules(self) -> LockRules:
+        """The tables that decide about locks."""
+        return self._dialect.options.lock_rules
 
     def all(self, statement: Statement, **params: object) -> list[Row]:
         """Every row."""

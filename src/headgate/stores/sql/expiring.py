@@ -1,7 +1,7 @@
 """Freeing what dead holders and dead waiters left: many resources at once, in steps that keep nobody waiting.
 
 The fast path frees resources that nobody waits for, with a few statements however many they are. The rest goes the
-careful way, which hands each resource to its next waiter.
+slow path, which hands each resource to its next waiter.
 """
 
 from __future__ import annotations
@@ -11,25 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from headgate.core.ledger import parse_chunk_resource
+from headgate.core.lock_draft import EXPIRED
+from headgate.core.lock_work import expire
 from headgate.core.locks import Mode
-from headgate.core.states import LOCK
+from headgate.core.machine import Also
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.scene import EXPIRED, Scene
+from headgate.stores.sql.lock_changes import Wakes, carry_out
 
 T = TypeVar("T")
 
 #: Resources that one transaction frees: a step lasts about as long as a few commits.
 AT_ONCE = 500
 #: The same for resources that somebody waits for, each of which takes some statements more.
-AT_ONCE_CAREFULLY = 25
+AT_ONCE_SLOWLY = 25
 
-#: What an expired lock is, as the table says, and the modes for which it says so.
-AFTER: dict[str, list[str]] = {}
-for _mode in Mode:
-    AFTER.setdefault(str(LOCK.find(_mode, "expire")[0].target), []).append(_mode.value)
-
-Woken = list[tuple[str, int]]
+#: What the fast path does when a lock expires.
+EXPIRY = Also.FREE_RESOURCE | Also.TELL_HISTORY
 
 
 class _Found(NamedTuple):
@@ -48,17 +46,17 @@ class Expiry:
         #: The last lock that was found, in the order of the table: the next search begins behind it.
         self._last = ""
 
-    def expire(self, limit: int) -> tuple[int, Woken]:
+    def expire(self, limit: int) -> tuple[int, Wakes]:
         """End at most about so many expired locks, and drop waiters that died. Returns how many locks, whom to wake."""
         quiet, busy = self._database.read(lambda tx: self._find(tx, limit))
         count = 0
         for locks in _steps(quiet, AT_ONCE):
             count += self._database.write(lambda tx: expire_quiet(tx, dict(locks)))  # noqa: B023 - run at once
-        woken: Woken = []
-        for uris in _steps(busy, AT_ONCE_CAREFULLY):
-            ended, wakes = self._database.write(lambda tx: expire_carefully(tx, self._tag, uris))  # noqa: B023 - the same
-            count += ended
-            woken += wakes
+        woken: Wakes = []
+        for uris in _steps(busy, AT_ONCE_SLOWLY):
+            done = self._database.write(lambda tx: carry_out(tx, self._tag, uris, expire))  # noqa: B023 - the same
+            count += done.result
+            woken += done.wakes
         return count, woken
 
     def _find(self, tx: Transaction, limit: int) -> _Found:
@@ -66,10 +64,11 @@ class Expiry:
         if not found and self._last:
             found = tx.all(sql.READ_EXPIRED, after="", limit=limit)
         self._last = str(found[-1][0]) if len(found) == limit else ""
+        plain = len(tx.lock_rules.plain("expire", EXPIRY)) == len(Mode)
         quiet: list[tuple[str, bytes]] = []
         busy: dict[str, None] = {str(row[0]): None for row in tx.all(sql.READ_DEAD_WAITERS, limit=limit)}
         for number, key, uri, waiting in found:
-            if waiting or parse_chunk_resource(uri):
+            if waiting or parse_chunk_resource(uri) or not plain:
                 busy[str(uri)] = None
             else:
                 quiet.append((str(number), bytes(key)))
@@ -84,7 +83,10 @@ def expire_quiet(tx: Transaction, locks: Mapping[str, bytes]) -> int:
     if not taken:
         return 0
     ids, ended = [str(row[0]) for row in taken], Counter(bytes(row[1]) for row in taken)
-    for after, modes in AFTER.items():
+    targets: dict[str, list[str]] = {}
+    for mode, row in tx.lock_rules.plain("expire", EXPIRY).items():
+        targets.setdefault(row.target, []).append(mode.value)
+    for after, modes in targets.items():
         tx.run(sql.TELL_EXPIRED, ids=ids, modes=modes, after=after, reason=EXPIRED)
     tx.run(sql.DELETE_LOCKS, ids=ids)
     _write_holders(tx, sorted(ended), [key for key, count in ended.items() if count < quiet[key]])
@@ -94,18 +96,12 @@ def expire_quiet(tx: Transaction, locks: Mapping[str, bytes]) -> int:
 def _write_holders(tx: Transaction, keys: Sequence[bytes], shared: Sequence[bytes]) -> None:
     """Bring the rows of resources without waiters into line with their locks; some of them are still held."""
     rows = tx.all(sql.COUNT_HOLDERS, keys=shared) if shared else []
-    left = {bytes(key): (int(count), str(mode)) for key, count, mode in rows}
+    left = {bytes(key): (int(count), str(mode) if count == 1 else Mode.SHARED.value) for key, count, mode in rows}
     same: dict[tuple[int, str], list[bytes]] = {}
     for key in keys:
         same.setdefault(left.get(key, (0, Mode.SHARED.value)), []).append(key)
     for (holders, mode), each in same.items():
         tx.run(sql.WRITE_RESOURCES, keys=each, holders=holders, mode=mode, waiting=0, known=True, floor=0, given=0)
-
-
-def expire_carefully(tx: Transaction, tag: str, resources: Sequence[str]) -> tuple[int, Woken]:
-    """End what has expired on these resources, and hand them over. Returns how many locks, and whom to wake."""
-    scene = Scene(tx, resources, tag)
-    return scene.expired, scene.settle()
 
 
 def _steps(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -1,29 +1,18 @@
-"""Granting at once: in one trip when the resource is free, else the careful way, which may refuse."""
+"""Granting at once: in one trip when the resource is free; otherwise the slow path decides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from headgate.core.errors import LockRefused
 from headgate.core.ledger import parse_chunk_resource
 from headgate.core.locks import Lock, Request, resource_digest
 from headgate.stores.base import Grant
 from headgate.stores.idempotency import is_keyed
-from headgate.stores.sql.engine import Database, Duplicate, Transaction
+from headgate.stores.sql.engine import Database, Duplicate
 from headgate.stores.sql.moments import moment, to_micro
-from headgate.stores.sql.scene import Scene
 from headgate.stores.sql.server_clock import steady
-
-Wakes = Iterable[tuple[str, int]]
-
-
-def scene_of(tx: Transaction, request: Request, tag: str) -> Scene:
-    """Everything about the resources that are wanted."""
-    return Scene(tx, [want.resource for want in request.wants], tag)
 
 
 def grant_quickly(database: Database, tag: str, request: Request) -> Grant:
-    """A lock on one free resource, in one trip; nothing where the careful way must decide."""
+    """A lock on one free resource, in one trip; nothing where the slow path must decide."""
     want = request.wants[0]
     if len(request.wants) > 1 or request.reentrant or is_keyed() or parse_chunk_resource(want.resource):
         return ()
@@ -37,7 +26,7 @@ def grant_quickly(database: Database, tag: str, request: Request) -> Grant:
     sent = steady()
     try:
         granted = database.dialect.grant(database, params)
-    except Duplicate:  # The same request was granted before: the careful way finds it.
+    except Duplicate:  # The same request was granted before: the slow path finds it.
         return ()
     if granted is None:
         return ()
@@ -48,15 +37,3 @@ def grant_quickly(database: Database, tag: str, request: Request) -> Grant:
             request.lease, request.lease, 1, request.owner, request.note, request.id, request.principal,
         ),
     )  # fmt: skip
-
-
-def grant_or_refuse(tx: Transaction, tag: str, request: Request) -> tuple[Grant | LockRefused, Wakes]:
-    """The careful way: granted, or refused with every blocker and counted. And whom to wake."""
-    scene = scene_of(tx, request, tag)
-    if repeated := scene.repeated(request):
-        return repeated, scene.settle()
-    decision = scene.decide(request)
-    if decision.granted:
-        return scene.grant(request, decision), scene.settle()
-    scene.refuse(request, decision.blockers)
-    return LockRefused(request, decision.blockers), scene.settle()

@@ -30,7 +30,7 @@ READ_LOCKS = Statement(
 READ_QUEUE = Statement(
     "The places in the queues of these resources, and how long their waiters are known to live.",
     "select w.ticket, r.uri, t.client, w.mode, t.since, t.owner, t.alive_until - {now}, t.channel, t.lock_id, t.lease,"
-    " t.principal"
+    " t.principal, t.request_id"
     " from hg_wait w join hg_ticket t on t.number = w.ticket join hg_resource r on r.rkey = w.rkey"
     " where w.rkey in (:keys*) order by w.ticket",
 )
@@ -87,32 +87,18 @@ HAND_LOCK = Statement(
        select t.lock_id, :rkey, t.client, :mode, :token, :since, t.lease, {now} + :trial, t.lock_delay, 1,
               t.request_id, t.owner, t.note, t.principal from hg_ticket t where t.number = :ticket""",
 )
-CHANGE_LOCK = Statement(
-    "A held lock gets another mode, token or count.",
-    """update hg_lock set mode = :mode, token = :token, count = :count, request_id = :request_id, principal = :owner
-       where id = :id""",
-)
-UPGRADE_LOCKS = Statement(
-    "Locks that are entered again become exclusive, each with the next token of its resource, whose row is not written "
-    "yet.",
-    """update hg_lock set mode = :mode, token = (
-         select case when r.token < :floor then :floor else r.token end + 1 from hg_resource r
-         where r.rkey = hg_lock.rkey)
+CHANGE_LOCKS = Statement(
+    "Held locks get another mode, count, request or owner; and a new token of their resources, whose rows are not "
+    "written yet: the first that is given, the second, and so on; 0: none.",
+    """update hg_lock set mode = :mode, count = count + :more, request_id = :request_id, principal = :owner,
+         token = case when :given = 0 then token else :given + (
+           select case when r.token < :floor then :floor else r.token end from hg_resource r
+           where r.rkey = hg_lock.rkey) end
        where id in (:ids*)""",
 )
 LENGTHEN_LOCKS = Statement(
-    "Locks that are entered again live by the longer of the two leases, which begins anew.",
-    """update hg_lock set lease_until = {now} + case when lease < :lease then :lease else lease end,
-         lease = case when lease < :lease then :lease else lease end
-       where id in (:ids*) and lease is not null""",
-)
-KEEP_LOCKS = Statement(
-    "Locks that are entered again without a lease are persistent.",
-    "update hg_lock set lease = null, lease_until = null where id in (:ids*)",
-)
-ENTER_LOCKS = Statement(
-    "Locks are held once more by their client.",
-    "update hg_lock set count = count + 1, request_id = :request_id where id in (:ids*)",
+    "Leases begin anew with this length; none: the locks are persistent.",
+    "update hg_lock set lease = :lease, lease_until = {now} + :lease where id in (:ids*)",
 )
 CONFIRM_LOCK = Statement(
     "A lock that was handed over on trial is taken up: its lease begins in full, or it is persistent.",
@@ -170,8 +156,7 @@ WRITE_TICKET = Statement(
                :principal)""",
 )
 READ_NUMBER = Statement(
-    "The number that was taken.",
-    "select max(number), max(since) from hg_ticket where request_id = :request_id",
+    "The number that was taken.", "select max(number) from hg_ticket where request_id = :request_id"
 )
 TAKE_NUMBER_AGAIN = Statement(
     "Take back a number that was voided while its process was stopped.",
@@ -208,11 +193,6 @@ READ_WAITS_FOR = Statement(
     "Who waits for a resource that whom holds.",
     """select t.client, l.client from hg_wait w join hg_ticket t on t.number = w.ticket
        join hg_lock l on l.rkey = w.rkey where t.alive_until > {now}""",
-)
-READ_HEAD = Statement(
-    "The first places in a resource's queue.",
-    """select w.ticket, w.mode, t.channel from hg_wait w join hg_ticket t on t.number = w.ticket
-       where w.rkey = :rkey order by w.ticket limit 32""",
 )
 WRITE_CLIENT = Statement(
     "Make a client known, if it is not.",

@@ -1,4 +1,4 @@
-"""Locks in SQL: the port's methods. The quick way is one trip; whatever it does not do goes the careful way."""
+"""Locks in SQL: the port's methods. The quick way is one trip; whatever it does not do goes the slow path."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from headgate.core import lock_work
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
+from headgate.core.lock_draft import first_in_line
+from headgate.core.lock_snapshot import LockSnapshot, Outcome
+from headgate.core.lock_work import unknown_lock
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.core.plurals import plural
 from headgate.stores.acting import actor
@@ -18,12 +23,13 @@ from headgate.stores.deadlines import LOCK_CALLS, answered_in_time
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.expiring import Expiry, expire_carefully
-from headgate.stores.sql.granting import Wakes, grant_or_refuse, grant_quickly
+from headgate.stores.sql.expiring import Expiry
+from headgate.stores.sql.granting import grant_quickly
 from headgate.stores.sql.ledger import SqlLedger
+from headgate.stores.sql.lock_changes import Done, carry_out, wakes
+from headgate.stores.sql.lock_snapshots import BESIDE, read_lock, read_queues
 from headgate.stores.sql.moments import moment
 from headgate.stores.sql.parts import Parts
-from headgate.stores.sql.scene import BESIDE, Scene, heads, read_lock, read_places
 
 if TYPE_CHECKING:
     from headgate.core.faults import Fault
@@ -68,7 +74,8 @@ class SqlLocks:
         quick = grant_quickly(self._database, self.tag, request)
         if quick:
             return quick
-        return _granted(self._wake(self._database.write(lambda tx: grant_or_refuse(tx, self.tag, request))))
+        wanted, unit = [want.resource for want in request.wants], partial(lock_work.acquire, request=request)
+        return _granted(self._wake(self._database.write(lambda tx: carry_out(tx, self.tag, wanted, unit))))
 
     def queue_up(self, request: Request) -> Grant | Ticket:
         return self._queueing.queue_up(request)
@@ -89,7 +96,7 @@ class SqlLocks:
         return _granted(self._wake(self._queueing.give_up(ticket)))
 
     def withdraw(self, ticket: Ticket) -> None:
-        self._wakeups.wake(self._queueing.withdraw(ticket))
+        self._wake(self._queueing.withdraw(ticket))
 
     def release(self, lock_id: str, token: int) -> None:
         key = check_lock_id(lock_id, self.tag, self.name).split("-")[1]
@@ -100,12 +107,13 @@ class SqlLocks:
         except StoreUnavailable as error:
             if error.outcome == "none":
                 raise
-            cut_off = True  # The answer was lost: the careful way looks whether it happened.
+            cut_off = True  # The answer was lost: the slow path looks whether it happened.
         if freed is None:
             with self._telling_claims(lock_id):
-                self._release_carefully(lock_id, token, cut_off=cut_off)
+                self._release_slowly(lock_id, token, cut_off=cut_off)
         elif freed.waiting:
-            self._wakeups.wake(heads(self._database.read(lambda tx: read_places(tx, [freed.rkey]))))
+            queue = self._database.read(lambda tx: read_queues(tx, [freed.rkey]))
+            self._wakeups.wake(wakes(first_in_line(queue, (), self.options.lock_rules)))
             self._wakeups.ring(lock_id, waited_for=True)
         elif not freed.handed:
             self._queueing.calm(key)
@@ -125,21 +133,20 @@ class SqlLocks:
 
     def upgrade(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        result = self._database.write(lambda tx: holding.upgrade(tx, self.tag, lock_id, token))
+        result = self._wake(self._on_held(lock_id, token, lock_work.upgrade))
         if isinstance(result, LockRefused):
             raise result
         return result
 
     def downgrade(self, lock_id: str, token: int) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        lock = self._wake(self._database.write(lambda tx: holding.downgrade(tx, self.tag, lock_id, token)))
+        lock = self._wake(self._on_held(lock_id, token, lock_work.downgrade))
         self._wakeups.ring(lock_id, waited_for=True)
         return lock
 
     def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        with self._telling_claims(lock_id):
-            return self._wake(self._database.write(lambda tx: holding.hand_over(tx, self.tag, lock_id, to, reason)))
+        return self._wake(self._on_anybodys(lock_id, partial(lock_work.hand_over, to=to, reason=reason)))
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         del lock, lost  # A database says nothing by itself: the holder learns of it when it renews.
@@ -147,15 +154,14 @@ class SqlLocks:
 
     def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
-        with self._telling_claims(lock_id):
-            return self._wake(self._database.write(lambda tx: holding.break_lock(tx, self.tag, lock_id, reason, by)))
+        return self._wake(self._on_anybodys(lock_id, partial(lock_work.break_lock, reason=reason, by=by)))
 
     def get(self, lock_id: str) -> Lock:
         check_lock_id(lock_id, self.tag, self.name)
         row = self._database.read(lambda tx: tx.one(sql.READ_LOCK, id=lock_id))
         lock = self._claim(lock_id) if row is None else read_lock(row)
         if lock is None or not lock.alive:
-            raise UnknownName("lock", lock_id, "It may have been released; list locks with: headgate lock list")
+            raise unknown_lock(lock_id)
         return lock
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
@@ -215,12 +221,7 @@ class SqlLocks:
         self._database.write(work)
 
     def register_resource(self, resource: str) -> None:
-        def work(tx: Transaction) -> Wakes:
-            scene = Scene(tx, [resource], self.tag)
-            scene.make_known()
-            return scene.settle()
-
-        self._wakeups.wake(self._database.write(work))
+        self._wake(self._database.write(lambda tx: carry_out(tx, self.tag, [resource], lock_work.register)))
 
     def resources(self) -> Sequence[str]:
         return sorted(row[0] for row in self._database.read(lambda tx: tx.all(sql.READ_RESOURCES, known=True)))
@@ -231,7 +232,7 @@ class SqlLocks:
         if resource not in self.resources():
             raise UnknownName("resource", resource)
         # What the dead left counts only until somebody looks.
-        self._wakeups.wake(self._database.write(lambda tx: expire_carefully(tx, self.tag, [resource]))[1])
+        self._wake(self._database.write(lambda tx: carry_out(tx, self.tag, [resource], lock_work.expire)))
         if not self._forget(resource):
             raise Refused(f"resource {resource!r} is held or has waiters; release it first")
 
@@ -243,7 +244,8 @@ class SqlLocks:
     def repair(self, fault: Fault, who: str) -> bool:
         from headgate.stores.sql.store_faults import repair
 
-        return self._wake(repair(self._database, self.tag, fault, who))
+        done = repair(self._database, self.tag, fault, who)
+        return self._wake(done)
 
     def close(self) -> None:
         """Stop listening for wake-ups. The database is closed by whoever opened it."""
@@ -269,17 +271,24 @@ class SqlLocks:
             how = "It ends when its worker reports; `headgate job resubmit` with --steal overrides it"
             raise BadValue("lock", lock_id, f"is a claim: {claim.note}. {how}") from None
 
-    def _release_carefully(self, lock_id: str, token: int, *, cut_off: bool) -> None:
-        wakes = list(self._database.write(lambda tx: holding.release(tx, self.tag, lock_id, token), again=cut_off))
-        self._wakeups.wake(wakes)
-        self._wakeups.ring(lock_id, waited_for=bool(wakes))
-        if not wakes:
+    def _on_held(self, lock_id: str, token: int, unit: Callable[[LockSnapshot, str, int], Outcome[T]]) -> Done[T]:
+        return self._database.write(lambda tx: holding.on_held(tx, self.tag, lock_id, token, unit))
+
+    def _on_anybodys(self, lock_id: str, unit: Callable[..., Outcome[T]]) -> Done[T]:
+        with self._telling_claims(lock_id):
+            given = partial(unit, lock_id=lock_id)
+            return self._database.write(lambda tx: holding.on_anybodys(tx, self.tag, lock_id, given))
+
+    def _release_slowly(self, lock_id: str, token: int, *, cut_off: bool) -> None:
+        done = self._database.write(lambda tx: holding.release(tx, self.tag, lock_id, token), again=cut_off)
+        self._wake(done)
+        self._wakeups.ring(lock_id, waited_for=bool(done.wakes))
+        if not done.wakes:
             self._queueing.calm(lock_id.split("-")[1])
 
-    def _wake(self, outcome: tuple[T, Wakes]) -> T:
-        result, wakes = outcome
-        self._wakeups.wake(wakes)
-        return result
+    def _wake(self, done: Done[T]) -> T:
+        self._wakeups.wake(done.wakes)
+        return done.result
 
 
 def _granted(result: Grant | LockRefused) -> Grant:

@@ -13,8 +13,8 @@ from headgate.core.locks import Lock, Mode, Waiter, resource_digest
 from headgate.stores.base import HistoryFilter, LockFilter
 from headgate.stores.sql import schema
 from headgate.stores.sql.engine import Database
+from headgate.stores.sql.lock_snapshots import read_lock
 from headgate.stores.sql.moments import MICROSECONDS, moment
-from headgate.stores.sql.scene import read_lock
 from headgate.stores.sql.statement import Row
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
+from headgate.core import lock_work
 from headgate.core.errors import LockRefused, StoreUnavailable
 from headgate.core.ledger import parse_chunk_resource
+from headgate.core.lock_draft import TRIAL_SECONDS
+from headgate.core.lock_snapshot import LockSnapshot, Outcome, QueueEntry
+from headgate.core.lock_work import MustWait
 from headgate.core.locks import (
-    Blocker,
     Lock,
     Request,
     claim_blockers,
@@ -23,12 +28,15 @@ from headgate.core.locks import (
 from headgate.stores.base import Grant, Ticket
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.granting import Wakes, grant_quickly, scene_of
-from headgate.stores.sql.moments import MICROSECONDS, to_seconds
+from headgate.stores.sql.granting import grant_quickly
+from headgate.stores.sql.lock_changes import WAITER_LEASE, Done, carry_out, ticket_columns
+from headgate.stores.sql.lock_snapshots import BESIDE, read_lock, read_queues
+from headgate.stores.sql.moments import to_seconds
 from headgate.stores.sql.running import running_on
-from headgate.stores.sql.scene import BESIDE, TRIAL, WAITER_LEASE, Place, read_lock, read_places, ticket_columns
 from headgate.stores.sql.statement import Row
 from headgate.stores.sql.waiting import Wakeups
+
+T = TypeVar("T")
 
 #: How many resources are remembered as contended.
 MOST_REMEMBERED = 10_000
@@ -87,10 +95,11 @@ class Queueing:
         quick = self._queue_up_quickly(request)
         if quick:
             return quick
-        channel = self._wakeups.channel
-        result, wakes = self._database.write(lambda tx: self._grant_or_queue(tx, request, channel))
+        result, wakes, number = self._carry_out(request, lambda snapshot: lock_work.queue_up(snapshot, request))
         self._wakeups.wake(wakes)
-        return result if isinstance(result, tuple) else Ticket(result, request)
+        if not isinstance(result, MustWait):
+            return result
+        return Ticket(result.number or number or 0, request)
 
     def place_of(self, request: Request) -> Ticket | None:
         """The place that this very request has."""
@@ -125,17 +134,26 @@ class Queueing:
         for start in range(0, len(numbers), MOST_AT_ONCE):
             self._touch(numbers[start : start + MOST_AT_ONCE])
 
-    def give_up(self, ticket: Ticket) -> tuple[Grant | LockRefused, Wakes]:
+    def give_up(self, ticket: Ticket) -> Done[Grant | LockRefused]:
         """Out of the queue: granted at the last moment, or refused and counted."""
+        wanted = [want.resource for want in ticket.request.wants]
+
+        def work(tx: Transaction) -> Done[Grant | LockRefused]:
+            unit = partial(lock_work.give_up, request=ticket.request, number=ticket.number)
+            done = carry_out(tx, self._tag, wanted, unit)
+            return done._replace(result=_with_cycle(tx, done.result))
+
         try:
-            return self._database.write(lambda tx: self._grant_or_give_up(tx, ticket))
+            return self._database.write(work)
         finally:
             self._leave(ticket)
 
-    def withdraw(self, ticket: Ticket) -> Wakes:
-        """Out of the queue, and what was granted meanwhile is given back."""
+    def withdraw(self, ticket: Ticket) -> Done[None]:
+        """Out of the queue, and what was granted meanwhile is released."""
+        wanted = [want.resource for want in ticket.request.wants]
+        unit = partial(lock_work.withdraw, request=ticket.request)
         try:
-            return self._database.write(lambda tx: self._withdraw(tx, ticket))
+            return self._database.write(lambda tx: carry_out(tx, self._tag, wanted, unit))
         finally:
             self._leave(ticket)
 
@@ -162,27 +180,12 @@ class Queueing:
         except StoreUnavailable as error:
             if error.outcome == "none":
                 raise
-            return None  # The answer was lost: the careful way looks for a number that was taken.
+            return None  # The answer was lost: the slow path looks for a number that was taken.
 
     def _remember_contended(self, key: str) -> None:
         if len(self._contended) > MOST_REMEMBERED:
             self._contended.clear()
         self._contended.add(key)
-
-    def _grant_or_queue(self, tx: Transaction, request: Request, channel: str) -> tuple[Grant | int, Wakes]:
-        scene = scene_of(tx, request, self._tag)
-        numbers = [row[0] for row in tx.all(sql.READ_TICKETS, request_id=request.id)]
-        if repeated := scene.repeated(request):
-            scene.leave_queue(numbers)
-            return repeated, scene.settle()
-        # Where the answer was lost, the place that was taken then is kept.
-        kept = next((number for number in numbers if scene.stands_in_queue(request, number)), None)
-        decision = scene.decide(request, kept)
-        if decision.granted:
-            scene.leave_queue(numbers)
-            return scene.grant(request, decision, waited=kept is not None), scene.settle()
-        scene.leave_queue([number for number in numbers if number != kept])
-        return kept or scene.join_queue(request, channel), scene.settle()
 
     def _take_up_hand_over(self, ticket: Ticket) -> Grant | None:
         """The grant, if whoever released the resource handed it over."""
@@ -197,7 +200,7 @@ class Queueing:
 
     def _confirmed(self, lock: Lock) -> Grant | None:
         """A lock that was handed over on trial, for as long as it was asked for."""
-        if lock.expires_in is None or (lock.lease is not None and lock.lease * MICROSECONDS <= TRIAL):
+        if lock.expires_in is None or (lock.lease is not None and lock.lease <= TRIAL_SECONDS):
             return (lock,)
         confirmed = self._database.write(lambda tx: tx.count(sql.CONFIRM_LOCK, id=lock.id, token=lock.token))
         return (replace(lock, expires_in=lock.lease),) if confirmed else None
@@ -205,47 +208,14 @@ class Queueing:
     def _take_turn_myself(self, ticket: Ticket) -> Grant | None:
         if not self._look(ticket).ready and self._touch([ticket.number]):
             return None
-        channel = self._wakeups.channel
-        grant, wakes = self._database.write(lambda tx: self._grant_or_stay(tx, ticket, channel))
+        unit = partial(lock_work.take_turn, request=ticket.request, number=ticket.number)
+        result, wakes, _ = self._carry_out(ticket.request, unit)
         self._wakeups.wake(wakes)
-        return grant or None
+        return None if isinstance(result, MustWait) else result
 
-    def _grant_or_stay(self, tx: Transaction, ticket: Ticket, channel: str) -> tuple[Grant, Wakes]:
-        request = ticket.request
-        scene = scene_of(tx, request, self._tag)
-        if repeated := scene.repeated(request):
-            scene.leave_queue([ticket.number])
-            return repeated, scene.settle()
-        decision = scene.decide(request, ticket.number)
-        if decision.granted:
-            scene.leave_queue([ticket.number])
-            return scene.grant(request, decision, waited=True), scene.settle()
-        if not scene.stands_in_queue(request, ticket.number):
-            scene.leave_queue([ticket.number])
-            scene.rejoin_queue(request, ticket.number, channel)
-        return (), scene.settle()
-
-    def _grant_or_give_up(self, tx: Transaction, ticket: Ticket) -> tuple[Grant | LockRefused, Wakes]:
-        request = ticket.request
-        scene = scene_of(tx, request, self._tag)
-        scene.leave_queue([ticket.number])
-        if repeated := scene.repeated(request):
-            return repeated, scene.settle()
-        decision = scene.decide(request, ticket.number)
-        if decision.granted:
-            return scene.grant(request, decision, waited=True), scene.settle()
-        scene.refuse(request, decision.blockers, before="waiting")
-        cycle = _cycle(tx, request.client, decision.blockers)
-        return LockRefused(request, decision.blockers, cycle), scene.settle()
-
-    def _withdraw(self, tx: Transaction, ticket: Ticket) -> Wakes:
-        scene = scene_of(tx, ticket.request, self._tag)
-        # Where the answer was lost, the number is not known.
-        taken = [int(row[0]) for row in tx.all(sql.READ_TICKETS, request_id=ticket.request.id)]
-        scene.leave_queue([ticket.number, *taken])
-        for lock in scene.repeated(ticket.request):
-            scene.end(lock, "release")
-        return scene.settle()
+    def _carry_out(self, request: Request, unit: Callable[[LockSnapshot], Outcome[T]]) -> Done[T]:
+        channel, wanted = self._wakeups.channel, [want.resource for want in request.wants]
+        return self._database.write(lambda tx: carry_out(tx, self._tag, wanted, unit, channel))
 
     def _look(self, ticket: Ticket) -> _Outlook:
         """How it stands for a ticket, as far as can be told without writing."""
@@ -253,18 +223,20 @@ class Queueing:
 
         wanted = [want.resource for want in ticket.request.wants]
 
-        def read(tx: Transaction) -> tuple[Sequence[Row], Sequence[Place], Sequence[Lock]]:
+        def read(tx: Transaction) -> tuple[Sequence[Row], Sequence[QueueEntry], Sequence[Lock]]:
             running = running_on(tx, wanted, self._tag, hold_still=False)
-            return tx.all(sql.READ_LOCKS, keys=keys), read_places(tx, keys), running
+            return tx.all(sql.READ_LOCKS, keys=keys), read_queues(tx, keys), running
 
-        rows, places, running = self._database.read(read)
+        rows, queue, running = self._database.read(read)
         locks = [(read_lock(row), to_seconds(row[BESIDE])) for row in rows]
         if any(lock.request_id == ticket.request.id for lock, _ in locks):
             return _Outlook(ready=True)
-        earlier = [p for p in places if p.alive and p.waiter.ticket < ticket.number]
+        earlier = [entry for entry in queue if entry.alive and entry.waiter.ticket < ticket.number]
         held = [lock for lock, left in locks if left is None or left > 0]
-        claimed = claim_blockers(ticket.request, running)
-        if decide(ticket.request, held, [p.waiter for p in earlier]).granted and not claimed:
+        compatible = self._database.options.lock_rules.compatible
+        claimed = claim_blockers(ticket.request, running, compatible)
+        ahead = [entry.waiter for entry in earlier]
+        if decide(ticket.request, held, ahead, compatible).granted and not claimed:
             return _Outlook(ready=True)
         ends = [left for _, left in locks if left is not None and left > 0]
         ends += [each.expires_in for each in claimed if each.expires_in is not None]
@@ -272,11 +244,12 @@ class Queueing:
         before = self._bell_before(ticket.request, held, earlier)
         return _Outlook(ready=False, position=len(earlier), soonest=soonest, claimed=bool(claimed), before=before)
 
-    def _bell_before(self, request: Request, held: Sequence[Lock], earlier: Sequence[Place]) -> str:
-        for place in reversed(earlier):
-            if not decide(request, (), [place.waiter]).granted:
-                return self._bell(place.waiter.ticket, place.lock_id)
-        return next((lock.id for lock in held if not decide(request, [lock]).granted), "")
+    def _bell_before(self, request: Request, held: Sequence[Lock], earlier: Sequence[QueueEntry]) -> str:
+        compatible = self._database.options.lock_rules.compatible
+        for entry in reversed(earlier):
+            if not decide(request, (), [entry.waiter], compatible).granted:
+                return self._bell(entry.waiter.ticket, entry.lock_id)
+        return next((lock.id for lock in held if not decide(request, [lock], (), compatible).granted), "")
 
     def _bell(self, number: int, lock_id: str) -> str:
         """What a waiter's bell is called: as the lock that may be handed to it, or by its number."""
@@ -309,9 +282,12 @@ class Queueing:
         return self._database.write(lambda tx: tx.count(sql.TOUCH_TICKETS, tickets=numbers, alive=WAITER_LEASE))
 
 
-def _cycle(tx: Transaction, client: str, blockers: Sequence[Blocker]) -> tuple[str, ...]:
-    """Clients that wait for each other in a ring that this one closed."""
-    waits_for: dict[str, list[str]] = {client: [blocker.client for blocker in blockers]}
+def _with_cycle(tx: Transaction, result: Grant | LockRefused) -> Grant | LockRefused:
+    """A refusal, with the clients that wait for each other in a ring that this one closed."""
+    if not isinstance(result, LockRefused):
+        return result
+    client = result.request.client
+    waits_for: dict[str, list[str]] = {client: [blocker.client for blocker in result.blockers]}
     for waiter, holder in tx.all(sql.READ_WAITS_FOR):
         waits_for.setdefault(waiter, []).append(holder)
-    return find_cycle(client, waits_for)
+    return LockRefused(result.request, result.blockers, find_cycle(client, waits_for))

@@ -10,16 +10,17 @@ from datetime import UTC, datetime
 
 from headgate.core.durations import in_words
 from headgate.core.faults import CLOCK_TOLERANCE, Fault, clock_fault
+from headgate.core.lock_draft import TRIAL_SECONDS
+from headgate.core.lock_work import serve
 from headgate.core.locks import resource_digest
 from headgate.core.plurals import plural
 from headgate.stores.sql import queue_statements
 from headgate.stores.sql import store_fault_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.granting import Wakes
-from headgate.stores.sql.moments import MICROSECONDS, moment, to_seconds
+from headgate.stores.sql.lock_changes import Done, carry_out
+from headgate.stores.sql.moments import MICROSECONDS, moment, to_micro, to_seconds
 from headgate.stores.sql.queue_rows import BATCHES, JOBS, noun_of, number_of
-from headgate.stores.sql.scene import TRIAL, Scene
 from headgate.stores.sql.shapes import Shape, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
 
@@ -27,7 +28,7 @@ from headgate.stores.sql.statement import Statement
 MOST = 1000
 #: How far beyond its length a lease may end before it counts as damage.
 SLACK = 3600 * MICROSECONDS
-AHEAD = {"trial": TRIAL, "slack": SLACK}
+AHEAD = {"trial": to_micro(TRIAL_SECONDS), "slack": SLACK}
 #: Deferred further than the job's delay by this much: nobody would see it for a long time.
 LONG_DEFERRED = 3600 * MICROSECONDS
 
@@ -39,16 +40,16 @@ def faults(database: Database) -> list[Fault]:
     return database.read(lambda tx: [*_of_locks(tx), *_of_leases(tx), *_of_ledger(tx), *_of_store(database, tx)])
 
 
-def repair(database: Database, tag: str, fault: Fault, who: str) -> tuple[bool, Wakes]:
-    """Repair it, if it is still so. Gives whether it was, and whom to wake."""
+def repair(database: Database, tag: str, fault: Fault, who: str) -> Done[bool]:
+    """Repair it, if it is still so. Returns whether it was, and whom to wake."""
 
-    def work(tx: Transaction) -> tuple[bool, Wakes]:
+    def work(tx: Transaction) -> Done[bool]:
         if fault.kind == "wrong-resource":
             return _recount_resource(tx, tag, fault.item)
         if fault.kind == "token-behind":
-            return _raise_tokens(database, tx), []
+            return Done(_raise_tokens(database, tx), [])
         mend = MENDERS.get(fault.kind)
-        return (False, []) if mend is None else (mend(tx, fault, who), [])
+        return Done(mend is not None and mend(tx, fault, who), [])
 
     return database.write_through(work)
 
@@ -81,11 +82,9 @@ def _restore_resource(tx: Transaction, fault: Fault, _who: str) -> bool:
     return tx.count(sql.RESTORE_RESOURCE, id=fault.item, uri=f"lost:{key}", known=True) > 0
 
 
-def _recount_resource(tx: Transaction, tag: str, uri: str) -> tuple[bool, Wakes]:
+def _recount_resource(tx: Transaction, tag: str, uri: str) -> Done[bool]:
     tx.run(sql.RAISE_RESOURCE, rkey=resource_digest(uri))
-    scene = Scene(tx, [uri], tag)
-    scene.reconsider()
-    return True, scene.settle()
+    return Done(result=True, wakes=carry_out(tx, tag, [uri], serve).wakes)
 
 
 def _drop_places(tx: Transaction, fault: Fault, _who: str) -> bool:

@@ -19,8 +19,8 @@ from headgate.core.ensembl import (
 from headgate.core.locks import Mode, lock_id, resource_digest
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.lock_snapshots import read_lock
 from headgate.stores.sql.moments import MICROSECONDS, moment
-from headgate.stores.sql.scene import read_lock
 from headgate.stores.sql.statement import Row, Statement
 
 #: How many resources one statement asks for.

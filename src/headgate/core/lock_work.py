@@ -1,0 +1,215 @@
+"""Units of work for locks: a snapshot and a command in, changes or an explained refusal out. No store decides anything.
+
+A request that is refused is a result, since it is counted and recorded. LockLost, NotOwner, UnknownName and
+TransitionRefused are raised, and then nothing changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headgate.core.errors import LockLost, LockRefused, UnknownName
+from headgate.core.lock_draft import NEW, WAITING, Draft
+from headgate.core.lock_snapshot import LockSnapshot, Outcome
+from headgate.core.locks import Lock, Mode, Request, Want, claim_blockers, decide_upgrade
+from headgate.core.machine import Also
+from headgate.core.owners import handed_reason
+
+Granted = tuple[Lock, ...]
+
+#: Why a lock is not held.
+LEASE_EXPIRED = "its lease expired"
+NO_SUCH_LOCK = "there is no such lock, now or in the history"
+
+
+@dataclass(frozen=True, slots=True)
+class MustWait:
+    """The request is not granted yet."""
+
+    #: The number with which it stands in every queue; None: it joins them with this change.
+    number: int | None = None
+
+
+# ---------------------------------------------------------------- asking
+
+
+def acquire(snapshot: LockSnapshot, request: Request) -> Outcome[Granted | LockRefused]:
+    """Grant it, or refuse it with every blocker."""
+    draft = Draft(snapshot)
+    return draft.outcome(_granted(draft, request) or draft.refuse(request, draft.decide(request).blockers, NEW))
+
+
+def queue_up(snapshot: LockSnapshot, request: Request) -> Outcome[Granted | MustWait]:
+    """Grant it, or let it wait at the end of each queue. A position that it has already is kept."""
+    draft = Draft(snapshot)
+    if granted := _granted(draft, request):
+        return draft.outcome(granted)
+    kept = draft.number_of(request)
+    draft.leave_queue(request, keep=kept)
+    if kept is None:
+        draft.join_queue(request)
+    return draft.outcome(MustWait(kept))
+
+
+def take_turn(snapshot: LockSnapshot, request: Request, number: int | None = None) -> Outcome[Granted | MustWait]:
+    """Grant it from its position in the queue, if its turn has come; a position that was lost is taken again.
+
+    `number`: its position, where positions are numbered.
+    """
+    draft = Draft(snapshot)
+    if granted := _granted(draft, request, number, waited=True):
+        return draft.outcome(granted)
+    kept = draft.number_of(request)
+    if kept is None:
+        draft.leave_queue(request)
+        draft.join_queue(request, number)
+    return draft.outcome(MustWait(kept))
+
+
+def give_up(snapshot: LockSnapshot, request: Request, number: int | None = None) -> Outcome[Granted | LockRefused]:
+    """Its time to wait is over: granted at the last moment, or refused. It leaves the queue in both cases."""
+    draft = Draft(snapshot)
+    granted = _granted(draft, request, number, waited=True)
+    return draft.outcome(granted or draft.refuse(request, draft.decide(request, number).blockers, WAITING))
+
+
+def withdraw(snapshot: LockSnapshot, request: Request) -> Outcome[None]:
+    """It leaves the queue, and what it was granted meanwhile is released."""
+    draft = Draft(snapshot)
+    for lock in draft.repeated(request):
+        draft.fire(lock, "release")
+    if Also.LEAVE_QUEUE in draft.rules.row(WAITING, "withdraw").also:
+        draft.leave_queue(request)
+    return draft.outcome(None)
+
+
+def _granted(draft: Draft, request: Request, number: int | None = None, *, waited: bool = False) -> Granted:
+    """The grant that it has, or may have now; nothing when something is in the way."""
+    if found := draft.repeated(request):
+        draft.leave_queue(request)
+        return tuple(draft.confirm(lock) for lock in found)
+    decision = draft.decide(request, number)
+    if not decision.granted:
+        return ()
+    return draft.grant(request, decision, WAITING if waited or draft.number_of(request) is not None else NEW)
+
+
+# ---------------------------------------------------------------- holding
+
+
+def release(snapshot: LockSnapshot, lock_id: str, token: int) -> Outcome[None]:
+    """One hold less; or the lock ends, and the resource goes to whoever is next."""
+    draft = Draft(snapshot)
+    lock = _held(draft, lock_id, token)
+    if lock.count > 1:
+        draft.fire(lock, "leave", count=-1)
+    else:
+        draft.fire(lock, "release")
+    return draft.outcome(None)
+
+
+def renew(snapshot: LockSnapshot, lock_id: str, token: int, lease: float | None = None) -> Outcome[Lock]:
+    """A live lease begins anew, with this length if one is given. A persistent lock stays as it is."""
+    draft = Draft(snapshot)
+    lock = _held(draft, lock_id, token)
+    return draft.outcome(lock if lock.lease is None else draft.lengthen(lock, lease or lock.lease))
+
+
+def upgrade(snapshot: LockSnapshot, lock_id: str, token: int) -> Outcome[Lock | LockRefused]:
+    """Shared to exclusive, unless others hold the resource too."""
+    draft = Draft(snapshot)
+    if snapshot.again and (done := draft.find(lock_id)) and done.mode is Mode.EXCLUSIVE:
+        draft.must_own(done)
+        return draft.outcome(done)
+    lock = _held(draft, lock_id, token)
+    target = Mode(draft.rules.row(lock.mode, "upgrade").target)
+    request = Request(lock.request_id, lock.client, (Want(lock.resource, target),), lock.lease)
+    compatible = draft.rules.compatible
+    blockers = (
+        *decide_upgrade(lock, draft.others(lock), target, compatible),
+        *claim_blockers(request, draft.claims(lock.resource), compatible),
+    )
+    return draft.outcome(draft.refuse(request, blockers, NEW) if blockers else draft.fire(lock, "upgrade"))
+
+
+def downgrade(snapshot: LockSnapshot, lock_id: str, token: int) -> Outcome[Lock]:
+    """Exclusive to shared: other readers may join."""
+    draft = Draft(snapshot)
+    lock = _held(draft, lock_id, token)
+    done = snapshot.again and lock.mode is Mode.SHARED
+    return draft.outcome(lock if done else draft.fire(lock, "downgrade"))
+
+
+def hand_over(snapshot: LockSnapshot, lock_id: str, to: str, reason: str) -> Outcome[Lock]:
+    """The lock belongs to another principal, by a new token."""
+    draft = Draft(snapshot)
+    lock = draft.find(lock_id)
+    if lock is None or not lock.alive:
+        raise unknown_lock(lock_id)
+    if snapshot.again and lock.principal == to:
+        return draft.outcome(lock)
+    draft.must_own(lock)
+    why = handed_reason(lock.principal, to, reason)
+    return draft.outcome(draft.fire(lock, "hand-over", owner=to, reason=why))
+
+
+def break_lock(snapshot: LockSnapshot, lock_id: str, reason: str, by: str) -> Outcome[Lock]:
+    """Anybody's lock ends, also one that is dead and kept in place by its lock-delay."""
+    draft = Draft(snapshot)
+    lock = draft.find(lock_id)
+    if lock is None:
+        raise unknown_lock(lock_id)
+    return draft.outcome(draft.fire(lock, "break", reason=f"{by}: {reason}"))
+
+
+# ---------------------------------------------------------------- nobody's command
+
+
+def expire(snapshot: LockSnapshot) -> Outcome[int]:
+    """End what has expired, drop waiters that died, serve the queues. Returns how many locks ended."""
+    draft = Draft(snapshot)
+    return draft.outcome(draft.expired)
+
+
+def serve(snapshot: LockSnapshot) -> Outcome[None]:
+    """Look at every queue as if something had come free."""
+    draft = Draft(snapshot)
+    draft.make_room()
+    return draft.outcome(None)
+
+
+def register(snapshot: LockSnapshot) -> Outcome[None]:
+    """List these resources from now on."""
+    draft = Draft(snapshot)
+    draft.make_known()
+    return draft.outcome(None)
+
+
+# ---------------------------------------------------------------- guards
+
+
+def require_held(lock: Lock | None, lock_id: str, token: int) -> Lock:
+    """The lock, if it is held by that token and alive; LockLost otherwise."""
+    if lock is None:
+        raise LockLost(lock_id, token, NO_SUCH_LOCK)
+    if lock.token != token:
+        raise LockLost(lock_id, token, f"the token does not match: the lock has token {lock.token}")
+    if not lock.alive:
+        raise LockLost(lock_id, token, LEASE_EXPIRED)
+    return lock
+
+
+def unknown_lock(lock_id: str) -> UnknownName:
+    """There is no such lock."""
+    return UnknownName("lock", lock_id, "It may have been released; list locks with: headgate lock list")
+
+
+def _held(draft: Draft, lock_id: str, token: int) -> Lock:
+    """The lock of that id and token, alive and the caller's."""
+    lock = draft.find(lock_id)
+    if lock is None:
+        expired = (lock for each in draft.snapshot.resources.values() for lock in each.expired)
+        lock = next((replace(each, expires_in=0.0) for each in expired if each.id == lock_id), None)
+    if lock is not None:
+        draft.must_own(lock)
+    return require_held(lock, lock_id, token)

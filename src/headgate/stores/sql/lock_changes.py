@@ -1,0 +1,241 @@
+"""Applies what was decided about locks: each kind of change is a statement, for one resource or for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from headgate.core.lock_rules import summary
+from headgate.core.lock_snapshot import (
+    ChangeLock,
+    ConfirmLock,
+    CountRefusal,
+    EndLock,
+    Grant,
+    HandLock,
+    JoinQueue,
+    LeaveQueue,
+    LengthenLease,
+    LockSnapshot,
+    Outcome,
+    Override,
+    QueueEntry,
+    Record,
+)
+from headgate.core.locks import Mode, Request
+from headgate.stores.acting import log_override
+from headgate.stores.sql import lock_statements as sql
+from headgate.stores.sql.dialects.base import Columns
+from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.lock_snapshots import Loaded, load
+from headgate.stores.sql.moments import MICROSECONDS, micro, to_micro
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+C = TypeVar("C")
+
+#: Waiters to wake: (channel, number).
+Wakes = list[tuple[str, int]]
+#: A waiter that was not heard of for this long has died.
+WAITER_LEASE = 10 * MICROSECONDS
+#: An entry of the history keeps this much of a reason.
+REASON_LENGTH = 1000
+
+
+class Done(NamedTuple, Generic[T]):
+    """What a command came to, once it is committed."""
+
+    result: T
+    wakes: Wakes
+    #: The number of the positions that were taken in the queues.
+    number: int | None = None
+
+
+def carry_out(
+    tx: Transaction,
+    tag: str,
+    resources: Sequence[str],
+    unit: Callable[[LockSnapshot], Outcome[T]],
+    channel: str = "",
+) -> Done[T]:
+    """Load these resources, decide, and write what changes. `channel`: where this process listens, if it waits."""
+    loaded = load(tx, tag, resources)
+    outcome = unit(loaded.snapshot)
+    number = _Writer(tx, loaded, outcome).write(channel)
+    return Done(outcome.result, wakes(outcome.wakes), number)
+
+
+def wakes(entries: Iterable[QueueEntry]) -> Wakes:
+    """Where these waiters listen, and their numbers."""
+    return [(str(entry.ref), entry.waiter.ticket) for entry in entries]
+
+
+def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object]:
+    """What a ticket's row says of its request; a single resource can be handed over to it."""
+    single = len(request.wants) == 1 and not request.reentrant
+    return {
+        "request_id": request.id, "client": request.client, "owner": request.owner, "alive": WAITER_LEASE,
+        "channel": channel, "lock_id": request.lock_id(tag, request.wants[0].resource) if single else "",
+        "lease": to_micro(request.lease), "lock_delay": to_micro(request.delay_of(request.wants[0].mode)),
+        "note": request.note, "principal": request.principal,
+    }  # fmt: skip
+
+
+class _Writer:
+    """The changes of one outcome, sorted by kind: what ends goes before what begins."""
+
+    def __init__(self, tx: Transaction, loaded: Loaded, outcome: Outcome[object]) -> None:
+        self._tx = tx
+        self._rows = loaded.rows
+        self._snapshot = loaded.snapshot
+        self._outcome = outcome
+
+    def _all(self, kind: type[C]) -> list[C]:
+        return [change for change in self._outcome.changes if isinstance(change, kind)]
+
+    def write(self, channel: str) -> int | None:
+        """Write all of it. Returns the number of the positions that were taken."""
+        for override in self._all(Override):
+            log_override(override.what, override.owner)
+        if ended := self._all(EndLock):
+            self._tx.run(sql.DELETE_LOCKS, ids=sorted({change.lock.id for change in ended}))
+        self._grant(self._all(Grant))
+        self._lengthen(self._all(LengthenLease))
+        self._change(self._all(ChangeLock))
+        if confirmed := self._all(ConfirmLock):
+            self._tx.run(sql.CONFIRM_LOCKS, ids=[change.lock.id for change in confirmed])
+        for handed in self._all(HandLock):
+            self._hand(handed)
+        self._leave(self._all(LeaveQueue))
+        numbers = [self._join(join, channel) for join in self._all(JoinQueue)]
+        self._record(self._all(Record), self._all(CountRefusal))
+        self._write_resources()
+        return numbers[0] if numbers else None
+
+    def _grant(self, grants: Sequence[Grant]) -> None:
+        if not grants:
+            return
+        locks, lock = [grant.lock for grant in grants], grants[0].lock
+        delays = [grant.lock_delay if grant.lock.mode is Mode.EXCLUSIVE else 0.0 for grant in grants]
+        columns: Columns = {
+            "id": [lock.id for lock in locks],
+            "rkey": [self._rows[lock.resource].key for lock in locks],
+            "mode": [lock.mode.value for lock in locks],
+            "token": [lock.token for lock in locks],
+            "lock_delay": [to_micro(delay) for delay in delays],
+        }
+        # An id that is taken is a dead lock of the same request, kept by its lock-delay.
+        self._tx.many(
+            sql.WRITE_LOCK, columns,
+            client=lock.client, since=micro(lock.since), lease=to_micro(lock.lease), request_id=lock.request_id,
+            owner=lock.owner, note=lock.note, principal=lock.principal,
+        )  # fmt: skip
+
+    def _lengthen(self, changes: Sequence[LengthenLease]) -> None:
+        for lease, same in _grouped(changes, lambda change: change.lease):
+            self._tx.run(sql.LENGTHEN_LOCKS, ids=[change.lock.id for change in same], lease=to_micro(lease))
+
+    def _change(self, changes: Sequence[ChangeLock]) -> None:
+        """Several changes of one lock are one."""
+        first = {change.before.id: change.before for change in reversed(changes)}
+        last = {change.after.id: change.after for change in changes}
+        floor = self._snapshot.floor
+
+        def difference(lock_id: str) -> tuple[str, int, str, str, int]:
+            before, after = first[lock_id], last[lock_id]
+            given = after.token - max(self._rows[after.resource].token, floor) if after.token != before.token else 0
+            return after.mode.value, after.count - before.count, after.request_id, after.principal, given
+
+        for (mode, more, request_id, owner, given), ids in _grouped(last, difference):
+            self._tx.run(
+                sql.CHANGE_LOCKS,
+                ids=ids, mode=mode, more=more, request_id=request_id, owner=owner, given=given, floor=floor,
+            )  # fmt: skip
+
+    def _hand(self, change: HandLock) -> None:
+        lock = change.lock
+        self._tx.run(
+            sql.HAND_LOCK,
+            rkey=self._rows[lock.resource].key, mode=lock.mode.value, token=lock.token, since=micro(lock.since),
+            trial=to_micro(change.trial), ticket=change.entry.waiter.ticket,
+        )  # fmt: skip
+
+    def _leave(self, changes: Sequence[LeaveQueue]) -> None:
+        numbers = sorted({change.entry.waiter.ticket for change in changes})
+        if numbers:
+            self._tx.all(sql.TAKE_TICKETS, tickets=numbers)
+            self._tx.run(sql.DELETE_PLACES, tickets=numbers, keys=[row.key for row in self._rows.values()])
+            self._tx.run(sql.DELETE_TICKETS, tickets=numbers)
+
+    def _join(self, change: JoinQueue, channel: str) -> int:
+        request, number = change.request, change.number
+        columns = ticket_columns(request, self._snapshot.tag, channel)
+        if number is None:
+            self._tx.run(sql.WRITE_TICKET, **columns)
+            number = int(self._tx.one(sql.READ_NUMBER, request_id=request.id)[0])
+        else:
+            self._tx.run(sql.TAKE_NUMBER_AGAIN, ticket=number, **columns)
+        keys = [self._rows[want.resource].key for want in request.wants]
+        modes = [want.mode.value for want in request.wants]
+        self._tx.many(sql.WRITE_PLACE, {"rkey": keys, "mode": modes}, ticket=number)
+        return number
+
+    def _record(self, records: Sequence[Record], refusals: Sequence[CountRefusal]) -> None:
+        """The history of everything, with the first refusals of a client within a minute; later ones are counted."""
+        first = self._first_refusals([refusal.record for refusal in refusals])
+        self._write_history([*records, *first])
+        if first:
+            keys = [self._rows[record.resource].key for record in first]
+            ids = [record.lock_id for record in first]
+            self._tx.run(sql.WRITE_REFUSALS, keys=keys, ids=ids, client=first[0].client)
+
+    def _first_refusals(self, records: Sequence[Record]) -> list[Record]:
+        if not records:
+            return []
+        client = records[0].client
+        keys = {record.resource: self._rows[record.resource].key for record in records}
+        found = self._tx.all(sql.READ_REFUSALS, keys=sorted(keys.values()), client=client)
+        known = {bytes(row[0]) for row in found}
+        if known:
+            self._tx.run(sql.COUNT_REFUSALS, keys=sorted(known), client=client)
+        return [record for record in records if keys[record.resource] not in known]
+
+    def _write_history(self, records: Sequence[Record]) -> None:
+        columns: Columns = {
+            "event": [record.event for record in records],
+            "rkey": [self._rows[record.resource].key for record in records],
+            "client": [record.client for record in records],
+            "lock_id": [record.lock_id for record in records],
+            "token": [record.token for record in records],
+            "before": [record.before for record in records],
+            "after": [record.after for record in records],
+            "reason": [record.reason[:REASON_LENGTH] for record in records],
+            "principal": [record.principal for record in records],
+        }
+        self._tx.many(sql.WRITE_HISTORY, columns)
+
+    def _write_resources(self) -> None:
+        """Bring the rows into line: those that come to the same together."""
+        floor = self._snapshot.floor
+
+        def row_of(uri: str) -> tuple[int, str, int, bool, int]:
+            after, token = self._outcome.resources[uri], self._rows[uri].token
+            given = after.token - max(token, floor) if after.token != token else 0
+            mode = summary([lock.mode for lock in after.locks]).value
+            return len(after.locks), mode, len(after.queue), after.known, given
+
+        changed = [uri for uri, row in self._rows.items() if row_of(uri) != (*row[2:], 0)]
+        for (holders, mode, waiting, known, given), uris in _grouped(changed, row_of):
+            self._tx.run(
+                sql.WRITE_RESOURCES,
+                holders=holders, mode=mode, waiting=waiting, known=known, given=given,
+                floor=floor if given else 0, keys=[self._rows[uri].key for uri in uris],
+            )  # fmt: skip
+
+
+def _grouped(values: Iterable[C], key: Callable[[C], K]) -> Iterable[tuple[K, list[C]]]:
+    """Values that come to the same together, in their order."""
+    found: dict[K, list[C]] = {}
+    for value in values:
+        found.setdefault(key(value), []).append(value)
+    return found.items()

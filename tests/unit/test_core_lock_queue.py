@@ -1,0 +1,221 @@
+"""Wait queues as the core decides about them: who joins, who leaves, who is next."""
+
+import pytest
+
+from headgate.core import lock_work
+from headgate.core.errors import (
+    LockRefused,
+)
+from headgate.core.lock_draft import TRIAL_SECONDS, first_in_line
+from headgate.core.lock_rules import LOCK_RULES
+from headgate.core.lock_snapshot import (
+    CountRefusal,
+    EndLock,
+    HandLock,
+    JoinQueue,
+    LeaveQueue,
+    ResourceSnapshot,
+)
+from headgate.core.lock_work import MustWait
+from tests.unit.lock_snapshots import (
+    EXCLUSIVE,
+    SHARED,
+    R,
+    S,
+    ask,
+    holding,
+    kinds,
+    lock_of,
+    of,
+    records,
+    snap,
+    waiting,
+)
+
+# ------------------------------------------------------------------ waiting
+
+
+def test_who_is_blocked_joins_the_queue() -> None:
+    request = ask("ann")
+    outcome = lock_work.queue_up(snap(holding(lock_of("ben"))), request)
+    assert outcome.result == MustWait()
+    assert outcome.changes == (JoinQueue(request),)
+    assert [entry.waiter.client for entry in outcome.resources[R].queue] == ["ann"]
+
+
+def test_a_free_resource_is_granted_without_waiting() -> None:
+    outcome = lock_work.queue_up(snap(), ask("ann"))
+    assert records(outcome) == [("ann", "new", "grant", "exclusive")]
+
+
+def test_asking_again_keeps_the_position() -> None:
+    seen = holding(lock_of("ben"), queue=(waiting("ann", ticket=5), waiting("cam", ticket=6)))
+    outcome = lock_work.queue_up(snap(seen), ask("ann"))
+    assert (outcome.result, outcome.changes) == (MustWait(5), ())
+
+
+def test_asking_again_from_the_front_is_granted_from_the_queue() -> None:
+    outcome = lock_work.queue_up(snap(holding(queue=(waiting("ann", ticket=5),))), ask("ann"))
+    assert kinds(outcome) == ["LeaveQueue", "Grant", "Record"]
+    assert records(outcome) == [("ann", "waiting", "grant", "exclusive")]
+
+
+def test_an_incomplete_position_is_given_up_for_a_new_one() -> None:
+    request = ask("ann", (R, EXCLUSIVE), (S, EXCLUSIVE))
+    stale = waiting("ann", ticket=5)
+    seen = snap(holding(lock_of("ben"), queue=(stale,)), ResourceSnapshot(S))
+    outcome = lock_work.queue_up(seen, request)
+    assert outcome.changes == (LeaveQueue(stale), JoinQueue(request))
+
+
+def test_a_waiting_writer_is_not_passed_by_a_reader() -> None:
+    seen = holding(lock_of("ben", SHARED), queue=(waiting("cam", EXCLUSIVE),))
+    assert lock_work.queue_up(snap(seen), ask("ann", (R, SHARED))).result == MustWait()
+
+
+def test_the_first_in_the_queue_takes_its_turn() -> None:
+    own = waiting("ann", ticket=1, lock_id="")
+    outcome = lock_work.take_turn(snap(holding(queue=(own, waiting("ben", ticket=2)))), ask("ann"), 1)
+    assert [lock.client for lock in outcome.result] == ["ann"]  # type: ignore[union-attr]
+    assert of(outcome, LeaveQueue) == [LeaveQueue(own)]
+    assert outcome.wakes == ()
+
+
+def test_whose_turn_has_not_come_stays() -> None:
+    seen = holding(queue=(waiting("ben", ticket=1), waiting("ann", ticket=2)))
+    outcome = lock_work.take_turn(snap(seen), ask("ann"), 2)
+    assert (outcome.result, outcome.changes) == (MustWait(2), ())
+
+
+def test_a_position_that_was_lost_is_taken_again_by_its_number() -> None:
+    request = ask("ann")
+    outcome = lock_work.take_turn(snap(holding(lock_of("ben"), queue=(waiting("cam", ticket=9),))), request, 4)
+    assert outcome.result == MustWait()
+    assert outcome.changes == (JoinQueue(request, 4),)
+
+
+def test_a_lost_position_still_counts_by_its_number() -> None:
+    """Its process was stopped for long, and whoever came later is not ahead of it."""
+    outcome = lock_work.take_turn(snap(holding(queue=(waiting("cam", ticket=9),))), ask("ann"), 4)
+    assert isinstance(outcome.result, tuple)
+
+
+def test_giving_up_is_a_refusal_that_leaves_the_queue() -> None:
+    own = waiting("ann", ticket=2)
+    outcome = lock_work.give_up(snap(holding(lock_of("ben"), queue=(waiting("cam", ticket=1), own))), ask("ann"), 2)
+    assert isinstance(outcome.result, LockRefused)
+    assert [each.client for each in outcome.result.blockers] == ["ben", "cam"]
+    assert kinds(outcome) == ["CountRefusal", "LeaveQueue"]
+    (count,) = of(outcome, CountRefusal)
+    assert count.record.before == "waiting"  # type: ignore[union-attr]
+
+
+def test_giving_up_at_the_last_moment_may_be_granted() -> None:
+    outcome = lock_work.give_up(snap(holding(queue=(waiting("ann"),))), ask("ann"), 1)
+    assert records(outcome) == [("ann", "waiting", "grant", "exclusive")]
+
+
+def test_who_gives_up_lets_others_pass() -> None:
+    queue = (waiting("ann", EXCLUSIVE, 1), waiting("cam", SHARED, 2))
+    outcome = lock_work.give_up(snap(holding(lock_of("ben", SHARED), queue=queue)), ask("ann"), 1)
+    assert [entry.waiter.client for entry in outcome.wakes] == ["cam"]
+    assert [lock.client for lock in outcome.resources[R].locks] == ["ben", "cam"]
+
+
+def test_withdrawing_leaves_the_queue_without_a_trace_in_the_history() -> None:
+    outcome = lock_work.withdraw(snap(holding(lock_of("ben"), queue=(waiting("ann"),))), ask("ann"))
+    assert kinds(outcome) == ["LeaveQueue"]
+
+
+def test_withdrawing_releases_what_was_granted_meanwhile() -> None:
+    mine = lock_of("ann", lease=60.0, expires_in=10.0)
+    outcome = lock_work.withdraw(snap(holding(mine)), ask("ann"))
+    assert outcome.changes[0] == EndLock(mine, "release")
+    assert outcome.resources[R].locks == ()
+
+
+# ------------------------------------------------------------------ who is next
+
+
+def test_the_first_waiter_is_handed_the_lock_on_trial() -> None:
+    mine, entry = lock_of("ben", token=4), waiting("ann", lease=60.0, principal="p")
+    outcome = lock_work.release(snap(holding(mine, queue=(entry,))), mine.id, 4)
+    (handed,) = of(outcome, HandLock)
+    assert isinstance(handed, HandLock)
+    assert (handed.lock.id, handed.lock.token, handed.entry, handed.trial) == (entry.lock_id, 5, entry, TRIAL_SECONDS)
+    assert (handed.lock.lease, handed.lock.expires_in, handed.lock.principal) == (60.0, TRIAL_SECONDS, "p")
+    assert kinds(outcome) == ["EndLock", "Record", "HandLock", "LeaveQueue", "Record"]
+    assert records(outcome) == [
+        ("ben", "exclusive", "release", "released"), ("ann", "waiting", "grant", "exclusive"),
+    ]  # fmt: skip
+    assert outcome.wakes == (entry,)
+
+
+@pytest.mark.parametrize(("lease", "trial"), [(None, TRIAL_SECONDS), (2.0, 2.0), (90.0, TRIAL_SECONDS)])
+def test_a_trial_is_no_longer_than_the_lease(lease: float | None, trial: float) -> None:
+    outcome = lock_work.serve(snap(holding(queue=(waiting("ann", lease=lease),))))
+    (handed,) = of(outcome, HandLock)
+    assert handed.trial == trial  # type: ignore[union-attr]
+
+
+def test_readers_are_served_together_up_to_the_next_writer() -> None:
+    queue = tuple(waiting(name, mode, n) for n, (name, mode) in enumerate(
+        [("a", SHARED), ("b", SHARED), ("c", EXCLUSIVE), ("d", SHARED)]
+    ))  # fmt: skip
+    outcome = lock_work.serve(snap(holding(queue=queue)))
+    assert [entry.waiter.client for entry in outcome.wakes] == ["a", "b"]
+    assert [lock.token for lock in outcome.resources[R].locks] == [1, 2]
+
+
+def test_who_must_take_its_turn_itself_is_woken_and_keeps_its_position() -> None:
+    queue = (waiting("several", SHARED, 1, lock_id=""), waiting("ann", SHARED, 2), waiting("ben", EXCLUSIVE, 3))
+    outcome = lock_work.serve(snap(holding(queue=queue)))
+    assert [entry.waiter.client for entry in outcome.wakes] == ["several", "ann"]
+    assert [entry.waiter.client for entry in outcome.resources[R].queue] == ["several", "ben"]
+    assert [lock.client for lock in outcome.resources[R].locks] == ["ann"]
+
+
+def test_who_waits_to_enter_its_own_lock_is_woken_when_it_is_alone() -> None:
+    mine, other = lock_of("ann", SHARED, 1), lock_of("ben", SHARED, 2)
+    queue = (waiting("ann", EXCLUSIVE, 1, lock_id=""),)
+    outcome = lock_work.release(snap(holding(mine, other, queue=queue)), other.id, 2)
+    assert outcome.wakes == queue
+    asked = ask("cam", (R, SHARED))
+    assert lock_work.acquire(snap(holding(mine, other, queue=queue)), asked).wakes == ()
+
+
+def test_no_more_waiters_are_served_than_one_change_may_hold() -> None:
+    queue = tuple(waiting(f"c{n}", SHARED, n) for n in range(5))
+    outcome = lock_work.serve(snap(holding(queue=queue), most_handed=3))
+    assert len(of(outcome, HandLock)) == 3
+
+
+def test_a_claim_keeps_the_queue_waiting() -> None:
+    outcome = lock_work.serve(snap(holding(claims=(lock_of("worker"),), queue=(waiting("ann"),))))
+    assert (outcome.changes, outcome.wakes) == ((), ())
+
+
+def test_a_queue_is_served_only_where_there_is_room_for_somebody() -> None:
+    outcome = lock_work.acquire(snap(holding(lock_of("ben"), queue=(waiting("ann"),))), ask("cam"))
+    assert outcome.wakes == ()
+
+
+@pytest.mark.parametrize(
+    ("modes", "held", "expected"),
+    [
+        ("", "", ""),
+        ("x", "", "0"),
+        ("xx", "", "0"),
+        ("sxs", "", "0"),
+        ("ssxs", "", "01"),
+        ("ss", "s", "01"),
+        ("xs", "s", ""),
+        ("sx", "s", "0"),
+        ("s", "x", ""),
+    ],
+)
+def test_whose_turn_it_is(modes: str, held: str, expected: str) -> None:
+    by_letter = {"s": SHARED, "x": EXCLUSIVE}
+    queue = [waiting(str(n), by_letter[letter], n) for n, letter in enumerate(modes)]
+    found = first_in_line(queue, [lock_of("holder", by_letter[letter]) for letter in held], LOCK_RULES)
+    assert "".join(entry.waiter.client for entry in found) == expected

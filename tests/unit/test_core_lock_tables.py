@@ -1,0 +1,253 @@
+"""The tables are what runs: a row or cell that changes is a decision that changes, and the changes say all of it."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core import lock_work
+from headgate.core.errors import (
+    BadValue,
+    HeadgateError,
+    TransitionRefused,
+)
+from headgate.core.lock_rules import LOCK_RULES, summary
+from headgate.core.lock_snapshot import (
+    Change,
+    ChangeLock,
+    ConfirmLock,
+    CountRefusal,
+    EndLock,
+    Grant,
+    HandLock,
+    JoinQueue,
+    LeaveQueue,
+    LengthenLease,
+    LockSnapshot,
+    Outcome,
+    QueueEntry,
+    Record,
+    ResourceSnapshot,
+)
+from headgate.core.locks import COMPATIBLE, Lock, Mode, Waiter, Want
+from headgate.core.machine import Also, By, Transition
+from headgate.core.states import LOCK
+from tests.unit.lock_snapshots import (
+    EXCLUSIVE,
+    NOW,
+    SHARED,
+    TAG,
+    R,
+    S,
+    ask,
+    holding,
+    kinds,
+    lock_of,
+    of,
+    records,
+    snap,
+    waiting,
+    with_row,
+    without,
+)
+
+# ------------------------------------------------------------------ the tables are what runs
+
+
+def setting(row: Transition) -> tuple[LockSnapshot, Callable[[LockSnapshot], Outcome[object]]]:
+    """A snapshot in which the row is taken, and the command that takes it."""
+    mode = Mode(row.target) if row.target in set(Mode) else EXCLUSIVE
+    request, mine = ask("ann", (R, mode)), lock_of("ann", Mode(row.source) if row.source in set(Mode) else mode)
+    other = lock_of("ben")
+    queue = (waiting("ann", mode),)
+    leased = replace(mine, lease=1.0, expires_in=-1.0)
+    again = replace(request, id="again", reentrant=True, wants=(Want(R, mine.mode),))
+    found: dict[tuple[str, str], tuple[ResourceSnapshot, Callable[[LockSnapshot], Outcome[object]]]] = {
+        ("new", "grant"): (holding(), lambda s: lock_work.acquire(s, request)),
+        ("new", "refuse"): (holding(other), lambda s: lock_work.acquire(s, request)),
+        ("new", "wait"): (holding(other), lambda s: lock_work.queue_up(s, request)),
+        ("waiting", "grant"): (holding(queue=queue), lambda s: lock_work.take_turn(s, request, 1)),
+        ("waiting", "refuse"): (holding(other, queue=queue), lambda s: lock_work.give_up(s, request, 1)),
+        ("waiting", "withdraw"): (holding(other, queue=queue), lambda s: lock_work.withdraw(s, request)),
+        ("waiting", "lapse"): (holding(other, queue=(waiting("ann", mode, alive=False),)), lock_work.expire),
+        ("held", "enter"): (holding(mine), lambda s: lock_work.acquire(s, again)),
+        ("held", "leave"): (holding(replace(mine, count=2)), lambda s: lock_work.release(s, mine.id, 1)),
+        ("held", "upgrade"): (holding(mine), lambda s: lock_work.upgrade(s, mine.id, 1)),
+        ("held", "downgrade"): (holding(mine), lambda s: lock_work.downgrade(s, mine.id, 1)),
+        ("held", "hand-over"): (holding(mine), lambda s: lock_work.hand_over(s, mine.id, "yours", "")),
+        ("held", "release"): (holding(mine), lambda s: lock_work.release(s, mine.id, 1)),
+        ("held", "break"): (holding(mine), lambda s: lock_work.break_lock(s, mine.id, "why", "ops")),
+        ("held", "expire"): (ResourceSnapshot(R, 1, known=True, expired=(leased,)), lock_work.expire),
+    }
+    seen, unit = found["held" if row.source in set(Mode) else row.source, row.event]
+    return snap(seen), unit
+
+
+@pytest.mark.parametrize("row", LOCK.rows, ids=lambda row: row.name)
+def test_a_row_has_exactly_its_effects(row: Transition) -> None:
+    seen, unit = setting(row)
+    outcome = unit(seen)
+    before, after = seen.resources[R], outcome.resources[R]
+    told = [r for r in outcome.changes if isinstance(r, Record)] + [c.record for c in of(outcome, CountRefusal)]  # type: ignore[union-attr]
+    wanted = [(row.source, row.event, row.target)] if Also.TELL_HISTORY in row.also else []
+    assert [(each.before, each.event, each.after) for each in told] == wanted
+    assert (after.token > before.token) is (Also.NEW_TOKEN in row.also)
+    assert bool(of(outcome, JoinQueue)) is (Also.JOIN_QUEUE in row.also)
+    assert bool(of(outcome, LeaveQueue)) is (Also.LEAVE_QUEUE in row.also)
+    assert bool(of(outcome, CountRefusal)) is (Also.COUNT_REFUSAL in row.also)
+    counts = [abs(c.after.count - c.before.count) for c in outcome.changes if isinstance(c, ChangeLock)]
+    assert (counts == [1]) is (Also.COUNT_HOLD in row.also)
+    assert bool(of(outcome, EndLock)) is (Also.FREE_RESOURCE in row.also)
+
+
+@pytest.mark.parametrize("row", LOCK.rows, ids=lambda row: row.name)
+def test_without_its_row_an_event_does_not_happen(row: Transition) -> None:
+    seen, unit = setting(row)
+    rules = replace(LOCK_RULES, machine=replace(LOCK, rows=LOCK.rows))
+    # The states of the table must stay reachable: the row is taken out behind the check.
+    object.__setattr__(rules.machine, "rows", tuple(each for each in LOCK.rows if each is not row))
+    if row.by is By.STORE:
+        assert unit(replace(seen, rules=rules)).changes == ()
+        return
+    with pytest.raises(TransitionRefused):
+        unit(replace(seen, rules=rules))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_another_target_is_what_the_history_tells(mode: Mode) -> None:
+    rules = with_row(mode, "release", target="returned")
+    lock = lock_of("ann", mode)
+    assert records(lock_work.release(snap(holding(lock), rules=rules), lock.id, 1)) == [
+        ("ann", mode, "release", "returned")
+    ]
+
+
+def test_another_effect_is_what_happens() -> None:
+    quiet = with_row("exclusive", "release", also=Also.FREE_RESOURCE)
+    lock = lock_of("ann", token=3)
+    assert kinds(lock_work.release(snap(holding(lock), rules=quiet), lock.id, 3)) == ["EndLock"]
+    renumbered = with_row("exclusive", "downgrade", also=Also.NEW_TOKEN | Also.TELL_HISTORY)
+    outcome = lock_work.downgrade(snap(holding(lock, queue=(waiting("b", SHARED),)), rules=renumbered), lock.id, 3)
+    assert outcome.result.token == 4
+    assert outcome.wakes == (), "the queue is not served unless the row says so"
+
+
+def test_an_operators_row_needs_a_reason() -> None:
+    rules = with_row("exclusive", "release", by=By.OPERATOR)
+    lock = lock_of("ann")
+    with pytest.raises(BadValue, match="reason"):
+        lock_work.release(snap(holding(lock), rules=rules), lock.id, 1)
+
+
+def test_plain_rows_are_those_with_exactly_these_effects() -> None:
+    grant, end = Also.NEW_TOKEN | Also.TELL_HISTORY, Also.FREE_RESOURCE | Also.TELL_HISTORY
+    assert set(LOCK_RULES.plain("grant", grant, "new")) == set(Mode)
+    assert {mode: row.target for mode, row in LOCK_RULES.plain("release", end).items()} == dict.fromkeys(
+        Mode, "released"
+    )
+    assert LOCK_RULES.plain("release", Also.FREE_RESOURCE) == {}
+    assert set(without(("exclusive", "release")).plain("release", end)) == {SHARED}
+
+
+def test_several_locks_are_summed_up_in_one_word() -> None:
+    assert [summary(modes) for modes in ([], [SHARED], [EXCLUSIVE], [SHARED, EXCLUSIVE], [SHARED, SHARED])] == [
+        SHARED, SHARED, EXCLUSIVE, SHARED, SHARED,
+    ]  # fmt: skip
+
+
+# ------------------------------------------------------------------ whatever happens
+
+clients = st.sampled_from(["ann", "ben", "cam", "dan"])
+modes = st.sampled_from(list(Mode))
+
+
+@st.composite
+def commands(draw: st.DrawFn) -> tuple[str, str, dict[str, Mode], bool]:
+    kind = draw(
+        st.sampled_from(["acquire", "queue_up", "take_turn", "give_up", "withdraw", "release", "expire", "upgrade"])
+    )
+    wants = draw(st.dictionaries(st.sampled_from([R, S]), modes, min_size=1))
+    return kind, draw(clients), wants, draw(st.booleans())
+
+
+def apply_to_locks(locks: dict[str, Lock], change: Change) -> None:
+    match change:
+        case Grant(lock=lock) | HandLock(lock=lock):
+            assert lock.id not in locks
+            locks[lock.id] = lock
+        case ChangeLock(before=before, after=after):
+            assert locks[before.id] == before
+            locks[after.id] = after
+        case EndLock(lock=lock):
+            del locks[lock.id]
+        case ConfirmLock(lock=lock):
+            locks[lock.id] = replace(lock, expires_in=lock.lease)
+        case LengthenLease(lock=lock, lease=lease):
+            locks[lock.id] = replace(lock, lease=lease, expires_in=lease)
+
+
+def apply_to_queue(queue: list[QueueEntry], change: Change, ticket: int) -> None:
+    if isinstance(change, LeaveQueue):
+        queue.remove(change.entry)
+    elif isinstance(change, JoinQueue):
+        request, single = change.request, len(change.request.wants) == 1 and not change.request.reentrant
+        for want in request.wants:
+            waiter = Waiter(change.number or ticket, want.resource, request.client, want.mode, NOW)
+            lock_id = request.lock_id(TAG, want.resource) if single else ""
+            queue.append(QueueEntry(waiter, request.id, lock_id=lock_id))
+
+
+def replay(
+    resources: dict[str, ResourceSnapshot], outcome: Outcome[object], ticket: int
+) -> dict[str, ResourceSnapshot]:
+    """The resources after the changes, as a store that only applies them has them."""
+    locks = {lock.id: lock for each in resources.values() for lock in (*each.locks, *each.expired)}
+    queue = [entry for each in resources.values() for entry in each.queue]
+    for change in outcome.changes:
+        apply_to_locks(locks, change)
+        apply_to_queue(queue, change, ticket)
+    queue.sort(key=lambda entry: entry.waiter.ticket)
+    return {
+        uri: ResourceSnapshot(
+            uri, after.token, after.known, tuple(lock for lock in locks.values() if lock.resource == uri), (),
+            tuple(entry for entry in queue if entry.waiter.resource == uri),
+        )
+        for uri, after in outcome.resources.items()
+    }  # fmt: skip
+
+
+@given(st.lists(commands(), max_size=25))
+def test_whatever_is_asked_the_table_holds_and_the_changes_say_all(
+    steps: list[tuple[str, str, dict[str, Mode], bool]],
+) -> None:
+    resources = {R: ResourceSnapshot(R), S: ResourceSnapshot(S)}
+    for number, (kind, client, wants, reentrant) in enumerate(steps, 1):
+        request = ask(client, *wants.items(), request_id=f"{client} {sorted(wants.items())}", reentrant=reentrant)
+        held = next((lock for each in resources.values() for lock in each.locks if lock.client == client), None)
+        units: dict[str, Callable[[LockSnapshot], Outcome[object]]] = {
+            "acquire": lambda s, r=request: lock_work.acquire(s, r),  # type: ignore[misc]
+            "queue_up": lambda s, r=request: lock_work.queue_up(s, r),  # type: ignore[misc]
+            "take_turn": lambda s, r=request, n=number: lock_work.take_turn(s, r, n),  # type: ignore[misc]
+            "give_up": lambda s, r=request, n=number: lock_work.give_up(s, r, n),  # type: ignore[misc]
+            "withdraw": lambda s, r=request: lock_work.withdraw(s, r),  # type: ignore[misc]
+            "expire": lock_work.expire,
+            "release": lambda s, h=held: lock_work.release(s, h.id if h else "none", h.token if h else 0),  # type: ignore[misc]
+            "upgrade": lambda s, h=held: lock_work.upgrade(s, h.id if h else "none", h.token if h else 0),  # type: ignore[misc]
+        }
+        try:
+            outcome = units[kind](snap(*resources.values()))
+        except HeadgateError:
+            continue
+        after = replay(resources, outcome, number)
+        for uri, seen in outcome.resources.items():
+            assert set(after[uri].locks) == set(seen.locks)
+            assert len(after[uri].queue) == len(seen.queue)
+            assert seen.token >= resources[uri].token
+            tokens = [lock.token for lock in seen.locks]
+            assert len(set(tokens)) == len(tokens)
+            for one, other in itertools.permutations(seen.locks, 2):
+                assert COMPATIBLE[one.mode, other.mode], "two locks that do not agree"
+        resources = after
