@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -49,39 +49,54 @@ def rfc3339(moment: datetime) -> str:
 
 def parse(shape: Any, value: Any) -> Any:
     """The value that `plain` made of one of this shape: a dataclass, a number, text, or something made of them."""
-    origin = get_origin(shape)
-    if shape is Any or (value is None and shape is not None and origin in (Union, types.UnionType)):
-        return value
+    return _reader(shape)(value)
+
+
+@cache
+def _reader(shape: Any) -> Callable[[Any], Any]:
+    """What reads values of this shape; found once, since lists are full of them."""
+    origin, parts = get_origin(shape), get_args(shape)
     if origin in (Union, types.UnionType):
-        return parse(next(each for each in get_args(shape) if each is not type(None)), value)
+        return _reader_or_none(_reader(next(each for each in parts if each is not type(None))))
     if origin is tuple:
-        return _parse_tuple(get_args(shape), value)
+        return _tuple_reader(parts)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {key: parse(get_args(shape)[1], each) for key, each in value.items()}
+        read_each = _reader(parts[1])
+        return lambda value: {key: read_each(each) for key, each in value.items()}
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return [parse(get_args(shape)[0], each) for each in value]
-    return _parse_single(shape, value)
+        read_item = _reader(parts[0])
+        return lambda value: [read_item(each) for each in value]
+    return _single_reader(shape)
 
 
-def _parse_single(shape: Any, value: Any) -> Any:
+def _reader_or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else read(value)
+
+
+def _single_reader(shape: Any) -> Callable[[Any], Any]:
     if is_dataclass(shape):
-        kind: Any = shape
-        known = _shapes(kind)
-        return kind(**{name: parse(known[name], each) for name, each in value.items() if name in known})
+        return _dataclass_reader(shape)
     if shape is datetime:
-        return datetime.fromisoformat(value)
+        return datetime.fromisoformat
     if isinstance(shape, type) and issubclass(shape, Enum | float):
-        return shape(value)
-    return value
+        return shape
+    return _as_it_is
 
 
-def _parse_tuple(shapes: tuple[Any, ...], value: Sequence[Any]) -> tuple[Any, ...]:
-    if len(shapes) == 2 and shapes[1] is Ellipsis:
-        return tuple(parse(shapes[0], each) for each in value)
-    return tuple(parse(shape, each) for shape, each in zip(shapes, value, strict=True))
+def _dataclass_reader(kind: Any) -> Callable[[Any], Any]:
+    readers: dict[str, Callable[[Any], Any]] = {}
+
+    def read(value: Any) -> Any:
+        if not readers:  # When it is first needed: a shape may contain itself.
+            hints = get_type_hints(kind)
+            readers.update({each.name: _reader(hints[each.name]) for each in fields(kind)})
+        return kind(**{name: readers[name](each) for name, each in value.items() if name in readers})
+
+    return read
 
 
-@lru_cache
-def _shapes(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {each.name: hints[each.name] for each in fields(kind)}
+def _tuple_reader(parts: tuple[Any, ...]) -> Callable[[Any], Any]:
+    readers = [_reader(each) for each in parts if each is not Ellipsis]
+    if len(parts) == 2 and parts[1] is Ellipsis:
+        return lambda value: tuple(readers[0](each) for each in value)
+    return lambda value: tuple(read(each) for read, each in zip(readers, value, strict=True))

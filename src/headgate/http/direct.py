@@ -49,7 +49,7 @@ class Direct(Route):
         #: What a request with an Idempotency-Key answers when it is sent again; None: the key is not looked at.
         self.repeat = repeat
         self._beginning = path.partition("{")[0]
-        self._awaited = inspect.iscoroutinefunction(call)
+        self._awaited = inspect.iscoroutinefunction(call) or getattr(call, "awaited", False)
         self._takes_file = repeat is not None and repeat.file
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:

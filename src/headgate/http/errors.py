@@ -195,7 +195,12 @@ def status_of(error: HeadgateError) -> int:
     """What HTTP calls it."""
     if isinstance(error, NotAllowed):
         return 403 if error.scope else 401
-    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+    return status_of_kind(type(error))
+
+
+def status_of_kind(kind: type[HeadgateError]) -> int:
+    """What HTTP calls errors of this kind."""
+    return next((status for each, status in STATUS if issubclass(kind, each)), 500)
 
 
 def _of_ours(error: HeadgateError) -> Problem:

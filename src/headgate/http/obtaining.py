@@ -11,7 +11,6 @@ from headgate.core.errors import BadValue, HeadgateError, LockRefused, StoreUnav
 from headgate.core.locks import Request, resource_key
 from headgate.core.names import check_name, check_note, check_request_id
 from headgate.http.auth import Caller
-from headgate.http.schemas import LockAsked
 from headgate.http.service import Service
 from headgate.http.waiting import Asked
 from headgate.service.checks import check_lease, check_span
@@ -27,24 +26,26 @@ from headgate.wiring import Gate
 T = TypeVar("T")
 
 
-def request_of(asked: LockAsked, who: Caller, key: str | None, gate: Gate) -> Request:
+def request_of(  # noqa: PLR0913 - each is an argument of the operation
+    gate: Gate, who: Caller, *, client: str, resource: str | None, mode: str, resources: dict[str, str] | None,
+    lease: float | None, reentrant: bool, note: str, owner: str, lock_delay: float, request_id: str | None,
+) -> Request:  # fmt: skip
     """What the store is asked for, if the caller may."""
-    if (asked.resource is None) == (asked.resources is None):
-        raise BadValue("resource", asked.resource, "or `resources` is required: give one of the two")
-    resources = asked.resources if asked.resources is not None else {str(asked.resource): asked.mode}
-    wants = check_wants(resources, gate.locks.resource_limit)
+    if (resource is None) == (resources is None):
+        raise BadValue("resource", resource, "or `resources` is required: give one of the two")
+    wants = check_wants({str(resource): mode} if resources is None else resources, gate.locks.resource_limit)
     for want in wants:
         who.must_reach("lock:acquire", want.resource)
     return Request(
-        id=new_request_id() if key is None else check_request_id(key),
-        client=check_name("client", asked.client),
+        id=new_request_id() if request_id is None else check_request_id(request_id),
+        client=check_name("client", client),
         wants=wants,
-        lease=check_lease(asked.lease),
-        lock_delay=max(check_span("lock_delay", asked.lock_delay), gate.settings.seconds("lock_delay")),
-        reentrant=asked.reentrant,
-        owner=check_note("owner", asked.owner)[:255] or who.by(),
-        note=check_note("note", asked.note),
-        fresh=key is None,
+        lease=check_lease(lease),
+        lock_delay=max(check_span("lock_delay", lock_delay), gate.settings.seconds("lock_delay")),
+        reentrant=reentrant,
+        owner=check_note("owner", owner)[:255] or who.by(),
+        note=check_note("note", note),
+        fresh=request_id is None,
         outlives=True,
         principal=who.principal,
         override=actor().override,

@@ -74,12 +74,6 @@ class Problem(BaseModel):
     detail: str
 
 
-class Granted(BaseModel):
-    """Locks that were granted, in the order of their resources."""
-
-    locks: list[Lock]
-
-
 class Count(BaseModel):
     """How many."""
 
@@ -89,64 +83,10 @@ class Count(BaseModel):
 # ---------------------------------------------------------------- locks
 
 
-class LockAsked(Body):
-    """Locks on one resource, or on all of several or none."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"client": "copy-core", "resource": "mysql://db1/core", "mode": "exclusive", "wait": 30}]
-        }
-    )
-    client: str = Field(description="Name of the client: a process or a person.")
-    resource: str | None = Field(None, description="URI of the resource; compared exactly.")
-    mode: str = Field("exclusive", description="shared or exclusive (read or write), for `resource`.")
-    resources: dict[str, str] | None = Field(
-        None, description=("Instead of `resource`: several resources, each with a mode.")
-    )
-    wait: Wait = 0
-    lease: Lease | None = None
-    reentrant: bool = Field(False, description="Count holds of the same client instead of refusing them.")
-    note: str = Field("", description="Note for people: why it is held.")
-    owner: str = Field("", description="Name of the requesting process, for people.")
-    lock_delay: float = Field(0, ge=0, description="Seconds that the resource stays locked if the holder dies.")
-
-
 class Tokened(Body):
     """What proves a grant."""
 
     token: TokenNumber
-
-
-class Renewal(Tokened):
-    """A lease that begins anew."""
-
-    lease: Lease | None = Field(None, description="New lease length in seconds.")
-
-
-class HandedOver(Body):
-    """A lock that shall belong to another principal."""
-
-    to: str = Field(description="The principal.", examples=["nightly"])
-    reason: str = Field("", description="Reason, recorded in the history.")
-
-
-class WaiterAsked(LockAsked):
-    """A waiter who proves its place by what it asked for."""
-
-    request_id: str = Field(description="The Headgate-Request (or Idempotency-Key) that joined the queue.")
-
-
-class Ticketed(BaseModel):
-    """A place in the queue."""
-
-    ticket: int
-
-
-class Unguarded(BaseModel):
-    """A lock without its storage guard."""
-
-    lock: str = Field(description="Id of the lock.")
-    what: str = Field(description="What is wrong.")
 
 
 class Acted(Body):

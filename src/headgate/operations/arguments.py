@@ -1,0 +1,38 @@
+"""Arguments and results that several operations share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from headgate.operations.declaring import About, Named
+
+#: The length of a page, at most and unless said otherwise.
+MOST, USUAL = 1000, 100
+#: Of a part of a body: nothing that is not known, nothing bent to fit.
+STRICT: Mapping[str, Any] = {"extra": "forbid", "strict": True}
+#: The longest that a caller may wait in one request.
+LONGEST_WAIT = 3600.0
+
+Limit = Annotated[int, About("Largest number of results.", ge=1, le=MOST)]
+After = Annotated[str | None, About("The `next` of the previous page.", min_length=1)]
+Wait = Annotated[float, About("Seconds to wait.", ge=0, le=LONGEST_WAIT)]
+Lease = Annotated[float, About("Lease length in seconds.", gt=0)]
+Token = Annotated[int, About("Token of the grant.", ge=1, lt=2**63)]
+Reason = Annotated[str, About("Reason, recorded in the history.", min_length=1, example="the disk is full")]
+OptionalReason = Annotated[str, About("Reason, recorded in the history.")]
+By = Annotated[str | None, About("Name of the acting person or process, if the token does not say it.", caller="by")]
+Worker = Annotated[str | None, About("Name of the worker (default: the calling process).", caller="worker")]
+#: The caller's name, which the service adds.
+Caller = Annotated[str | None, About(place="caller", caller="by")]
+RequestId = Annotated[str | None, About("The caller's id of this request.", place="header", caller="request")]
+
+Steal = Annotated[bool, About("Also from a running worker.")]
+DryRun = Annotated[bool, About("Only report what would change.")]
+
+FaultKind = Annotated[str, About("Kind of the fault, as the list of faults has it.")]
+FaultItem = Annotated[str, About("What it concerns.")]
+FaultText = Annotated[str, About("What is wrong.")]
+FaultRepair = Annotated[str, About("What a repair does.")]
+
+Count = Annotated[int, Named("count")]

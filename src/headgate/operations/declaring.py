@@ -1,0 +1,271 @@
+"""What an operation is: everything that a service, its documentation and a remote client know of it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from headgate.core.errors import HeadgateError
+
+T = TypeVar("T")
+#: An argument without a default.
+REQUIRED = inspect.Parameter.empty
+_IN_PATH = re.compile(r"\{(\w+)\}")
+
+
+class Idempotency(Enum):
+    """What a repeat of the same request does, and so how a client sends a request whose answer was lost."""
+
+    #: It changes nothing, or leaves the same behind however often it is sent. The client sends it again.
+    SAFE = "safe"
+    #: A repeat changes nothing: the token of a grant proves the caller. The client sends it again.
+    PROVEN = "proven"
+    #: The store recognises the request by its id and returns the same grant. The client sends its request id.
+    REQUEST = "request"
+    #: It is carried out once for each Idempotency-Key. The client adds a key of its own.
+    KEY = "key"
+    #: The same, but its answer contains a secret, which is not kept: a repeat is refused, naming what was created.
+    SECRET = "secret"  # noqa: S105 - a word
+    #: The same, and its body is a file.
+    FILE = "file"
+    #: A repeat is refused although the first request succeeded. The client sends it once.
+    ONCE = "once"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What an argument means, and which values it takes. The names of the limits are those of JSON validators."""
+
+    text: str = ""
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    example: Any = None
+    #: query or header; caller: it is not sent, the service adds it; empty: as the method has it, see
+    #: Operation.arguments.
+    place: str = ""
+    #: How the service completes it: `by` and `worker` name the caller, `request` is the id of the request.
+    caller: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of an operation."""
+
+    name: str
+    #: Its type, without what is said about it.
+    shape: Any
+    default: Any
+    about: About
+    #: path, query, body, header or caller.
+    place: str
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list, in its order."""
+
+    items: Sequence[T]
+    #: Where to continue; null on the last page.
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The name under which a single value is returned: {"count": 3}."""
+
+    name: str
+
+
+class Onlooker:
+    """Marks a result as others see it: without what only its holder may know."""
+
+
+#: A value as somebody sees it who does not hold it.
+Seen = Annotated[T, Onlooker()]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A scope that may be limited to some names, and the argument that has to be one of them."""
+
+    scope: str
+    argument: str
+    #: The noun that is reported as unknown to callers whose scope is limited to others; empty: they are told that their
+    #: token has no access.
+    hidden: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation."""
+
+    #: Where it is listed: locks, ledger, …
+    noun: str
+    #: The function that declares it.
+    declared: Callable[..., Any] = field(repr=False)
+    method: str
+    #: Below /v1, with the names of arguments in braces.
+    path: str
+    #: A caller needs one of them.
+    scopes: tuple[str, ...]
+    idempotency: Idempotency
+    #: What the answer is, in a few words.
+    answer: str = ""
+    #: What an answer without content means, where the result may be None.
+    nothing: str = ""
+    #: HTTP's status of the answer.
+    status: int = 200
+    #: The scope that may be limited to names.
+    limit: Limit | None = None
+    #: Refusals and losses that a caller has to expect.
+    errors: tuple[type[HeadgateError], ...] = ()
+    #: Who may be waiting for what it changes: lock, job, batch, work.
+    wakes: tuple[str, ...] = ()
+    #: It takes one short transaction.
+    quick: bool = False
+    #: The service of a gate that carries it out, and the method there: `locks.break_lock`.
+    call: str = ""
+    #: The attribute by which items are ordered, and after whose value the next page begins; empty: the item itself.
+    cursor: str = "id"
+    #: The service returns the whole list, which is cut into pages when it is answered.
+    whole: bool = False
+    #: An operation whose arguments it takes besides its own.
+    like: Operation | None = None
+    #: Other good answers: status, result, and what it means.
+    or_answers: tuple[tuple[int, Any, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name within the noun."""
+        return self.declared.__name__
+
+    @property
+    def sentence(self) -> str:
+        """What it does."""
+        return inspect.getdoc(self.declared) or ""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The arguments in its path, in that order."""
+        return tuple(_IN_PATH.findall(self.path))
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Argument]:
+        """By name. Those that the path does not name are in the query of GET and DELETE, else in the body."""
+        signature = inspect.signature(self.declared)
+        usual = "query" if self.method in ("GET", "DELETE") else "body"
+        found = {}
+        for name, parameter in signature.parameters.items():
+            shape, about = _unpacked(self._hints[name])
+            place = "path" if name in self.names else about.place or usual
+            found[name] = Argument(name, shape, parameter.default, about, place)
+        return found if self.like is None else {**self.like.arguments, **found}
+
+    @cached_property
+    def result(self) -> Any:
+        """The type of what it returns; None: nothing."""
+        shape = self._hints["return"]
+        return None if shape is type(None) else shape
+
+    @cached_property
+    def part(self) -> str:
+        """The name under which its result is returned; empty: the result is the whole answer."""
+        return next((each.name for each in marks(without_none(self.result)) if isinstance(each, Named)), "")
+
+    @cached_property
+    def paged(self) -> bool:
+        """Whether it returns a list in pages."""
+        return get_origin(bare(self.result)) is Page
+
+    @property
+    def waits(self) -> bool:
+        """Whether a caller may ask it to wait."""
+        return "wait" in self.arguments
+
+    @cached_property
+    def _hints(self) -> Mapping[str, Any]:
+        return get_type_hints(self.declared, include_extras=True)
+
+
+class Declarations:
+    """The operations of one noun, in the order in which they are listed."""
+
+    def __init__(self, noun: str, service: str = "") -> None:
+        self.noun = noun
+        self.operations: list[Operation] = []
+        self._service = service or noun
+
+    def get(self, path: str, *scopes: str, **more: Any) -> Callable[[Callable[..., Any]], Operation]:
+        """Declare an operation that changes nothing."""
+        return self._declare("GET", path, scopes, Idempotency.SAFE, more)
+
+    def post(
+        self, path: str, *scopes: str, repeat: Idempotency, **more: Any
+    ) -> Callable[[Callable[..., Any]], Operation]:
+        """Declare an operation of the method POST."""
+        return self._declare("POST", path, scopes, repeat, more)
+
+    def put(self, path: str, *scopes: str, **more: Any) -> Callable[[Callable[..., Any]], Operation]:
+        """Declare an operation after which something is as the caller says."""
+        return self._declare("PUT", path, scopes, Idempotency.SAFE, more)
+
+    def patch(self, path: str, *scopes: str, **more: Any) -> Callable[[Callable[..., Any]], Operation]:
+        """Declare an operation that changes a part of something."""
+        return self._declare("PATCH", path, scopes, Idempotency.SAFE, more)
+
+    def delete(
+        self, path: str, *scopes: str, repeat: Idempotency = Idempotency.ONCE, **more: Any
+    ) -> Callable[[Callable[..., Any]], Operation]:
+        """Declare an operation that removes something."""
+        return self._declare("DELETE", path, scopes, repeat, more)
+
+    def _declare(
+        self, method: str, path: str, scopes: tuple[str, ...], repeat: Idempotency, more: dict[str, Any]
+    ) -> Callable[[Callable[..., Any]], Operation]:
+        def declare(function: Callable[..., Any]) -> Operation:
+            call = more.pop("call", "") or f"{self._service}.{function.__name__}"
+            operation = Operation(self.noun, function, method, path, scopes, repeat, call=call, **more)
+            self.operations.append(operation)
+            return operation
+
+        return declare
+
+
+def bare(shape: Any) -> Any:
+    """A type without what is said about it."""
+    return get_args(shape)[0] if get_origin(shape) is Annotated else shape
+
+
+def marks(shape: Any) -> tuple[Any, ...]:
+    """What is said about a type."""
+    return tuple(shape.__metadata__) if get_origin(shape) is Annotated else ()
+
+
+def without_none(shape: Any) -> Any:
+    """The type of a value that may be missing."""
+    inner = bare(shape)
+    rest = [each for each in get_args(inner) if each is not type(None)]
+    return rest[0] if get_origin(inner) in (Union, UnionType) and len(rest) == 1 else shape
+
+
+def _unpacked(shape: Any) -> tuple[Any, About]:
+    """A type without what is said about it, and that."""
+    inner = without_none(shape)
+    about = next((each for each in (*marks(shape), *marks(inner)) if isinstance(each, About)), About())
+    return (bare(shape) if inner is shape else bare(inner) | None), about

@@ -1,0 +1,98 @@
+"""Declaring an operation is all that it takes to serve it: route, checks, scope, repeats, OpenAPI."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any, cast
+
+import pytest
+
+from headgate import Gate
+from headgate.core.errors import BadValue
+from headgate.http import description
+from headgate.http.server import Server
+from headgate.http.serving import Handlers, repeat_of
+from headgate.operations import locks
+from headgate.operations.arguments import By, Count, Reason
+from headgate.operations.declaring import About, Declarations, Idempotency, Operation, Page
+from tests.http.conftest import Tokens
+
+#: Every declaration.
+DECLARED = (locks.declared,)
+OPERATIONS = [each for part in DECLARED for each in part.operations]
+
+shelves = Declarations("shelves")
+
+
+@shelves.post("/shelves/{shelf}/tidy", "operate", repeat=Idempotency.KEY, answer="How many.", errors=(BadValue,))
+def tidy(shelf: str, most: Annotated[int, About("At most.", ge=1)], reason: Reason, by: By = None) -> Count:  # type: ignore[empty-body] # a declaration has none
+    """Tidy a shelf."""
+
+
+@shelves.get("/shelves", "read", answer="By name.", whole=True, cursor="")
+def names(after: str | None = None, limit: int = 2) -> Page[str]:  # type: ignore[empty-body] # a declaration has none
+    """List shelves."""
+
+
+class Shelves:
+    """What a declared operation calls."""
+
+    def tidy(self, shelf: str, *, most: int, reason: str, by: str) -> int:
+        return len(f"{shelf}{reason}{by}"[:most])
+
+    def names(self) -> list[str]:
+        return ["c", "a", "b"]
+
+
+@pytest.fixture
+def served(server: Server, gate: Gate) -> Iterator[None]:
+    app = cast("Any", server)._server.config.app
+    routes = Handlers(shelves).routes().made()
+    cast("Any", gate).shelves = Shelves()
+    app.router.routes[:0] = routes
+    yield
+    del app.router.routes[: len(routes)]
+    del cast("Any", gate).shelves
+
+
+@pytest.mark.usefixtures("served")
+def test_an_operation_is_served_by_its_declaration_and_its_service(with_scopes: Tokens) -> None:
+    operator, reader = with_scopes("operate"), with_scopes("read")
+    body = {"most": 3, "reason": "dust"}
+    assert operator.post("/v1/shelves/one/tidy", json=body).json() == {"count": 3}
+    assert reader.post("/v1/shelves/one/tidy", json=body).status_code == 403
+    wrong = operator.post("/v1/shelves/one/tidy", json={"most": 0, "reason": "", "other": 1})
+    assert wrong.status_code == 422
+    assert {each["where"] for each in wrong.json()["errors"]} == {"body.most", "body.reason", "body.other"}
+    page = reader.get("/v1/shelves").json()
+    assert page == {"items": ["a", "b"], "next": "b"}
+    assert reader.get("/v1/shelves", params={"after": page["next"]}).json() == {"items": ["c"], "next": None}
+
+
+def test_the_openapi_is_made_of_the_declaration() -> None:
+    document = description.openapi((Handlers(shelves).routes(),))
+    told = document["paths"]["/v1/shelves/{shelf}/tidy"]["post"]
+    assert (told["operationId"], told["description"], told["tags"]) == ("shelves_tidy", "Tidy a shelf.", ["shelves"])
+    assert told["security"] == [{"HTTPBearer": ["operate"]}]
+    assert "`bad-value`" in told["responses"]["422"]["description"]
+    assert document["components"]["schemas"]["ShelvesTidy"]["required"] == ["most", "reason"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.noun}.{each.name}")
+def test_a_declaration_says_everything(operation: Operation) -> None:
+    assert operation.sentence.endswith(".")
+    assert operation.scopes
+    assert operation.answer or operation.result is None
+    assert set(operation.names) <= set(operation.arguments)
+    assert operation.method != "GET" or operation.idempotency is Idempotency.SAFE
+    if operation.idempotency is Idempotency.REQUEST:
+        assert operation.arguments["request_id"].place == "header"
+    assert repeat_of(operation).recorded == (operation.idempotency not in (Idempotency.SAFE, Idempotency.ONCE))
+
+
+def test_declarations_are_read_without_a_framework() -> None:
+    code = (
+        "import sys, headgate.operations.locks; heavy = {'fastapi', 'pydantic', 'starlette', 'sqlalchemy', 'httpx2'};"
+        "sys.exit(' '.join(heavy & set(sys.modules)) or 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
