@@ -1,14 +1,18 @@
 """Wake-ups between processes: they arrive without polling, and none is lost for long, whoever is killed or stopped."""
 
 import itertools
+import threading
 from typing import Any
 
 import pytest
 
 import headgate
+from tests.contract.steps import PATIENCE, granted, queue_behind
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Child, Zygote, now
 from tests.fresh import scheme
+from tests.proxy import Proxy
+from tests.shared_servers import Servers
 from tests.waiting import until
 
 R = "line:1"
@@ -87,3 +91,26 @@ def _pass_on(breaks: str, url: str, processes: Zygote) -> tuple[float, float]:
         last.expect("released")
     processes.discard_children()
     return unheard, broken
+
+
+def test_waiters_poll_behind_a_pooler_of_mariadb(servers: Servers) -> None:
+    """A pooler answers from whichever connection is free: a named lock there would belong to no client."""
+    asked = threading.Event()
+
+    def alter(sent: bytes) -> bytes:
+        if b"connection_id() + 0" in sent:
+            asked.set()
+        return sent.replace(b"connection_id() + 0", b"connection_id() + 1")
+
+    with (
+        Proxy(servers.fresh("mariadb"), alter) as pooler,
+        headgate.connect(pooler.url) as holder,
+        headgate.connect(pooler.url) as waiter,
+    ):
+        lock = holder.locks.acquire("a", R, "exclusive")
+        second, third = queue_behind(waiter, "b", R, "exclusive"), queue_behind(waiter, "c", R, "exclusive")
+        assert asked.wait(PATIENCE)
+        until(lambda: not {"headgate-bells", "headgate-ear"} & {each.name for each in threading.enumerate()}, "silence")
+        holder.locks.release(lock)
+        waiter.locks.release(granted(second))
+        assert granted(third).client == "c"

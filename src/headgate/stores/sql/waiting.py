@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from headgate.core.errors import HeadgateError
+from headgate.stores.sql.dialects.base import Bells
 from headgate.stores.sql.engine import Database
 
 #: The shortest pause between two looks.
@@ -81,7 +82,8 @@ class Wakeups:
         self._events: dict[int, threading.Event] = {}
         self._guard = threading.Lock()
         self._listener = Listener(database, self._heard)
-        self._bells = database.dialect.bells(self._rang)
+        #: Made when somebody first waits.
+        self._bells: Bells | None = None
 
     @property
     def channel(self) -> str:
@@ -100,7 +102,12 @@ class Wakeups:
 
     def is_told(self, ticket: int, own: str, before: str) -> bool:
         """Whether the waiter is woken when what stands before it leaves; the two are the names of their bells."""
-        return self.listening or (self._bells is not None and self._bells.follow(ticket, own, before))
+        if self.listening:
+            return True
+        with self._guard:
+            if self._bells is None:
+                self._bells = self._database.dialect.bells(self._rang)
+        return self._bells is not None and self._bells.follow(ticket, own, before)
 
     def forget(self, ticket: int, own: str, *, granted: bool) -> None:
         """Nobody waits by that number any more."""

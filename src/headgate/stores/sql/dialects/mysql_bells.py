@@ -179,12 +179,12 @@ class NamedLocks:
         #: Those that no ear listens for now.
         self._pending: list[_Following] = []
         self._ears = self._idle = 0
-        self._pooled = self._closed = False
+        self._closed = False
 
     def follow(self, ticket: int, own: str, before: str) -> bool:
         """Hang the waiter's own bell, and call `heard(ticket)` when the bell before it rings. False: poll."""
         self._be_at_home()
-        if self._pooled or self._closed:
+        if self._closed:
             return False
         self._keeper.hang(own)
         with self._change:
@@ -249,8 +249,7 @@ class NamedLocks:
         try:
             return self._connect()
         except Pooled:
-            self._pooled = True
-            self._keeper.close()
+            self.close()
             raise
 
     def _listen(self) -> None:
