@@ -68,7 +68,9 @@ def test_a_place_is_all_in_its_name(client: str, owner: str, request_id: str, no
     request = Request(request_id, client, (Want("r", mode),), 5.0, 1.5, owner=owner, note=note)
     place = some_place(request, 5.0)
     assert "/" not in place.name
-    assert place.request("r") == request
+    assert place.is_of(request)
+    assert (place.client, place.request_id, place.mode, place.note) == (client, request_id, mode, note)
+    assert (place.delay, place.waiter("r").owner, place.principal) == (1.5, owner, request.principal)
     assert (place.session, place.lease, place.mark) == (42, 5.0, "mark")
 
 
@@ -194,7 +196,7 @@ def test_refusals_of_one_minute_are_one_entry_and_the_next_minute_begins_another
 
 def test_a_client_that_was_cut_off_while_it_was_refused_is_refused_again(store: ZookeeperLocks) -> None:
     """It made the node of its refusals, and did not come to write where it leads."""
-    node = store._refusals._tree.refusal("r", "b")
+    node = store._tree.refusal("r", "b")
     store._sessions.base.ask(make(parent(node)), make(node))
     store.acquire(request_for("a", ("r", EXCLUSIVE)))
     refuse(store)
@@ -206,7 +208,7 @@ def test_a_waiter_is_listed_from_when_its_place_counts(store: ZookeeperLocks) ->
     """Readers that know the resource are granted until it is marked: whoever is listed is not passed by them."""
     store.acquire(request_for("a", ("r", SHARED)))
     name = place_name(request_for("w", ("r", EXCLUSIVE)), EXCLUSIVE, "0123456789", store._sessions.base.id, None)
-    store._sessions.base.change(join(f"{store._refusals._tree.resource('r')}/{name}"))
+    store._sessions.base.change(join(f"{store._tree.resource('r')}/{name}"))
     store.acquire(request_for("b", ("r", SHARED)))
     assert store.waiters() == []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headgate.core.errors import LockLost, LockRefused, UnknownName
+from headgate.core.errors import LockLost, LockRefused, Refused, UnknownName
 from headgate.core.lock_draft import NEW, WAITING, Draft
 from headgate.core.lock_snapshot import LockSnapshot, Outcome
 from headgate.core.locks import Lock, Mode, Request, Want, claim_blockers, decide_upgrade
@@ -183,6 +183,20 @@ def register(snapshot: LockSnapshot) -> Outcome[None]:
     draft = Draft(snapshot)
     draft.make_known()
     return draft.outcome(None)
+
+
+def forget(snapshot: LockSnapshot, resource: str) -> Outcome[None]:
+    """No longer list a resource that is free; its token is kept.
+
+    UnknownName when it is not listed, Refused while it is held (or closed by a lock-delay) or has waiters.
+    """
+    outcome = Draft(snapshot).outcome(None)
+    after = outcome.resources[resource]
+    if not snapshot.resources[resource].known:
+        raise UnknownName("resource", resource)
+    if after.locks or after.queue:
+        raise Refused(f"resource {resource!r} is held or has waiters; release it first")
+    return replace(outcome, resources={**outcome.resources, resource: replace(after, known=False)})
 
 
 # ---------------------------------------------------------------- guards

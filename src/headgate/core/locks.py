@@ -100,9 +100,14 @@ class Request:
         """Who asks."""
         return Actor(self.principal, self.override)
 
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The wanted resources."""
+        return tuple(want.resource for want in self.wants)
+
     def delay_of(self, mode: Mode) -> float:
-        """The lock-delay of a grant in that mode: a dead reader leaves nothing half-written."""
-        return self.lock_delay if mode is Mode.EXCLUSIVE else 0.0
+        """The lock-delay of a grant in that mode."""
+        return delay_of(mode, self.lock_delay)
 
     def lock_id(self, tag: str, resource: str) -> str:
         """The id that a grant of this request has: the same request always gives the same one."""
@@ -278,6 +283,11 @@ def decide(
             _waiting(waiter) for waiter in waiting.get(want.resource, ()) if not compatible[want.mode, waiter.mode]
         ]
     return Decision(tuple(blockers), entered)
+
+
+def delay_of(mode: Mode, seconds: float) -> float:
+    """The lock-delay after a holder in this mode died: a dead reader leaves nothing half-written."""
+    return seconds if mode is Mode.EXCLUSIVE else 0.0
 
 
 def by_resource(found: Iterable[OnResource]) -> dict[str, list[OnResource]]:

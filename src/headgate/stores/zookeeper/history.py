@@ -7,13 +7,13 @@ from typing import Any
 
 from headgate.core.documents import read_document
 from headgate.core.history import Entry
+from headgate.core.lock_snapshot import Record
 from headgate.core.locks import resource_key
 from headgate.stores.base import HistoryFilter
 from headgate.stores.history import Book
 from headgate.stores.zookeeper.history_folders import HistoryFolders, parts_of
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.records import moment, quoted
-from headgate.stores.zookeeper.scene import Told
 from headgate.stores.zookeeper.session import Sessions
 from headgate.stores.zookeeper.tree import Tree, key_of_lock, letters_of_lock
 
@@ -27,7 +27,7 @@ class History(HistoryFolders):
         super().__init__(sessions, tree.history, Book(tag, "locks"))
         self._tag = tag
 
-    def op(self, told: Told, mark: str, folder: str) -> Op:
+    def op(self, told: Record, mark: str, folder: str) -> Op:
         key, letters = key_of_lock(told.lock_id), letters_of_lock(told.lock_id)
         name = f"{key}.{letters}.{told.event}.{told.token}.{mark}:"
         reason = f',"reason":{quoted(told.reason[:1000])}' if told.reason else ""
@@ -37,7 +37,7 @@ class History(HistoryFolders):
         )
         return Op("tell", f"{folder}/{name}", data.encode())
 
-    def append(self, told: Told, mark: str) -> str:
+    def append(self, told: Record, mark: str) -> str:
         """Write an entry by itself. Gives its node's path."""
         while True:
             guard = self.guard()

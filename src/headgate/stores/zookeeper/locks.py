@@ -6,35 +6,44 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
-from headgate.core.errors import LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
+from headgate.core import lock_work
+from headgate.core.errors import LockLost, LockRefused, StoreUnavailable
 from headgate.core.faults import Fault
 from headgate.core.history import Entry
-from headgate.core.locks import Lock, Mode, Request, Waiter, Want, check_lock_id, decide_upgrade, find_cycle
-from headgate.core.owners import handed_reason
-from headgate.stores.acting import must_own
+from headgate.core.lock_snapshot import LockSnapshot, Outcome
+from headgate.core.lock_work import Granted, MustWait
+from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, find_cycle
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.deadlines import within
 from headgate.stores.zookeeper import store_faults
 from headgate.stores.zookeeper.address import Address
-from headgate.stores.zookeeper.changes import Done
 from headgate.stores.zookeeper.clients import Clients
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.holdings import Holdings
 from headgate.stores.zookeeper.losses import LossWatch
+from headgate.stores.zookeeper.nodes import Nodes
 from headgate.stores.zookeeper.opening import Root
 from headgate.stores.zookeeper.questions import Questions, live
 from headgate.stores.zookeeper.refusals import Refusals
-from headgate.stores.zookeeper.scene import Held, Scene, Stale
 from headgate.stores.zookeeper.session import Sessions
 from headgate.stores.zookeeper.tenure import Tenure
-from headgate.stores.zookeeper.transitions import Transitions, told_lock
+from headgate.stores.zookeeper.transitions import Acted, Decide, Transitions, Trust
 from headgate.stores.zookeeper.waiting import Queue
 
-GONE = "It may have been released; list locks with: headgate lock list"
-Outcome = tuple[Held, ...] | LockRefused
 T = TypeVar("T")
+Unit = Callable[[LockSnapshot, Request], Outcome[T]]
+
+
+def _is_refusal(result: object) -> bool:
+    return isinstance(result, LockRefused)
+
+
+def _is_known(result: object) -> bool:
+    """Whether a request that must wait has its places already."""
+    return isinstance(result, MustWait) and result.number is not None
 
 
 class ZookeeperLocks:
@@ -48,12 +57,12 @@ class ZookeeperLocks:
         self._sessions = sessions
         self._tree = tree = address.tree
         self._history = History(sessions, tree, tag)
-        self._transitions = Transitions(sessions, tree, self._history, tag)
+        refusals = Refusals(sessions, tree, self._history)
+        self._transitions = Transitions(sessions, tree, self._history, refusals, tag, sessions.options.lock_rules)
         self._transitions.token_base = root.token_base
-        self._refusals = Refusals(sessions, tree, self._history)
         self._questions = Questions(sessions, tree, self._transitions)
         self._clients = Clients(sessions, tree, self._questions)
-        self._queue = Queue(sessions, tree, self._transitions, tag)
+        self._queue = Queue(sessions, tree, self._transitions)
         self._holdings = Holdings()
         self._transitions.knows_alive = lambda holder: self._holdings.left(holder.id, holder.token) > 0
         self._tenure = Tenure(sessions, tree, self._transitions, self._questions, self._history, self._holdings)
@@ -66,7 +75,7 @@ class ZookeeperLocks:
 
     def acquire(self, request: Request) -> Grant:
         with self._asking(request):
-            return self._outcome(self._ask_for(request, self._or_refuse))
+            return self._outcome(self._ask_for(request, lock_work.acquire))
 
     def queue_up(self, request: Request) -> Grant | Ticket:
         with self._asking(request):
@@ -76,16 +85,10 @@ class ZookeeperLocks:
         if ticket := self._queue.place_of(request):
             return ticket
         if not self._seems_busy(request):
-            adopted: Ticket | None = None
-
-            def or_adopt(scene: Scene, request: Request) -> Outcome:
-                nonlocal adopted
-                adopted = self._queue.adopt(request, scene)
-                return ()
-
-            if grant := self._outcome(self._ask_for(request, or_adopt)):
-                return grant
-            if adopted:
+            done = self._ask_for(request, _try_now, times=_is_known)
+            if not isinstance(done.result, MustWait):
+                return self._outcome(done)
+            if adopted := self._queue.adopt(request, done.nodes) if _is_known(done.result) else None:
                 return adopted
         ticket, blocked = self._queue.join(request)
         try:
@@ -123,7 +126,7 @@ class ZookeeperLocks:
 
     def _give_up(self, ticket: Ticket) -> Grant:
         request = ticket.request
-        done = self._ask_for(request, self._or_leave, waited=True)
+        done = self._ask_for(request, lock_work.give_up, waited=True)
         self._queue.forget(ticket)
         if isinstance(done.result, LockRefused):
             blockers = done.result.blockers
@@ -133,41 +136,24 @@ class ZookeeperLocks:
         return self._outcome(done)
 
     def withdraw(self, ticket: Ticket) -> None:
-        def work(scene: Scene) -> None:
-            for held in scene.repeated(ticket.request):
-                scene.end(held, "release")
-            scene.leave_queue(ticket.request)
-            scene.hand_over()
-
+        request = ticket.request
         self._queue.forget(ticket)
         try:
             with within(self._sessions.answer_within):
-                self._transitions.act(self._queue.paths(ticket.request), work)
+                withdraw = partial(lock_work.withdraw, request=request)
+                self._transitions.act(self._queue.paths(request), withdraw, wanted=request.resources)
         except BaseException:
             self._queue.later(lambda: self.withdraw(ticket))
             raise
-        for want in ticket.request.wants:
-            self._holdings.forget(ticket.request.lock_id(self.tag, want.resource))
+        for resource in request.resources:
+            self._holdings.forget(request.lock_id(self.tag, resource))
 
     # ------------------------------------------------------------------ holding
 
     def release(self, lock_id: str, token: int) -> None:
-        several = False
-
-        def work(scene: Scene) -> None:
-            nonlocal several
-            held = scene.held(lock_id, token)
-            if scene.cached and not self._suffices_to_end(scene, held):
-                raise Stale
-            several = held.holder.count > 1
-            if several:
-                scene.change(held, "leave", count=-1)
-            else:
-                scene.end(held, "release")
-            scene.hand_over()
-
-        self._change(lock_id, work, quick=True)
-        if not several:
+        release = partial(lock_work.release, lock_id=lock_id, token=token)
+        acted = self._change(lock_id, release, trust=lambda nodes: self._suffices_to_end(nodes, lock_id))
+        if not any(each.id == lock_id for node in acted.nodes.each.values() for each in node.holders):
             self._holdings.forget(lock_id)
 
     def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
@@ -177,7 +163,9 @@ class ZookeeperLocks:
             sent = time.monotonic()
             lock = self._tenure.renew(lock_id, token)
             if lease is not None and lock.lease not in (None, lease):
-                lock = self._lengthen(lock_id, token, lease)
+                lock = self._told(
+                    self._change(lock_id, partial(lock_work.renew, lock_id=lock_id, token=token, lease=lease))
+                )
             self._holdings.note([lock], sent)
             return lock
 
@@ -187,40 +175,17 @@ class ZookeeperLocks:
             return self._tenure.check(lock_id, token)
 
     def upgrade(self, lock_id: str, token: int) -> Lock:
-        def work(scene: Scene) -> Outcome:
-            held = scene.held(lock_id, token)
-            lock = held.holder.lock(held.resource)
-            if not decide_upgrade(lock, scene.locks()):
-                return (scene.change(held, "upgrade"),)
-            # Refused by the table before it is refused by others, as everywhere.
-            blockers = decide_upgrade(lock, scene.locks(times=True))
-            request = Request(lock.request_id, lock.client, (Want(lock.resource, Mode.EXCLUSIVE),), lock.lease)
-            self._refusals.add(scene, request, blockers)
-            return LockRefused(request, blockers)
-
         sent = time.monotonic()
-        (lock,) = self._outcome(self._change(lock_id, work))
+        lock = self._told(self._change(lock_id, partial(lock_work.upgrade, lock_id=lock_id, token=token)))
         self._holdings.note([lock], sent)  # By another token.
         return lock
 
     def downgrade(self, lock_id: str, token: int) -> Lock:
-        def work(scene: Scene) -> Outcome:
-            held = scene.change(scene.held(lock_id, token), "downgrade")
-            scene.hand_over()
-            return (held,)
-
-        return self._outcome(self._change(lock_id, work))[0]
+        return self._told(self._change(lock_id, partial(lock_work.downgrade, lock_id=lock_id, token=token)))
 
     def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
-        def work(scene: Scene) -> Outcome:
-            held = scene.find(lock_id)
-            if held is None or held.holder.dead:
-                raise UnknownName("lock", lock_id, GONE)
-            before = held.holder.principal
-            must_own(f"lock {lock_id}", before)
-            return (scene.change(held, "hand-over", owner=to, reason=handed_reason(before, to, reason)),)
-
-        (lock,) = self._outcome(self._change(lock_id, work))
+        hand_over = partial(lock_work.hand_over, lock_id=lock_id, to=to, reason=reason)
+        lock = self._told(self._change(lock_id, hand_over))
         self._holdings.forget(lock_id)
         return lock
 
@@ -230,17 +195,9 @@ class ZookeeperLocks:
         return watch.end
 
     def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
-        def work(scene: Scene) -> Lock:
-            held = scene.find(lock_id)
-            if held is None or held.holder.dead:
-                raise UnknownName("lock", lock_id, GONE)
-            lock = next(each for each in scene.locks(times=True) if each.id == lock_id)
-            scene.end(held, "break", reason, by)
-            scene.hand_over()
-            return lock
-
         check_lock_id(lock_id, self.tag, self.name)
-        return self._transitions.act([self._tree.of_lock(lock_id)], work).result
+        break_lock = partial(lock_work.break_lock, lock_id=lock_id, reason=reason, by=by)
+        return self._transitions.act([self._tree.of_lock(lock_id)], break_lock, times=lambda _: True).result
 
     # ------------------------------------------------------------------ looking
 
@@ -250,8 +207,8 @@ class ZookeeperLocks:
         for view in views:
             for holder in live(view):
                 if holder.id == lock_id:
-                    return told_lock(view, holder, view.state.uri)
-        raise UnknownName("lock", lock_id, GONE)
+                    return view.lock(holder)
+        raise lock_work.unknown_lock(lock_id)
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
         return self._questions.locks(which)
@@ -263,11 +220,7 @@ class ZookeeperLocks:
         return self._questions.waiters(resource)
 
     def expire(self, limit: int = 1000) -> int:
-        def work(scene: Scene) -> int:
-            scene.hand_over()
-            return len(scene.expired)
-
-        return sum(self._transitions.act([path], work).result for path in self._questions.expired(limit))
+        return sum(self._transitions.act([path], lock_work.expire).result for path in self._questions.expired(limit))
 
     def history(self, which: HistoryFilter) -> Sequence[Entry]:
         return self._history.ask(which)
@@ -284,25 +237,14 @@ class ZookeeperLocks:
         self._clients.forget(client)
 
     def register_resource(self, resource: str) -> None:
-        def work(scene: Scene) -> None:
-            self._need(scene, (resource,))
-            scene.know(resource, known=True)
-
-        self._transitions.act([self._tree.resource(resource)], work)
+        self._transitions.act([self._tree.resource(resource)], lock_work.register, wanted=[resource])
 
     def resources(self) -> Sequence[str]:
         return self._questions.resources()
 
     def forget_resource(self, resource: str) -> None:
-        def work(scene: Scene) -> None:
-            each = scene.resources.get(resource)
-            if each is None or not each.view.state.known:
-                raise UnknownName("resource", resource)
-            if any(not holder.dead for holder in each.holders) or each.places:
-                raise Refused(f"resource {resource!r} is held or has waiters; release it first")
-            scene.know(resource, known=False)
-
-        self._transitions.act([self._tree.resource(resource)], work)
+        forget = partial(lock_work.forget, resource=resource)
+        self._transitions.act([self._tree.resource(resource)], forget, wanted=[resource])
 
     def faults(self) -> Sequence[Fault]:
         return store_faults.faults(self._sessions, self._tree, self.name)
@@ -319,71 +261,39 @@ class ZookeeperLocks:
     # ------------------------------------------------------------------ within
 
     def _ask_for(
-        self, request: Request, otherwise: Callable[[Scene, Request], Outcome], *, waited: bool = False
-    ) -> Done[Outcome]:
-        """Grant it, or do otherwise."""
+        self, request: Request, unit: Unit[T], *, waited: bool = False, times: Callable[[object], bool] = _is_refusal
+    ) -> Acted[T]:
+        """Let the core decide about a request, from memory first; and note what it was granted."""
         sent = time.monotonic()
+        acted = self._transitions.act(
+            self._queue.paths(request),
+            lambda snapshot: unit(snapshot, request),
+            wanted=request.resources,
+            trust=None if request.reentrant else lambda nodes: self._suffices(nodes, request, waited=waited),
+            times=times,
+        )
+        if request.lease is not None and isinstance(acted.result, tuple):
+            self._holdings.note(acted.result, sent, own=not request.outlives)
+        return acted
 
-        def work(scene: Scene) -> Outcome:
-            self._need(scene, [want.resource for want in request.wants])
-            if scene.cached and not self._suffices(scene, request, waited=waited):
-                raise Stale
-            if repeated := scene.repeated(request):
-                scene.leave_queue(request)
-                return tuple(scene.renewed(held) for held in repeated)
-            decision = scene.decide(request)
-            if not decision.granted and scene.cached:
-                raise Stale
-            result = scene.grant(request, decision, waited=waited) if decision.granted else otherwise(scene, request)
-            scene.hand_over()
-            return result
-
-        done = self._transitions.act(self._queue.paths(request), work, quick=not request.reentrant)
-        if request.lease is not None and isinstance(done.result, tuple):
-            locks = [held.holder.lock(held.resource) for held in done.result]
-            self._holdings.note(locks, sent, own=not request.outlives)
-        return done
-
-    def _suffices(self, scene: Scene, request: Request, *, waited: bool) -> bool:
+    def _suffices(self, nodes: Nodes, request: Request, *, waited: bool) -> bool:
         """Whether memory is enough to grant: nobody waits, or it knows of our own place among those who do."""
         if waited:
-            return len(scene.own_places(request)) == len(request.wants)
-        return not any(each.view.state.waiting for each in scene.resources.values())
+            return len(nodes.own_places(request)) == len(request.wants)
+        return not any(node.view.state.waiting for node in nodes.each.values())
 
-    def _suffices_to_end(self, scene: Scene, held: Held) -> bool:
+    def _suffices_to_end(self, nodes: Nodes, lock_id: str) -> bool:
         """Whether memory is enough to free it: it is alive for certain, and whoever waits is known."""
-        holder = held.holder
-        if holder.lease is not None and not self._holdings.left(holder.id, holder.token):
+        holders = (each for node in nodes.each.values() for each in node.holders if each.id == lock_id)
+        if any(each.lease is not None and not self._holdings.left(each.id, each.token) for each in holders):
             return False
-        return not any(each.view.state.waiting and not each.places for each in scene.resources.values())
-
-    def _or_refuse(self, scene: Scene, request: Request) -> Outcome:
-        blockers = scene.decide(request, times=True).blockers
-        self._refusals.add(scene, request, blockers)
-        return LockRefused(request, blockers)
-
-    def _or_leave(self, scene: Scene, request: Request) -> Outcome:
-        blockers = scene.decide(request, times=True).blockers
-        self._refusals.add(scene, request, blockers, before="waiting")
-        scene.leave_queue(request)
-        return LockRefused(request, blockers)
+        return not any(node.view.state.waiting and not node.places for node in nodes.each.values())
 
     def _take_turn(self, ticket: Ticket) -> Grant:
-        lost = False
-
-        def or_wait(scene: Scene, request: Request) -> Outcome:
-            nonlocal lost
-            lost = len(scene.own_places(request)) < len(request.wants)
-            if lost:
-                scene.leave_queue(request)
-            else:
-                scene.flag_waiting()
-            return ()
-
-        done = self._ask_for(ticket.request, or_wait, waited=True)
-        if lost and not done.result and not self._queue.rejoin(ticket):
-            done = self._ask_for(ticket.request, or_wait, waited=True)
-        return self._outcome(done)
+        acted = self._ask_for(ticket.request, lock_work.take_turn, waited=True)
+        if acted.result == MustWait() and not self._queue.rejoin(ticket):
+            acted = self._ask_for(ticket.request, lock_work.take_turn, waited=True)
+        return () if isinstance(acted.result, MustWait) else self._outcome(acted)
 
     def _seems_busy(self, request: Request) -> bool:
         """As far as this process remembers: a single resource that others hold or wait for."""
@@ -391,12 +301,6 @@ class ZookeeperLocks:
             return False
         view = self._transitions.recall(self._queue.paths(request)[0])
         return view is not None and view.state.waiting
-
-    def _need(self, scene: Scene, resources: Sequence[str]) -> None:
-        missing = [resource for resource in resources if resource not in scene.resources]
-        if missing:
-            self._transitions.make_resources(missing)
-            raise Stale
 
     @contextmanager
     def _asking(self, request: Request) -> Iterator[None]:
@@ -420,22 +324,29 @@ class ZookeeperLocks:
             self.withdraw(Ticket(0, request))
             self._abandoned.discard(request.id)
 
-    def _change(self, lock_id: str, work: Callable[[Scene], T], *, quick: bool = False) -> Done[T]:
+    def _change(self, lock_id: str, decide: Decide[T], *, trust: Trust | None = None) -> Acted[T]:
         check_lock_id(lock_id, self.tag, self.name)
         with within(self._sessions.answer_within):
             try:
-                return self._transitions.act([self._tree.of_lock(lock_id)], work, quick=quick)
+                return self._transitions.act([self._tree.of_lock(lock_id)], decide, trust=trust)
             except LockLost as error:
                 self._holdings.forget(lock_id)
                 raise self._tenure.explained(error) from None
 
-    def _lengthen(self, lock_id: str, token: int, lease: float) -> Lock:
-        def work(scene: Scene) -> Outcome:
-            return (scene.lengthen(scene.held(lock_id, token), lease),)
+    def _told(self, acted: Acted[Lock] | Acted[Lock | LockRefused]) -> Lock:
+        """The lock that a change left, with its times; a refusal is raised."""
+        if isinstance(acted.result, LockRefused):
+            raise acted.result
+        return self._transitions.tell_locks(acted, [acted.result])[0]
 
-        return self._outcome(self._change(lock_id, work))[0]
+    def _outcome(self, acted: Acted[Granted | LockRefused] | Acted[Granted | MustWait]) -> Grant:
+        """What was granted, with its times; a refusal is raised."""
+        if isinstance(acted.result, LockRefused):
+            raise acted.result
+        return () if isinstance(acted.result, MustWait) else self._transitions.tell_locks(acted, acted.result)
 
-    def _outcome(self, done: Done[Outcome]) -> Grant:
-        if isinstance(done.result, LockRefused):
-            raise done.result
-        return self._transitions.tell_locks(done, done.result)
+
+def _try_now(snapshot: LockSnapshot, request: Request) -> Outcome[Granted | MustWait]:
+    """Grant it now, or change nothing: a place is taken by itself, before the next look."""
+    outcome = lock_work.queue_up(snapshot, request)
+    return outcome if isinstance(outcome.result, tuple) else Outcome(outcome.result, (), snapshot.resources)

@@ -9,11 +9,11 @@ from headgate.core.errors import ForeignStore
 from headgate.core.locks import Lock, Mode, Waiter
 from headgate.stores.base import LockFilter
 from headgate.stores.zookeeper.asking import catch_up, children, read
-from headgate.stores.zookeeper.records import Holder, State, decode_state, moment, read_queue
-from headgate.stores.zookeeper.scene import View
+from headgate.stores.zookeeper.records import Holder, State, decode_state, moment
 from headgate.stores.zookeeper.session import Session, Sessions, windows
-from headgate.stores.zookeeper.transitions import Transitions, told_lock
+from headgate.stores.zookeeper.transitions import Transitions
 from headgate.stores.zookeeper.tree import Tree, key_of_lock
+from headgate.stores.zookeeper.views import View
 from headgate.telemetry import event
 
 #: Folders of resources that are listed together.
@@ -34,7 +34,7 @@ class Questions:
         for portion in self._portions(which.resource, which.after):
             views = [view for view in portion if any(_fits(holder, which) for holder in view.state.holders)]
             for view in self._transitions.with_times(views, self._sessions.base):
-                found += [told_lock(view, each, view.state.uri) for each in live(view) if _fits(each, which)]
+                found += [view.lock(each) for each in live(view) if _fits(each, which)]
             if which.limit is not None and len(found) >= which.limit:
                 break
         return sorted(found, key=lambda lock: lock.id)[: which.limit]
@@ -50,11 +50,11 @@ class Questions:
         """Live waiters, earliest first. A place counts from when its resource is marked, and is listed from then on."""
         found: list[Waiter] = []
         for portion in self._portions(resource):
-            views = [view for view in portion if view.state.waiting and read_queue(view.children, view.state.holders)]
+            views = [view for view in portion if view.state.waiting and view.places()]
             for view in self._transitions.with_times(views, self._sessions.base):
                 found += [
                     place.waiter(view.state.uri, stamp.number, moment(stamp.made))
-                    for place in read_queue(view.children, view.state.holders)
+                    for place in view.places()
                     if (stamp := view.stamps.get(place.name))
                 ]
         return sorted(found, key=lambda waiter: (waiter.ticket, waiter.resource))
@@ -65,7 +65,7 @@ class Questions:
         for portion in self._portions():
             for view in portion:
                 holding = [holder.client for holder in live(view)]
-                for place in read_queue(view.children, view.state.holders):
+                for place in view.places():
                     found.setdefault(place.client, []).extend(holding)
         return found
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from headgate.core.documents import read_document
 from headgate.core.errors import ForeignStore
-from headgate.core.locks import Lock, Mode, Request, Waiter, Want
+from headgate.core.locks import Lock, Mode, Request, Waiter
 from headgate.stores.zookeeper.tree import letters_of_lock, sequence_of
 
 #: A time that is not known, where none is needed.
@@ -215,6 +215,16 @@ class Place:
         """The owner of its grant."""
         return unquote(self._parts[10]) if len(self._parts) > OLD_PARTS else ""
 
+    @property
+    def delay(self) -> float:
+        """The lock-delay of its grant."""
+        return float(self._parts[5])
+
+    @property
+    def note(self) -> str:
+        """The note of its grant."""
+        return unquote(self._parts[9])
+
     def is_of(self, request: Request) -> bool:
         """Whether it is a place of that very request."""
         return (self.request_id, self.client) == (request.id, request.client)
@@ -222,13 +232,6 @@ class Place:
     def waiter(self, resource: str, ticket: int = 0, since: datetime = NEVER) -> Waiter:
         """As the rest of the world sees it."""
         return Waiter(ticket, resource, self.client, self.mode, since, unquote(self._parts[7]))
-
-    def request(self, resource: str) -> Request:
-        """What is waited for."""
-        return Request(
-            self.request_id, self.client, (Want(resource, self.mode),), self.lease, float(self._parts[5]),
-            owner=unquote(self._parts[7]), note=unquote(self._parts[9]), principal=self.principal,
-        )  # fmt: skip
 
 
 def place_name(request: Request, mode: Mode, mark: str, session: int, lease: float | None) -> str:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.core.documents import read_document
-from headgate.core.locks import Blocker, Request, refusal_reasons
+from headgate.core.lock_snapshot import Record
 from headgate.stores.zookeeper.asking import make, read, write
 from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op
-from headgate.stores.zookeeper.scene import Scene, Told
+from headgate.stores.zookeeper.nodes import Nodes
 from headgate.stores.zookeeper.session import Sessions, windows
 from headgate.stores.zookeeper.tree import Tree, parent
 
@@ -41,34 +41,30 @@ class Refusals:
         self._history = history
         self._tree = tree
 
-    def add(self, scene: Scene, request: Request, blockers: Sequence[Blocker], before: str = "new") -> None:
-        """Count a refusal on each blocked resource, with the scene's own change."""
-        scene.checks = True
-        reasons = refusal_reasons(request, blockers)
-        nodes = [self._tree.refusal(resource, request.client) for resource in reasons]
+    def add(self, nodes: Nodes) -> None:
+        """Count the refusals of a change, with the change itself."""
+        paths = [self._tree.refusal(record.resource, record.client) for record in nodes.refusals]
         new: list[tuple[str, int]] = []
-        for (resource, reason), node, entry in zip(reasons.items(), nodes, self._newest(nodes), strict=True):
-            lock_id, token = request.lock_id(scene.tag, resource), scene.resources[resource].token
-            told = Told("refuse", resource, request.client, lock_id, token, before, "refused", reason)
-            if entry is None:  # The first within its minute: the history is told.
-                new.append((node, len(scene.told)))
-                scene.tell(told)
+        for record, path, entry in zip(nodes.refusals, paths, self._newest(paths), strict=True):
+            if entry is None:  # The first within its minute is recorded.
+                new.append((path, len(nodes.told)))
+                nodes.told.append(record)
             else:
-                self._add_to(scene, node, entry, told)
+                self._add_to(nodes, path, entry, record)
         if new:
-            scene.after.append(lambda paths, _at: self._point([(node, paths[at]) for node, at in new if paths]))
+            nodes.after.append(lambda paths, _at: self._point([(path, paths[at]) for path, at in new if paths]))
 
-    def _add_to(self, scene: Scene, node: str, entry: _Entry, told: Told) -> None:
+    def _add_to(self, nodes: Nodes, path: str, entry: _Entry, record: Record) -> None:
         """Count it as one more of the last minute; the write itself tells whether that minute is over."""
-        scene.ops.append(Op("set", entry.path, entry.counted(1), entry.version))
+        nodes.parts.append(Op("set", entry.path, entry.counted(1), entry.version))
 
         def settle(_paths: Sequence[str], at: int) -> None:
             if at // MINUTE != entry.ctime // MINUTE:
-                self._move(node, entry, told, scene.mark)
+                self._move(path, entry, record, nodes.mark)
 
-        scene.after.append(settle)
+        nodes.after.append(settle)
 
-    def _move(self, node: str, entry: _Entry, told: Told, mark: str) -> None:
+    def _move(self, node: str, entry: _Entry, told: Record, mark: str) -> None:
         """It was the first of a new minute after all."""
         self._point([(node, self._history.append(told, mark))])
         self._sessions.base.ask(write(entry.path, entry.counted(0), entry.version + 1))

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from headgate.core.errors import LockLost, StoreUnavailable
+from headgate.core.lock_work import LEASE_EXPIRED, NO_SUCH_LOCK, renew
 from headgate.core.locks import ENDINGS, Lock
 from headgate.stores.acting import must_own
 from headgate.stores.deadlines import within
@@ -15,10 +16,10 @@ from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.holdings import Holdings
 from headgate.stores.zookeeper.questions import Questions
 from headgate.stores.zookeeper.records import Holder, State, decode_state, lock_node, moment, read_stamp
-from headgate.stores.zookeeper.scene import NO_SUCH, RUN_OUT, Scene, View
 from headgate.stores.zookeeper.session import Sessions, windows
-from headgate.stores.zookeeper.transitions import Transitions, told_lock
+from headgate.stores.zookeeper.transitions import Transitions
 from headgate.stores.zookeeper.tree import Tree
+from headgate.stores.zookeeper.views import View
 
 
 class Tenure:
@@ -35,6 +36,7 @@ class Tenure:
     ) -> None:
         self._sessions = sessions
         self._tree = tree
+        self._transitions = transitions
         self._clock = transitions.clock
         self._questions = questions
         self._history = history
@@ -55,7 +57,7 @@ class Tenure:
             if holder := _find(view, lock_id, token):
                 return holder.lock(view.state.uri, since=moment(view.stamps[holder.node].made), left=left)
         view = self._judged(lock_id, token)
-        return told_lock(view, *self._live(view, lock_id, token))
+        return view.lock(self._live(view, lock_id, token))
 
     def renew(self, lock_id: str, token: int) -> Lock:
         """Begin the lease anew: in one trip while it is alive for certain; otherwise it is judged first."""
@@ -67,10 +69,10 @@ class Tenure:
                 return holder.lock(view.state.uri, since=moment(view.stamps[holder.node].made))
         while True:
             view = self._judged(lock_id, token)
-            holder, resource = self._live(view, lock_id, token)
+            holder = self._live(view, lock_id, token)
             stamp = view.stamps[holder.node]
             if not isinstance(session.ask(write(path, b"", stamp.version))[0], Exception):
-                return holder.lock(resource, since=moment(stamp.made))
+                return holder.lock(view.state.uri, since=moment(stamp.made))
 
     def end_own(self) -> None:
         """A clean end gives up what this process holds by a lease: at once, as if it had run out."""
@@ -83,7 +85,7 @@ class Tenure:
 
     def explained(self, error: LockLost) -> LockLost:
         """With how it ended, if the history has it."""
-        ends = self._history.endings(error.lock_id, tuple(ENDINGS)) if error.why == NO_SUCH else []
+        ends = self._history.endings(error.lock_id, tuple(ENDINGS)) if error.why == NO_SUCH_LOCK else []
         if not ends:
             return error
         why = f": {ends[0].reason}" if ends[0].reason else ""
@@ -105,21 +107,21 @@ class Tenure:
             return View(path, State(""), 0, frozenset())
         return View(path, decode_state(state[0], path), 0, frozenset([name]), {name: stamp}, now)
 
-    def _live(self, view: View, lock_id: str, token: int) -> tuple[Holder, str]:
-        """The live grant and its resource; otherwise LockLost, with how it ended."""
+    def _live(self, view: View, lock_id: str, token: int) -> Holder:
+        """The live grant; otherwise LockLost, with how it ended."""
         holder = _find(view, lock_id, token)
         if holder:
             must_own(f"lock {lock_id}", holder.principal)
         if holder and view.lives(holder):
-            return holder, view.state.uri
+            return holder
         self._holdings.forget(lock_id)
         if holder and view.over(holder):
-            raise LockLost(lock_id, token, RUN_OUT)
+            raise LockLost(lock_id, token, LEASE_EXPIRED)
         try:
-            Scene(self._questions.views([view.path]), "").held(lock_id, token)
+            renew(self._transitions.nodes(self._questions.views([view.path])).snapshot, lock_id, token)
         except LockLost as error:
             raise self.explained(error) from None
-        raise LockLost(lock_id, token, NO_SUCH)
+        raise LockLost(lock_id, token, NO_SUCH_LOCK)
 
 
 def _find(view: View, lock_id: str, token: int) -> Holder | None:

@@ -6,21 +6,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from kazoo.exceptions import NoNodeError
-
-from headgate.core.errors import HeadgateError, StoreUnavailable
+from headgate.core.errors import HeadgateError, LockRefused, StoreUnavailable
+from headgate.core.lock_rules import LockRules
+from headgate.core.lock_snapshot import ConfirmLock, Grant, LockSnapshot, Outcome
+from headgate.core.lock_work import MustWait, serve
 from headgate.core.locks import Lock
 from headgate.stores.idempotency import UNKNOWN, Unfinished
 from headgate.stores.zookeeper.asking import children, make, read
-from headgate.stores.zookeeper.changes import Again, Changes, Done, Happened, Plan
+from headgate.stores.zookeeper.changes import Again, Changes, Happened, Plan
 from headgate.stores.zookeeper.clock import Clock
 from headgate.stores.zookeeper.history import History
-from headgate.stores.zookeeper.records import Holder, Stamp, State, decode_state, moment, read_place, read_stamp
-from headgate.stores.zookeeper.scene import Held, Scene, Stale, Unclear, View
+from headgate.stores.zookeeper.nodes import Nodes
+from headgate.stores.zookeeper.records import NEVER, Holder, Stamp, State, moment, read_place, read_stamp
+from headgate.stores.zookeeper.refusals import Refusals
 from headgate.stores.zookeeper.session import Session, Sessions, windows
 from headgate.stores.zookeeper.tree import Tree, parent
+from headgate.stores.zookeeper.views import Unclear, View, read_view
 
 T = TypeVar("T")
+Decide = Callable[[LockSnapshot], Outcome[T]]
+#: Whether what this process remembers suffices for a decision.
+Trust = Callable[[Nodes], bool]
 
 #: Resources whose last state this process remembers.
 MOST_REMEMBERED = 10_000
@@ -28,13 +34,28 @@ MOST_REMEMBERED = 10_000
 FEW_CHILDREN = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Acted(Generic[T]):
+    """What a decision came to, after it was written: its result, when (in milliseconds), and the nodes as they are."""
+
+    result: T
+    at: int
+    session: Session
+    nodes: Nodes
+
+
 @dataclass(slots=True)
 class _Act(Generic[T]):
-    """One change of some resources, and what was read of them so far."""
+    """One decision about some resources, and what was read of them so far."""
 
     paths: Sequence[str]
-    work: Callable[[Scene], T]
+    decide: Decide[T]
     session: Session
+    #: Resources that may have no node yet.
+    wanted: Sequence[str]
+    #: The result names times.
+    times: Callable[[T], bool]
+    trust: Trust | None
     views: list[View] | None = None
     #: The views come from memory.
     cached: bool = False
@@ -43,12 +64,17 @@ class _Act(Generic[T]):
 class Transitions:
     """Reads resources, and changes them."""
 
-    def __init__(self, sessions: Sessions, tree: Tree, history: History, tag: str) -> None:
+    def __init__(
+        self, sessions: Sessions, tree: Tree, history: History, refusals: Refusals, tag: str, rules: LockRules
+    ) -> None:
         self._sessions = sessions
         self._tree = tree
+        self._refusals = refusals
         self._tag = tag
         self._changes = Changes(sessions, tree.root, tree, history)
         self._remembered: dict[str, View] = {}
+        #: The tables that decide.
+        self.rules = rules
         #: By which leases are judged.
         self.clock = Clock(tree)
         #: Whether this process knows, by its own clock, that a grant is alive.
@@ -58,13 +84,31 @@ class Transitions:
 
     # ------------------------------------------------------------------ changing
 
-    def act(self, paths: Sequence[str], work: Callable[[Scene], T], *, quick: bool = False) -> Done[T]:
-        """Do the work on a scene of these resources, and all of its change at once. `quick`: from memory first."""
-        act = _Act(paths, work, self._sessions.base)
-        remembered = [self._remembered.get(path) for path in paths] if quick else [None]
+    def act(
+        self,
+        paths: Sequence[str],
+        decide: Decide[T],
+        *,
+        wanted: Sequence[str] = (),
+        trust: Trust | None = None,
+        times: Callable[[T], bool] = lambda result: isinstance(result, LockRefused),
+    ) -> Acted[T]:
+        """Decide about these resources, and write all changes at once.
+
+        `wanted`: resources among them that may have no node yet. `trust`: memory may be decided on, if it says so.
+        `times`: whether a result tells when something began, so that the nodes' times must be read.
+        """
+        act = _Act(paths, decide, self._sessions.base, wanted, times, trust)
+        remembered = [self._remembered.get(path) for path in paths] if trust else [None]
         if all(remembered):
             act.views, act.cached = [view for view in remembered if view], True
-        return self._changes.run(lambda: self._plan(act))
+        done = self._changes.run(lambda: self._plan(act))
+        outcome, nodes = done.result
+        return Acted(outcome, done.at, done.session, nodes)
+
+    def nodes(self, views: Sequence[View], wanted: Sequence[str] = ()) -> Nodes:
+        """The nodes of some resources, to decide on."""
+        return Nodes(views, self._tag, self.rules, self._tree.mail, wanted)
 
     def recall(self, path: str) -> View | None:
         """The resource as this process saw it last."""
@@ -76,15 +120,12 @@ class Transitions:
             self._remembered.clear()
         self._remembered[view.path] = view
 
-    def _plan(self, act: _Act[T]) -> Plan[T]:
-        scene = Scene(self._views(act), self._tag, self._tree.mail, cached=act.cached)
+    def _plan(self, act: _Act[T]) -> Plan[tuple[T, Nodes]]:
+        nodes = self.nodes(self._views(act), act.wanted)
         try:
-            result = act.work(scene)
+            outcome = self._decide(act, nodes)
         except Unclear:
             act.views = self.with_times(act.views or [], act.session)
-            raise Again from None
-        except Stale:
-            act.views = None
             raise Again from None
         except StoreUnavailable:
             raise
@@ -93,28 +134,51 @@ class Transitions:
             if act.cached:  # Memory proves nothing.
                 raise Again from None
             raise
-        plan = Plan(scene.settle(), result, scene.told, _known(result), act.session, mark=scene.mark)
-        cleared = scene.cleared() if plan.ops else []
-        plan.questions = [children(each.view.path) for each in cleared]
+        plan = Plan(nodes.ops(), (outcome.result, nodes), nodes.told, _known(outcome.result), act.session)
+        plan.mark = nodes.mark
+        plan.questions = [children(each.view.path) for each in nodes.cleared()] if plan.ops else []
         # A grant may have died with its session: the next look finds it by its request.
-        plan.proven = not any(held.fresh for held in as_helds(result))
-        plan.happened = lambda done: self._happened(scene, plan, done)
-        plan.missed = lambda: self._missed(act, scene)
+        plan.proven = not any(isinstance(change, Grant) for change in outcome.changes)
+        plan.happened = lambda done: self._happened(nodes, plan, done)
+        plan.missed = lambda: self._missed(act, nodes)
         return plan
 
-    def _missed(self, act: _Act[T], scene: Scene) -> None:
+    def _decide(self, act: _Act[T], nodes: Nodes) -> Outcome[T]:
+        """The outcome, applied to the nodes; Again when more must be read, Unclear when times must be."""
+        if act.cached and act.trust and not act.trust(nodes):
+            self._start_again(act)
+        outcome = act.decide(nodes.snapshot)
+        # Memory may grant and free, but it refuses nothing, and it does not know whether an earlier grant still lives.
+        confirms = any(isinstance(change, ConfirmLock) for change in outcome.changes)
+        if act.cached and (confirms or isinstance(outcome.result, LockRefused | MustWait)):
+            self._start_again(act)
+        if missing := nodes.missing(outcome):
+            self.make_resources(missing)
+            self._start_again(act)
+        if act.times(outcome.result) and not all(view.whole for view in act.views or ()):
+            raise Unclear
+        nodes.apply(outcome)
+        if nodes.refusals:
+            self._refusals.add(nodes)
+        return outcome
+
+    def _start_again(self, act: _Act[T]) -> None:
         act.views = None
-        for each in scene.resources.values():
+        raise Again
+
+    def _missed(self, act: _Act[T], nodes: Nodes) -> None:
+        act.views = None
+        for each in nodes.each.values():
             self._remembered.pop(each.view.path, None)
 
-    def _happened(self, scene: Scene, plan: Plan[T], done: Happened) -> None:
+    def _happened(self, nodes: Nodes, plan: Plan[tuple[T, Nodes]], done: Happened) -> None:
         stats = {op.path: stat for op, stat in zip(plan.ops, done.results, strict=False) if op.kind == "set"}
-        for each in scene.resources.values():
+        for each in nodes.each.values():
             if each.view.path in stats:
-                self.remember(scene.becomes(each, stats[each.view.path].version))
-        for each, names in zip(scene.cleared(), done.answers, strict=False):
+                self.remember(nodes.becomes(each, stats[each.view.path].version))
+        for each, names in zip(nodes.cleared(), done.answers, strict=False):
             self._look_behind(each.view.path, names)
-        for work in scene.after:
+        for work in nodes.after:
             work(done.entries, done.at)
 
     def _look_behind(self, path: str, children: Any) -> None:
@@ -122,17 +186,7 @@ class Transitions:
         if isinstance(children, Exception) or not any(read_place(name) for name in children):
             return
         self._remembered.pop(path, None)
-        self.serve(path)
-
-    def serve(self, path: str) -> None:
-        """Grant the resource to those in its queue whose turn it is."""
-
-        def work(scene: Scene) -> None:
-            for each in scene.resources.values():
-                each.freed = True
-            scene.hand_over()
-
-        self.act([path], work)
+        self.act([path], serve)
 
     # ------------------------------------------------------------------ looking
 
@@ -186,25 +240,24 @@ class Transitions:
                 *(make(path, State(uri, self.token_base, known=False).encode()) for uri, path in portion),
             )
 
-    def tell_locks(self, done: Done[Any], helds: Sequence[Held]) -> tuple[Lock, ...]:
-        """Grants as the rest of the world sees them, with their times."""
+    def tell_locks(self, acted: Acted[Any], locks: Sequence[Lock]) -> tuple[Lock, ...]:
+        """Grants as the rest of the world sees them, with their times: in one trip where some must be read."""
+        granted = acted.nodes.granted
+        unclear = [lock for lock in locks if lock.id not in granted and lock.since == NEVER]
+        holders = {lock.id: acted.nodes.holder(lock) for lock in unclear}
+        views = [
+            View(self._tree.resource(lock.resource), State(lock.resource), 0, frozenset([holders[lock.id].node]))
+            for lock in unclear
+        ]
+        read = {view.state.uri: view for view in self.with_times(views, acted.session)}
         return tuple(
-            held.holder.lock(held.resource, since=moment(done.at))
-            if held.fresh
-            else self._with_time(held, done.session)
-            for held in helds
+            replace(lock, since=moment(acted.at))
+            if lock.id in granted
+            else read[lock.resource].lock(holders[lock.id])
+            if lock.id in holders
+            else lock
+            for lock in locks
         )
-
-    def _with_time(self, held: Held, session: Session) -> Lock:
-        path, node = self._tree.resource(held.resource), held.holder.node
-        view = View(path, State(held.resource), 0, frozenset([node]))
-        return told_lock(self.with_times([view], session)[0], held.holder, held.resource)
-
-
-def told_lock(view: View, holder: Holder, resource: str) -> Lock:
-    """A grant as the rest of the world sees it, by its node's own times."""
-    stamp = view.stamps.get(holder.node)
-    return holder.lock(resource, since=moment(stamp.made if stamp else 0), left=view.left(holder))
 
 
 def _mortal(state: State) -> frozenset[str]:
@@ -215,23 +268,8 @@ def _mortal(state: State) -> frozenset[str]:
 def _known(result: object) -> object:
     """What is kept of a result before its change is made: only that there is one, since its times come with the change.
 
-    Nothing was granted where the result is an empty grant.
+    Nothing was granted where the request must wait.
     """
     if isinstance(result, BaseException):
         return result
-    return Unfinished() if result == () else UNKNOWN
-
-
-def as_helds(result: Any) -> tuple[Held, ...]:
-    """The grants within the result of some work."""
-    if isinstance(result, Held):
-        return (result,)
-    return tuple(each for each in result if isinstance(each, Held)) if isinstance(result, tuple) else ()
-
-
-def read_view(path: str, answer: Any, names: Any) -> View | None:
-    """Answers about a resource as a view; None: there is none."""
-    if isinstance(answer, NoNodeError) or isinstance(names, NoNodeError):
-        return None
-    data, stat = answer
-    return View(path, decode_state(data, path), stat.version, frozenset(names))
+    return Unfinished() if isinstance(result, MustWait) else UNKNOWN

@@ -9,18 +9,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
-from headgate.core.locks import COMPATIBLE, Lock, Request
+from headgate.core.lock_draft import TRIAL_SECONDS, Draft
+from headgate.core.lock_snapshot import LockSnapshot, Outcome
+from headgate.core.lock_work import withdraw
+from headgate.core.locks import Lock, Request
 from headgate.stores.base import Grant, Ticket
 from headgate.stores.zookeeper.asking import catch_up, children, join, look, read, write
 from headgate.stores.zookeeper.changes import new_mark
 from headgate.stores.zookeeper.clock import EPOCH_BITS
 from headgate.stores.zookeeper.mailbox import Mailbox
 from headgate.stores.zookeeper.multi import Op, first_error, multi
-from headgate.stores.zookeeper.records import Holder, Message, decode_state, moment, place_name
-from headgate.stores.zookeeper.scene import TRIAL_SECONDS, Resource, Scene, View, supposed_view
+from headgate.stores.zookeeper.nodes import Node, Nodes
+from headgate.stores.zookeeper.records import Holder, Message, Place, decode_state, moment, place_name
 from headgate.stores.zookeeper.session import Interrupted, Session, Sessions
 from headgate.stores.zookeeper.transitions import Transitions
 from headgate.stores.zookeeper.tree import Tree, name_of
+from headgate.stores.zookeeper.views import View, supposed_view
 
 #: Seconds to wait for a grant to be handed over before it is looked what is in the way.
 HAND_OVER_SECONDS = 0.2
@@ -58,11 +62,10 @@ class Wait:
 class Queue:
     """The places of this process, and how it sleeps at them."""
 
-    def __init__(self, sessions: Sessions, tree: Tree, transitions: Transitions, tag: str) -> None:
+    def __init__(self, sessions: Sessions, tree: Tree, transitions: Transitions) -> None:
         self._sessions = sessions
         self._tree = tree
         self._transitions = transitions
-        self._tag = tag
         self._waits: dict[int, Wait] = {}
         self._by_mark: dict[str, Wait] = {}
         self._boxes: dict[Session, Mailbox] = {}
@@ -83,7 +86,7 @@ class Queue:
         session = self._sessions.base
         session.ask(catch_up(self._tree.root))
         views = [view for view in self._transitions.look(self.paths(request), session) if view]
-        return self.adopt(request, Scene(self._transitions.with_times(views, session), self._tag))
+        return self.adopt(request, self._transitions.nodes(self._transitions.with_times(views, session)))
 
     def join(self, request: Request) -> tuple[Ticket, bool]:
         """Take the last place in each queue. True: somebody is in the way, who will hand over."""
@@ -97,16 +100,15 @@ class Queue:
             wait.session.on_return(lambda: self._clean_up(wait))
             raise
         self._waits[number] = wait
-        scene = Scene(views, self._tag)
         flagged = all(view.state.waiting for view in views)
-        return Ticket(number, request), flagged and not scene.decide(request).granted
+        return Ticket(number, request), flagged and not self._is_free(request, self._transitions.nodes(views))
 
-    def adopt(self, request: Request, scene: Scene) -> Ticket | None:
+    def adopt(self, request: Request, nodes: Nodes) -> Ticket | None:
         """The place that this very request has taken before, from another process maybe."""
-        places = scene.own_places(request)
+        places = nodes.own_places(request)
         if len(places) < len(request.wants):
             return None
-        number = scene.number(places)
+        number = nodes.number(places)
         mark = next(iter(places.values())).mark
         wait = Wait(request, self._sessions.base, mark)
         self._by_mark[mark] = self._waits[number] = wait
@@ -167,9 +169,9 @@ class Queue:
 
     def _number_and_views(self, wait: Wait) -> tuple[int, list[View]] | None:
         views = self._transitions.with_times(self._look(wait), wait.session)
-        scene = Scene(views, self._tag)
-        places = {uri: place for uri, place in scene.own_places(wait.request).items() if place.mark == wait.mark}
-        return (scene.number(places), views) if len(places) == len(wait.request.wants) else None
+        nodes = self._transitions.nodes(views)
+        places = {uri: place for uri, place in nodes.own_places(wait.request).items() if place.mark == wait.mark}
+        return (nodes.number(places), views) if len(places) == len(wait.request.wants) else None
 
     def _look(self, wait: Wait) -> list[View]:
         return [view for view in self._transitions.look(self.paths(wait.request), wait.session) if view]
@@ -199,13 +201,13 @@ class Queue:
         if self.place_of(wait.request):
             return
 
-        def work(scene: Scene) -> None:
-            if any(place.mark == wait.mark for place in scene.own_places(wait.request).values()):
-                scene.leave_queue(wait.request)
-                scene.hand_over()
+        def leave(snapshot: LockSnapshot) -> Outcome[None]:
+            entries = [entry for each in snapshot.resources.values() for entry in each.queue]
+            ours = any(isinstance(entry.ref, Place) and entry.ref.mark == wait.mark for entry in entries)
+            return withdraw(snapshot, wait.request) if ours else Outcome(None, (), snapshot.resources)
 
         try:
-            self._transitions.act(self.paths(wait.request), work)
+            self._transitions.act(self.paths(wait.request), leave, wanted=wait.request.resources)
         except StoreUnavailable:
             wait.session.on_return(lambda: self._clean_up(wait))
 
@@ -267,27 +269,32 @@ class Queue:
     def _watch_obstacles(self, wait: Wait) -> float:
         """Watch what is in the way. Gives the most seconds to sleep then; 0: nothing is in the way now."""
         views = self._transitions.judged(self._look(wait), wait.session)
-        scene = Scene(views, self._tag)
-        if len(views) < len(wait.request.wants) or scene.ops or scene.told or scene.decide(wait.request).granted:
+        nodes = self._transitions.nodes(views)
+        ended = nodes.parts or any(node.expired for node in nodes.each.values())
+        if len(views) < len(wait.request.wants) or ended or self._is_free(wait.request, nodes):
             return 0.0
-        for each in scene.resources.values():
-            if self._watch_queue_or_holders(wait, each):
+        for node in nodes.each.values():
+            if self._watch_queue_or_holders(wait, node):
                 return 0.0
         # Of whatever else may end, nobody is told: the first one asks when it is due.
         ends = [left for view in views for each in view.state.holders if (left := view.left(each)) is not None]
         return max(min(ends), 0.0) + DUE_SECONDS if ends else float("inf")
 
-    def _watch_queue_or_holders(self, wait: Wait, each: Resource) -> bool:
+    def _is_free(self, request: Request, nodes: Nodes) -> bool:
+        """Whether it may be granted from where it stands in the queues."""
+        return Draft(nodes.snapshot).decide(request).granted
+
+    def _watch_queue_or_holders(self, wait: Wait, node: Node) -> bool:
         """Watch the nearest waiter in the way or, as the first in the queue, the holders. True: one is gone."""
-        mode = next(want.mode for want in wait.request.wants if want.resource == each.uri)
-        path = each.view.path
-        own = next((n for n, place in enumerate(each.places) if place.is_of(wait.request)), 0)
-        earlier = [place for place in each.places[:own] if not COMPATIBLE[mode, place.mode]]
+        mode = next(want.mode for want in wait.request.wants if want.resource == node.uri)
+        path, agrees = node.view.path, self._transitions.rules.agrees
+        own = next((n for n, place in enumerate(node.places) if place.is_of(wait.request)), 0)
+        earlier = [place for place in node.places[:own] if not agrees(mode, [place.mode])]
         if earlier:
             return wait.session.ask(look(f"{path}/{earlier[-1].name}", wait.wake))[0] is None
-        nodes = [h.node for h in each.holders if h.lease is not None and not h.dead and not COMPATIBLE[mode, h.mode]]
+        mortal = [each for each in node.holders if each.lease is not None and not each.dead]
         # Their children are watched, of which there are none: that tells their end, and not each renewal.
-        watches = (children(f"{path}/{node}", wait.wake) for node in nodes)
+        watches = (children(f"{path}/{each.node}", wait.wake) for each in mortal if not agrees(mode, [each.mode]))
         now, *lives = wait.session.ask(read(path, wait.wake), *watches)
         gone = any(isinstance(answer, Exception) for answer in (now, *lives))
-        return gone or now[1].version != each.view.version
+        return gone or now[1].version != node.view.version
