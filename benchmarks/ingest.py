@@ -28,7 +28,7 @@ from benchmarks import ingest_io
 from benchmarks.harness import table
 from benchmarks.places import Places, places
 from headgate.core.queue import Batch
-from headgate.wiring import Gate
+from headgate.gate import Gate
 
 REGISTRY = "http://uc3.cdlib.org/registry/ingest/manifest"
 #: A file of five gigabytes may take so much memory.

@@ -21,8 +21,8 @@ from headgate.daemon_wiring import daemon_rounds, ingest_handlers
 from headgate.daemons.consumers import Consumer, Pace, Post
 from headgate.daemons.names import CONSUMERS
 from headgate.daemons.rounds import run_together
+from headgate.gate import Gate
 from headgate.stores.sql.engine import Database
-from headgate.wiring import Gate
 
 CALLS = ("write", "write_through", "read", "single", "single_once")
 

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from headgate.core.ledger import Claim, Dataset, Job
     from headgate.core.locks import Lock, Mode
     from headgate.core.queue import Batch, IngestJob
+    from headgate.gate import Gate, connect
     from headgate.service.guards import GuardBusy
-    from headgate.wiring import Gate, connect
 
 __version__ = "0.1.0"
 
@@ -115,9 +115,9 @@ __all__ = [
 
 #: Where the names are that are not errors.
 _HOMES = {
-    "Gate": "wiring",
+    "Gate": "gate",
     "GuardBusy": "service.guards",
-    "connect": "wiring",
+    "connect": "gate",
     "Lock": "core.locks",
     "Mode": "core.locks",
     "Claim": "core.ledger",

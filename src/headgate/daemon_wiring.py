@@ -12,9 +12,9 @@ from headgate.daemons.history_mover import history_mover
 from headgate.daemons.messenger import messenger
 from headgate.daemons.reaper import key_reaper, reaper
 from headgate.daemons.rounds import Rounds
+from headgate.gate import Gate
 from headgate.service.work_folder import sweep_folder
 from headgate.store_opening import kind_of
-from headgate.wiring import Gate
 
 if TYPE_CHECKING:
     from headgate.service.outcomes import Handler

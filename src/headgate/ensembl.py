@@ -24,7 +24,7 @@ from headgate.core.ensembl import LOCK_TYPES, lock_number, number
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, UnknownName
 from headgate.core.locks import Blocker, Lock, parse_mode
 from headgate.core.names import check_name, check_resource
-from headgate.wiring import connect
+from headgate.gate import connect
 
 __all__ = [
     "Client",

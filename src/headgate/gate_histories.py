@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 class GateHistories:
     """The part of a gate that reads histories."""
 
-    _store: Store
-    _ledger: Ledger | None
+    store: Store
 
     if TYPE_CHECKING:
+
+        @cached_property
+        def _ledger(self) -> Ledger | None:
+            """The gate's ledger, if it keeps one."""
 
         @property
         def ledger(self) -> Ledger:
@@ -76,7 +79,7 @@ class GateHistories:
                 **page,
             )
             return self.ledger.history(which)
-        return self._store.locks.history(lock_filter(resource, lock_id, page))
+        return self.store.locks.history(lock_filter(resource, lock_id, page))
 
     def lock_history(
         self,
@@ -100,7 +103,7 @@ class GateHistories:
         }
         which = lock_filter(resource, lock_id, page)
         # A resource lives in one of them.
-        asks = self._lock_histories() if resource is None else [self._store.locks.history]
+        asks = self._lock_histories() if resource is None else [self.store.locks.history]
         return read_locks(asks, which, after)
 
     def histories(self) -> tuple[Ask, ...]:
@@ -123,7 +126,7 @@ class GateHistories:
         return [each.history for each in self._lock_stores()]
 
     def _lock_stores(self) -> Sequence[LockStore]:
-        return [each.locks for each in self._store.parts]
+        return [each.locks for each in self.store.parts]
 
     @cached_property
     def activity(self) -> Activity:
@@ -142,6 +145,6 @@ class GateHistories:
         stores: dict[str, Sequence[Any]] = {
             "locks": self._lock_stores(),
             "ledger": ledger,
-            "queue": [self._store.queue],
+            "queue": [self.store.queue],
         }
         return [found for each in stores[of] for found in count_history(of, each, since, events)]

@@ -39,7 +39,7 @@ PRELOADED = (
     "headgate.stores.sql.migrations.runner",
     "headgate.stores.sql.queue_questions",
     "headgate.stores.zookeeper.store",
-    "headgate.wiring",
+    "headgate.gate",
     "sqlalchemy.dialects.mysql.pymysql",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite",

@@ -10,7 +10,7 @@ from headgate.cli.definitions import define_all, read_pipeline
 from headgate.cli.example import loading
 from headgate.cli.example.folder import ExampleFolder
 from headgate.cli.example.loading import Example
-from headgate.wiring import Gate
+from headgate.gate import Gate
 
 
 def test_what_stands_still_is_reported_once_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

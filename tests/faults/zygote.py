@@ -22,7 +22,7 @@ PRELOADED = (
     "headgate.stores.sql.migrations.runner",
     "headgate.stores.sql.questions",
     "headgate.stores.zookeeper.store",
-    "headgate.wiring",
+    "headgate.gate",
     "kazoo.client",
     "sqlalchemy.dialects.mysql.pymysql",
     "sqlalchemy.dialects.postgresql.psycopg",

@@ -15,9 +15,9 @@ import pytest
 import headgate
 from headgate.core.errors import LockRefused
 from headgate.core.locks import Lock
+from headgate.gate import Gate
 from headgate.http.server import Server
 from headgate.http.service import Service
-from headgate.wiring import Gate
 from tests.contract.steps import told
 from tests.contract.test_locks_guards import leave, may, stranger
 from tests.shared_servers import Servers

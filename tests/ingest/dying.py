@@ -13,9 +13,9 @@ from headgate.core.queue import Place
 from headgate.daemon_wiring import ingest_handlers
 from headgate.daemons.lanes import Lane
 from headgate.daemons.reporting import Reporter
+from headgate.gate import Gate
 from headgate.ingest.deleting import delete_object
 from headgate.stores.sql.engine import Database
-from headgate.wiring import Gate
 from tests.faults.processes import Channel, Zygote
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from headgate.daemon_wiring import daemon_rounds
 from headgate.daemons.consumers import Consumer, Pace, Post
 from headgate.daemons.names import CONSUMERS
 from headgate.daemons.rounds import run_together
+from headgate.gate import Gate
 from headgate.ingest.storage import Storage
-from headgate.wiring import Gate
 from tests.ingest.ezid_server import EzidServer, ezid_server
 from tests.ingest.mailbox import Box, Loopback
 from tests.ingest.origin import Origin, serving

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.core.queue import Batch
-from headgate.wiring import Gate
+from headgate.gate import Gate
 from tests.ingest import origin as acts
 from tests.ingest.site import Site, checkm, ended, running
 from tests.ingest.test_unpacking import lying_zip, patched_zip, pax_sparse

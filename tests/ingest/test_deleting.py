@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headgate.core.errors import LockRefused, UnknownName
+from headgate.gate import Gate
 from headgate.ingest.deleting import delete_object
 from headgate.ingest.reading import unrecorded, verify_object
 from headgate.ingest.storing import object_resource
-from headgate.wiring import Gate
 from tests.faults.processes import Zygote
 from tests.ingest.dying import die
 from tests.ingest.site import Site, ended, only_job, running

@@ -11,9 +11,9 @@ import headgate
 from headgate.core.inventory import Delivery, Intake, Kind, Message
 from headgate.core.queue import IngestJob
 from headgate.core.queue import Report as StatusReport
+from headgate.gate import Gate
 from headgate.ingest.messages import announce, callback_id, send_due
 from headgate.service.inventory import FIRST_PAUSE_SECONDS, JITTER, LONGEST_PAUSE_SECONDS, MOST_TRIES, pause_after
-from headgate.wiring import Gate
 from tests.cli.commands import Headgate
 from tests.contract.queue_steps import advance, as_job, batch_in, taken_batch
 from tests.figures import Report

@@ -18,13 +18,13 @@ import pytest
 import headgate
 from headgate import QueueRefused
 from headgate.core.queue import Batch
+from headgate.gate import Gate
 from headgate.http.server import Server
 from headgate.http.service import Service
 from headgate.ingest.ark import mint_for
+from headgate.ingest.deposits import resume_refreshed
 from headgate.ingest.describe import read_dublin_core
 from headgate.ingest.ocfl import OcflStorage
-from headgate.refreshing import frozen_of, refresh, resume_refreshed
-from headgate.wiring import Gate
 from tests.conftest import fresh_store
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.site import SECRET, Site, checkm, ended, only_job, running, site
@@ -188,7 +188,7 @@ def test_a_resume_keeps_profile_and_manifest_unless_it_is_refreshed(there: Site)
             assert (job.state, job.last_successful) == ("failed", "provisioning")
             there.profile(notification=["bob@example.org"])
             there.object_manifest("/1.checkm", {"b.txt": b"b"})
-            found = frozen_of(gate, job)
+            found = gate.deposits.frozen_of(job)
             assert found
             assert found.profile_since and found.manifest_since  # noqa: PT018 - both are times
             assert (found.profile_changes, found.manifest_refreshable) == (("notification",), True)
@@ -196,11 +196,11 @@ def test_a_resume_keeps_profile_and_manifest_unless_it_is_refreshed(there: Site)
             gate.queue.resume(job.id)
             until(lambda: only_job(gate, batch).state == "failed", "it fails again, with what it kept")
         with served(gate) as far:
-            assert frozen_of(far, far.queue.job(job.id)) == found
-            assert resume_refreshed(far, job.id).state == "downloading"
+            assert far.deposits.frozen_of(far.queue.job(job.id)) == found
+            assert resume_refreshed(far.queue, far.deposits, job.id).state == "downloading"
             with pytest.raises(QueueRefused, match="only failed jobs"):
-                refresh(far, far.queue.job(job.id))
-        kept = frozen_of(gate, gate.queue.job(job.id))
+                far.deposits.refresh(far.queue.job(job.id))
+        kept = gate.deposits.frozen_of(gate.queue.job(job.id))
         assert kept
         assert (kept.profile_changes, kept.manifest_since) == ((), None)
         with running(gate):

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from headgate.core.queue import Batch
-from headgate.wiring import Gate
+from headgate.gate import Gate
 from tests.cli.commands import PROGRAM
 from tests.conftest import fresh_store
 from tests.faults.processes import Zygote

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from headgate.core.queue import Batch, IngestJob
+from headgate.gate import Gate
 from headgate.ingest.reading import verify_object
-from headgate.wiring import Gate
 from tests.ingest import origin as acts
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.origin import Act, Handler

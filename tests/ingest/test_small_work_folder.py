@@ -11,8 +11,8 @@ import pytest
 
 from headgate.core.queue import Item
 from headgate.daemon_wiring import daemon_rounds
+from headgate.gate import Gate
 from headgate.ingest.handlers import BoundStep
-from headgate.wiring import Gate
 from tests.ingest.site import Site, ended, only_job, running, site
 from tests.shared_servers import Servers
 

@@ -7,8 +7,8 @@ import pytest
 import headgate
 from headgate.core.errors import BadValue, ServiceUnavailable
 from headgate.daemon_wiring import daemon_rounds
+from headgate.gate import Gate
 from headgate.service.work_folder import stage_upload
-from headgate.wiring import Gate
 from tests.ingest.site import Site, ended, only_job, running
 
 

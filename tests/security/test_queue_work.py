@@ -20,6 +20,7 @@ import headgate
 from headgate.core.inventory import Intake, InventoryFile, Kind, Message, Recording
 from headgate.core.queue import Batch, IngestJob
 from headgate.core.wire import plain
+from headgate.gate import Gate
 from headgate.http.server import Server
 from headgate.http.service import Service
 from headgate.ingest.ark import dataid, parse_object
@@ -27,7 +28,6 @@ from headgate.ingest.handlers import STEPS
 from headgate.ingest.messages import send_due
 from headgate.ingest.profile import Profile, Sources, Storage
 from headgate.stores.zookeeper.queue_tree import SPELLINGS
-from headgate.wiring import Gate
 from tests.ingest.site import Site, ended, only_job, running, site
 from tests.shared_servers import Servers
 from tests.waiting import until

@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx2
 from sqlalchemy import MetaData, create_engine, select
 
+from headgate.gate import Gate
 from headgate.http.server import Server
 from headgate.http.service import Service
 from headgate.telemetry import JsonLines, logger
-from headgate.wiring import Gate
 from tests.cli.commands import Headgate
 from tests.ingest.site import HOOK, ended, only_job, running, site
 from tests.waiting import until

@@ -49,10 +49,10 @@ def test_an_empty_database_becomes_a_store(sql_url: str) -> None:
 
 def test_opening_twice_changes_nothing(sql_url: str) -> None:
     with headgate.connect(sql_url) as first:
-        tag = first._store.tag
+        tag = first.store.tag
     before = tables(sql_url)
     with headgate.connect(sql_url) as second:
-        assert second._store.tag == tag
+        assert second.store.tag == tag
     assert tables(sql_url) == before
 
 

@@ -1,5 +1,6 @@
 """From a URL to a gate: what is not known is refused before anything is made."""
 
+import ast
 import os
 import tempfile
 from pathlib import Path
@@ -14,6 +15,8 @@ from headgate.daemons.names import CONSUMERS, ROUNDS
 from headgate.store_opening import open_store
 
 NOBODY = 65534
+#: How a gate is made, and how it ends.
+MAKES_AND_ENDS = {"__init__", "narrowed", "close", "connect"}
 
 
 @pytest.fixture(autouse=True)
@@ -201,3 +204,19 @@ def test_every_daemon_can_be_made_and_is_told_of() -> None:
     told = (daemon.help or "").replace(",", " ").replace(".", " ").split()
     # In the spelling of Merritt's library alone.
     assert {*ROUNDS, *CONSUMERS} - {"job-storing"} <= set(told)
+
+
+def test_wiring_only_joins_parts_and_a_gate_only_offers_them() -> None:
+    """A use case has a service of its own: what decides or loops is not written here."""
+    wiring, gate = (Path(headgate.__file__).parent / name for name in ("wiring.py", "gate.py"))
+    assert len(wiring.read_text().splitlines()) < 150
+    assert not [node for node in ast.walk(ast.parse(wiring.read_text())) if isinstance(node, ast.ClassDef | ast.For)]
+    methods = [node for node in ast.walk(ast.parse(gate.read_text())) if isinstance(node, ast.FunctionDef)]
+    long = [each.name for each in methods if len(_acts(each)) > 2 and each.name not in MAKES_AND_ENDS]
+    assert long == []
+
+
+def _acts(function: ast.FunctionDef) -> list[ast.stmt]:
+    """Statements besides the docstring and imports."""
+    said = [each for each in function.body if not isinstance(each, ast.ImportFrom)]
+    return said[1:] if ast.get_docstring(function) else said

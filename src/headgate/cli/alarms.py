@@ -12,7 +12,7 @@ from headgate.telemetry import event
 if TYPE_CHECKING:
     from headgate.cli.session import Session
     from headgate.core.alarms import Alarm
-    from headgate.wiring import Gate
+    from headgate.gate import Gate
 
 #: Seconds between two looks for what is stuck.
 LOOK_SECONDS = 30.0

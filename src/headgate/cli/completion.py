@@ -15,7 +15,7 @@ from click.shell_completion import get_completion_class
 from headgate.cli.session import Session, common
 
 if TYPE_CHECKING:
-    from headgate.wiring import Gate
+    from headgate.gate import Gate
 
 #: The variable by which a shell asks what could come next.
 VARIABLE = "_HEADGATE_COMPLETE"

@@ -16,7 +16,7 @@ from headgate.cli.session import DURATION, Session, common
 if TYPE_CHECKING:
     from headgate.cli.daemon_plan import Plan
     from headgate.daemons.rounds import Rounds
-    from headgate.wiring import Gate
+    from headgate.gate import Gate
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: By which a daemon is asked to end.

@@ -18,7 +18,7 @@ from headgate.store_opening import named_store
 if TYPE_CHECKING:
     from headgate.core.counts import Counts
     from headgate.core.faults import Fault
-    from headgate.wiring import Gate
+    from headgate.gate import Gate
 
 #: One repair may show what another one hid.
 MOST_ROUNDS = 5

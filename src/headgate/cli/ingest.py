@@ -27,8 +27,8 @@ from headgate.service.queue_checks import MODES, TYPES
 if TYPE_CHECKING:
     from headgate.core.frozen import Frozen
     from headgate.core.queue import Hold, IngestJob, Item
+    from headgate.gate import Gate
     from headgate.service.progress import Progress
-    from headgate.wiring import Gate
 
 T = TypeVar("T", "Batch", "IngestJob")
 TYPE, MODE = Word("type", TYPES), Word("mode", MODES)

@@ -24,8 +24,8 @@ from headgate.core.wire import plain
 if TYPE_CHECKING:
     from headgate.core.frozen import Frozen
     from headgate.core.queue import IngestJob
+    from headgate.gate import Gate
     from headgate.service.queue import Queue
-    from headgate.wiring import Gate
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -136,9 +136,9 @@ def resume(
     many = batch or profile or all_failed
     _one_of(ids, many, "a JID, --batch BID, --profile P, or --all-failed")
     with session.gate() as gate:
-        from headgate.refreshing import resume_refreshed
+        from headgate.ingest.deposits import resume_refreshed
 
-        act = partial(resume_refreshed, gate) if refresh else gate.queue.resume
+        act = partial(resume_refreshed, gate.queue, gate.deposits) if refresh else gate.queue.resume
         if not many:
             _say_frozen(session, gate, ids, refresh=refresh)
             return act_on_each(session, gate.queue, "resume", ids, act, **how)
@@ -244,9 +244,7 @@ def _say_frozen(session: Session, gate: Gate, ids: Sequence[str], *, refresh: bo
 
 def frozen_if_failed(gate: Gate, job: IngestJob) -> Frozen | None:
     """What a job that can be resumed keeps from its start."""
-    from headgate.refreshing import frozen_of
-
-    return frozen_of(gate, job) if job.state == "failed" and job.last_successful is not None else None
+    return gate.deposits.frozen_of(job) if job.state == "failed" and job.last_successful is not None else None
 
 
 def act_on_each(  # noqa: PLR0913 - each is an option of the command

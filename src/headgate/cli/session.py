@@ -15,8 +15,8 @@ import click
 from headgate.core.durations import parse_duration
 
 if TYPE_CHECKING:
+    from headgate.gate import Gate
     from headgate.settings import Settings
-    from headgate.wiring import Gate
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,7 +64,7 @@ class Session:
         `stay`: leave without closing it, so that a leased lock outlives this process on ZooKeeper too, where a clean
         end releases it. `create`: create a store that was named for this run, if it does not exist yet.
         """
-        from headgate.wiring import Gate
+        from headgate.gate import Gate
 
         self._log_to_stderr()
         gate = Gate(self.settings, create=create)
@@ -82,8 +82,8 @@ class Session:
         import logging
 
         from headgate.core.errors import Unavailable
+        from headgate.gate import Gate
         from headgate.telemetry import event
-        from headgate.wiring import Gate
 
         self._log_to_stderr()
         gate = None

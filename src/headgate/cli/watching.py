@@ -14,7 +14,7 @@ from headgate.cli.session import DURATION, Session
 from headgate.core.errors import BadValue, Unavailable
 
 if TYPE_CHECKING:
-    from headgate.wiring import Gate
+    from headgate.gate import Gate
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

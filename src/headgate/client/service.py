@@ -16,7 +16,7 @@ from headgate.client.tokens import ServiceSessions, ServiceTokens
 from headgate.stores.base import SIDE_BY_SIDE
 
 if TYPE_CHECKING:
-    from headgate.client.ingest import ServiceIngest
+    from headgate.client.ingest import RemoteAlarms, ServiceIngest
     from headgate.stores.history import HistoryKeeper, HistorySource
 
 
@@ -38,6 +38,13 @@ class RemoteService:
         from headgate.client.ingest import ServiceIngest
 
         return ServiceIngest(self._connection)
+
+    @cached_property
+    def alarms(self) -> RemoteAlarms:
+        """What the service finds stuck."""
+        from headgate.client.ingest import RemoteAlarms
+
+        return RemoteAlarms(self._connection)
 
     def unguarded(self) -> Sequence[tuple[str, str]]:
         """Locks without the storage guard that the service should keep, each with what is wrong."""

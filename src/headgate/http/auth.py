@@ -20,13 +20,13 @@ from headgate.core.owners import Actor
 from headgate.core.scopes import SCOPES, ApiToken, Reach
 from headgate.core.sights import Sight
 from headgate.core.wire import plain
+from headgate.gate import Gate
 from headgate.http import sessions
 from headgate.http.service import Service
 from headgate.service.sessions import Session
 from headgate.service.tokens import CREATE
 from headgate.stores.acting import act_as
 from headgate.stores.idempotency import own_ids, scoped_id
-from headgate.wiring import Gate
 
 #: Who asks, in the words of the asking process.
 CLIENT_HEADER = "Headgate-Client"

@@ -17,10 +17,10 @@ from headgate.core.errors import HeadgateError, Unavailable
 from headgate.core.history import Entry
 from headgate.core.sights import Sight
 from headgate.core.wire import plain
+from headgate.gate import Gate
 from headgate.http.following import Mark, newer, newest
 from headgate.service.clock import steady
 from headgate.telemetry import event
-from headgate.wiring import Gate
 
 #: Between two looks at the histories, and between two signs of life on a silent stream.
 PAUSE_SECONDS, SILENCE_SECONDS = 0.5, 15.0

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 from headgate.core.errors import BadValue, Unavailable
 from headgate.core.history import Entry
+from headgate.gate import Gate
 from headgate.service.activity import entries_after
-from headgate.wiring import Gate
 
 #: A gap in a history's ids is waited for so long: where many write at once, a later one may be there first.
 GAP = timedelta(seconds=2)

@@ -18,8 +18,8 @@ from headgate import telemetry
 from headgate.core.counts import MEANINGS
 from headgate.core.history import Entry
 from headgate.core.queue import work_states
+from headgate.gate import Gate
 from headgate.http.following import Follower
-from headgate.wiring import Gate
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from headgate.core.errors import BadValue, HeadgateError, LockRefused, StoreUnavailable
 from headgate.core.locks import Request, resource_key
 from headgate.core.names import check_name, check_note, check_request_id
+from headgate.gate import Gate
 from headgate.http.auth import Caller
 from headgate.http.service import Service
 from headgate.http.waiting import Asked
@@ -21,7 +22,6 @@ from headgate.service.obtaining import PAUSE_SECONDS, waits_outside
 from headgate.stores.acting import actor
 from headgate.stores.base import Grant, Ticket
 from headgate.stores.deadlines import within
-from headgate.wiring import Gate
 
 T = TypeVar("T")
 

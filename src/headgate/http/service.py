@@ -11,6 +11,7 @@ from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
+from headgate.gate import Gate
 from headgate.http.bodies import Bodies
 from headgate.http.crew import Crew
 from headgate.http.feed import Feed
@@ -22,7 +23,6 @@ from headgate.http.token_watch import TokenWatch
 from headgate.http.uploads import Uploads
 from headgate.http.waiting import Turns
 from headgate.telemetry import event
-from headgate.wiring import Gate
 
 #: Calls to the store that run side by side.
 THREADS = 16

@@ -20,6 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from headgate.core.wire import plain
+from headgate.gate import Gate
 from headgate.http.auth import Caller, TheFeed, TheGate, needs
 from headgate.http.direct import Declared, Routes
 from headgate.http.repeats import HARMLESS, LIST, Repeat
@@ -37,7 +38,6 @@ from headgate.operations.declaring import (
     without_none,
 )
 from headgate.stores.deadlines import asked_at
-from headgate.wiring import Gate
 
 if TYPE_CHECKING:
     from headgate.http.schemas import Responses

@@ -13,10 +13,10 @@ from pathlib import Path
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import ServiceUnavailable
+from headgate.gate import Gate
 from headgate.http.errors import NoSpace, TooLarge, TooMany
 from headgate.http.limits import Limits, subtract
 from headgate.service.clock import steady
-from headgate.wiring import Gate
 
 #: Seconds after which a caller may try again that found too many uploads, or no room for its own.
 LATER_SECONDS, FREED_SECONDS = 5, 300

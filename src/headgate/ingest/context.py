@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
+from headgate import private
 from headgate.core.errors import BadProfiles, BadValue, ServiceUnavailable
 from headgate.core.inventory import Intake
 from headgate.core.queue import Batch, IngestJob
@@ -32,6 +33,7 @@ from headgate.service.locks import Locks
 from headgate.service.queue import Queue
 from headgate.service.renewal import ItemHold
 from headgate.service.work_folder import UPLOADS, state_of, upload_owner
+from headgate.settings import Settings
 
 T = TypeVar("T")
 
@@ -255,6 +257,21 @@ def open_storage(kind: str, url: str, options: Options) -> Storage:
 
         return open_bucket(url)
     raise BadValue("storage", url, "is a storage service; its contents cannot be read back here")
+
+
+def options_from(settings: Settings, work_folder: Path) -> Options:
+    """Return the options that settings name."""
+    return Options(
+        profiles_folder=Path(settings["profiles_folder"]),
+        storage_root=Path(settings["storage_root"]).absolute(),
+        work_folder=work_folder,
+        space_threshold=settings.size("space_threshold"),
+        minter_key=settings["minter_key"].encode(),
+        mail_server=mail_server(settings["mail_server"], settings["mail_password"]),
+        mail_from=settings["mail_from"],
+        mail_reply_to=settings["mail_reply_to"],
+        store_group=private.find_group(settings["store_group"]),
+    )
 
 
 def mail_server(url: str, password: str) -> MailServer | None:

@@ -42,6 +42,16 @@ class Profiles(Protocol):
         """Why the profile of that name cannot be used; empty: it can."""
 
 
+class FindsAlarms(Protocol):
+    """What finds alarms: here, or at a service."""
+
+    def find(self) -> list[Alarm]:
+        """Everything that is stuck now."""
+
+    def of_batch(self, batch: Batch) -> list[Alarm]:
+        """What keeps a batch from being taken; nothing when nobody has to take it, or the store does not answer."""
+
+
 class Alarms:
     """Finds what is stuck in one store."""
 

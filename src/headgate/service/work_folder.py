@@ -19,6 +19,7 @@ from headgate.core.errors import BadValue, ServiceUnavailable, UnknownName
 from headgate.core.names import check_name
 from headgate.core.queue import IngestJob, check_item_id, is_batch
 from headgate.service.queue import Queue
+from headgate.settings import Settings
 from headgate.telemetry import event
 
 #: Says whose work folder it is: what one store does not know may be another's work.
@@ -35,6 +36,17 @@ LEAST_BYTES = 8192
 NAME_BYTES = 255
 #: A job's folder is not needed in these states: its object is stored, recorded, and reported to the callback.
 NOT_NEEDED = ("completed", "cleaned")
+
+
+def work_folder(settings: Settings) -> Path:
+    """Return the folder in which ingest jobs keep their files while they are worked on."""
+    return Path(settings["work_folder"]).absolute()
+
+
+def make_work_folder(settings: Settings) -> Path:
+    """Make the work folder if it is missing, shared with `store_group` or private; return it."""
+    private.make_root(work_folder(settings), private.find_group(settings["store_group"]))
+    return work_folder(settings)
 
 
 def stage_upload(folder: Path, source: Path) -> str:

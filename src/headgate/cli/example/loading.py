@@ -21,7 +21,7 @@ from headgate.service.clock import steady
 
 if TYPE_CHECKING:
     from headgate.core.queue import Batch, IngestJob
-    from headgate.wiring import Gate
+    from headgate.gate import Gate
 
 WHO = "example"
 #: The jobs of the pipeline, in order, with what each runs.

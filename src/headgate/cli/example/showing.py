@@ -20,7 +20,7 @@ from headgate.settings import load
 
 if TYPE_CHECKING:
     from headgate.cli.session import Session
-    from headgate.wiring import Gate
+    from headgate.gate import Gate
 
 NOT_WELL = 1
 

@@ -14,7 +14,7 @@ from headgate.core.wire import plain
 
 if TYPE_CHECKING:
     from headgate.cli.example.folder import ExampleFolder
-    from headgate.wiring import Gate
+    from headgate.gate import Gate
 
 #: What the example is about.
 SHOWS = (

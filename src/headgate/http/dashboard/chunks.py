@@ -15,12 +15,12 @@ from headgate.core.errors import NotAllowed, TransitionRefused, UnknownName
 from headgate.core.ledger import EXTERNAL, RUNNING, Change, Kind, Row
 from headgate.core.machine import Also, By
 from headgate.core.states import CHUNK
+from headgate.gate import Gate
 from headgate.http.auth import Caller, Reader, TheGate, TheService, needs
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.pipeline import chunk_page
 from headgate.http.dashboard.words import duration, some
-from headgate.wiring import Gate
 
 router = page_router()
 Doer = Annotated[Caller, needs("operate", "admin:force", "data:publish")]

@@ -13,13 +13,13 @@ from headgate.core.census import Span
 from headgate.core.flow import edges_of, flow_order, made_from
 from headgate.core.ledger import DONE, ERROR, EXTERNAL, HOLD, PENDING, READY, RESUBMIT, RUNNING, Job, Kind, Row
 from headgate.core.ordering import order_key
+from headgate.gate import Gate
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.pipeline import chunk_page
 from headgate.http.dashboard.tables import Column, Table, as_csv, link, ordered
 from headgate.http.dashboard.words import some
 from headgate.service import census
-from headgate.wiring import Gate
 
 router = page_router()
 #: Data ids to a span, from single ones up; and how many spans a page has.

@@ -13,6 +13,7 @@ from headgate.core.inventory import Message
 from headgate.core.machine import By, Machine
 from headgate.core.queue import Item
 from headgate.core.wire import plain
+from headgate.gate import Gate
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.ingest_acts import acts_of, batch_of, job_of, path_of
@@ -21,7 +22,6 @@ from headgate.http.dashboard.ingest_refresh import frozen_in, resume_acts
 from headgate.http.dashboard.tables import ROWS, Column, Table, cut, link, order_of, ordered
 from headgate.http.dashboard.words import some
 from headgate.service.progress import progress_of, worked_on
-from headgate.wiring import Gate
 
 router = page_router()
 #: Cards of a state on the board.

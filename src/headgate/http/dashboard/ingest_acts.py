@@ -25,6 +25,7 @@ from headgate.core.queue import (
     for_readers,
     is_batch,
 )
+from headgate.gate import Gate
 from headgate.http.auth import Caller, Operator, TheGate, TheService, needs
 from headgate.http.dashboard.actions import Field, Question, act, ask
 from headgate.http.dashboard.frame import page_router
@@ -33,7 +34,6 @@ from headgate.http.routes.queue import scope_of
 from headgate.http.service import Service
 from headgate.http.sessions import form_of
 from headgate.service.queue import Queue
-from headgate.wiring import Gate
 
 router = page_router()
 Actor = Annotated[Caller, needs("operate", "admin:force")]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from fastapi import Request, Response
 
 from headgate.core.frozen import Frozen
 from headgate.core.queue import Batch, Item
+from headgate.gate import Gate
 from headgate.http.auth import Operator, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router
 from headgate.http.dashboard.ingest_acts import AT_ONCE, Act, batch_of, job_of, on_each, path_of, ring, some_of
 from headgate.http.dashboard.words import some
-from headgate.refreshing import frozen_of, resume_refreshed
-from headgate.wiring import Gate
+from headgate.ingest.deposits import resume_refreshed
 
 router = page_router()
 FAILED = "failed"
@@ -43,7 +44,7 @@ def frozen_in(gate: Gate, item: Item) -> Frozen | None:
         job = next(iter(gate.queue.jobs(FAILED, batch=item.id, limit=1)), None) if item.jobs.failed else None
     else:
         job = gate.queue.job(item.id) if item.state == FAILED else None
-    return frozen_of(gate, job) if job else None
+    return gate.deposits.frozen_of(job) if job else None
 
 
 @router.get("/ingest/job/{item}/refresh")
@@ -57,7 +58,7 @@ async def refresh(request: Request, service: TheService, who: Operator, item: st
     """Resume it with the current ones, as the API does."""
 
     def do(reason: str) -> str:
-        moved = resume_refreshed(service.gate, item, reason=reason, by=who.by())
+        moved = resume_refreshed(service.gate.queue, service.gate.deposits, item, reason=reason, by=who.by())
         ring(service)
         return f"{item} is now {moved.state}, with the current profile."
 
@@ -76,7 +77,8 @@ async def refresh_all(request: Request, service: TheService, who: Operator, item
 
     def do(reason: str) -> str:
         jobs = service.gate.queue.jobs(FAILED, batch=item, limit=AT_ONCE)
-        said = on_each(jobs, lambda job: resume_refreshed(service.gate, job, reason=reason, by=who.by()), "resumed")
+        do = partial(resume_refreshed, service.gate.queue, service.gate.deposits, reason=reason, by=who.by())
+        said = on_each(jobs, do, "resumed")
         ring(service)
         return f"{item}, with the current profile: {said}."
 

@@ -8,6 +8,7 @@ from typing import Literal
 from fastapi import Request, Response
 
 from headgate.core.ledger import ERROR, HOLD, RUNNING, Job, Row
+from headgate.gate import Gate
 from headgate.http.auth import Operator, Reader, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router, render
@@ -16,7 +17,6 @@ from headgate.http.dashboard.tables import Column, Table, link
 from headgate.http.dashboard.words import some
 from headgate.service.counts import job_counts, job_in_words
 from headgate.service.ledger import LEFT_MOST
-from headgate.wiring import Gate
 
 router = page_router()
 #: Of each list, so many.

@@ -11,12 +11,12 @@ from fastapi import Request, Response
 
 from headgate.core.ledger import parse_chunk_resource
 from headgate.core.locks import Blocker, Lock, Waiter
+from headgate.gate import Gate
 from headgate.http.auth import Forcer, Reader, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.tables import ROWS, Column, Table, as_csv, link, ordered
 from headgate.http.dashboard.words import duration, some
-from headgate.wiring import Gate
 
 router = page_router()
 FILTERS = ("resource", "client", "mode")

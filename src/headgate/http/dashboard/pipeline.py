@@ -12,13 +12,13 @@ from fastapi import Request, Response
 from headgate.core.census import EXPIRED, Tally
 from headgate.core.layout import layout
 from headgate.core.ledger import ERROR, EXTERNAL, HOLD, READY, RESUBMIT, RUNNING, Dataset, Job, Kind
+from headgate.gate import Gate
 from headgate.http.auth import Reader, TheGate
 from headgate.http.dashboard.drawing import HEAD, LINE, WIDTH, draw
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.tables import link
 from headgate.http.dashboard.words import number, some
 from headgate.service import census
-from headgate.wiring import Gate
 
 router = page_router()
 #: Statuses as they are told: what needs a person first.

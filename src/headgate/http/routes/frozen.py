@@ -7,8 +7,6 @@ from headgate.http import direct
 from headgate.http.auth import Operator, Reader, TheGate
 from headgate.http.repeats import HARMLESS
 from headgate.http.schemas import answer, documented, nothing
-from headgate.refreshing import frozen_of
-from headgate.refreshing import refresh as give_current
 
 router = direct.router("ingest")
 
@@ -18,7 +16,7 @@ router = direct.router("ingest")
 )
 def frozen(gate: TheGate, _who: Reader, jid: str) -> Response:
     """What an ingest job keeps from its start: the profile and the manifest, since when, and what has changed since."""
-    found = frozen_of(gate, gate.queue.job(jid))
+    found = gate.deposits.frozen_of(gate.queue.job(jid))
     return nothing() if found is None else answer(found)
 
 
@@ -27,4 +25,4 @@ def refresh(gate: TheGate, _who: Operator, jid: str) -> Response:
     """Give a failed job the current profile, which all unfinished jobs of its batch then use, and have its manifest and
     files fetched again. Resume it afterwards. 409 when it has not failed.
     """
-    return answer(give_current(gate, gate.queue.job(jid)))
+    return answer(gate.deposits.refresh(gate.queue.job(jid)))

@@ -11,6 +11,7 @@ from headgate.core.claims import Verdict
 from headgate.core.errors import UnknownName
 from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row, failure_cursor
 from headgate.core.wire import plain
+from headgate.gate import Gate
 from headgate.http import direct
 from headgate.http.auth import Caller, Forcer, Operator, Reader, TheGate, TheService, needs
 from headgate.http.repeats import GRANTS, LIST, RESULT, under
@@ -44,7 +45,6 @@ from headgate.http.schemas import (
 )
 from headgate.service import census
 from headgate.service.census import MOST_LOOKED_AT, MOST_TALLIED
-from headgate.wiring import Gate
 
 router = direct.router("ledger")
 Definer = Annotated[Caller, needs("define")]

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from headgate.core.errors import LockLost, LockRefused, UnknownName
 from headgate.core.locks import Lock, Waiter, parse_lock_id
 from headgate.core.locks import Request as LockRequest
+from headgate.gate import Gate
 from headgate.http.auth import Caller
 from headgate.http.obtaining import group_of, obtain, request_of
 from headgate.http.schemas import shown_lock
@@ -21,7 +22,6 @@ from headgate.operations.declaring import Page
 from headgate.service.clock import steady
 from headgate.service.obtaining import PAUSE_SECONDS, waits_outside
 from headgate.stores.base import Grant, Ticket
-from headgate.wiring import Gate
 
 handlers = Handlers(locks.declared)
 #: Of a waiter that has no place.

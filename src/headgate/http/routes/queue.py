@@ -27,6 +27,7 @@ from headgate.core.queue import (
     is_batch,
 )
 from headgate.core.wire import plain
+from headgate.gate import Gate
 from headgate.http import direct
 from headgate.http.auth import Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.queue_schemas import (
@@ -62,7 +63,6 @@ from headgate.http.service import Service
 from headgate.http.waiting import asked_to_wait
 from headgate.service.clock import steady
 from headgate.telemetry import event
-from headgate.wiring import Gate
 
 router = direct.router("queue")
 Submitter = Annotated[Caller, needs("queue:submit")]

@@ -20,6 +20,7 @@ from headgate.core.queue import check_item_id
 from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
 from headgate.core.wire import plain
+from headgate.gate import Gate
 from headgate.http import direct
 from headgate.http.auth import Admin, Anybody, Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.queue_schemas import FaultGiven
@@ -49,7 +50,6 @@ from headgate.service.holdings import held_by
 from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.history import Happened
 from headgate.stores.queue_port import QueueHistoryFilter
-from headgate.wiring import Gate
 
 router = direct.router("whole")
 Anyone = Annotated[

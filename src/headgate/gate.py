@@ -1,0 +1,308 @@
+"""The public object: everything that can be asked of one store or service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from headgate import wiring
+from headgate.core.errors import BadValue
+from headgate.core.redaction import remember
+from headgate.gate_histories import GateHistories
+from headgate.settings import Settings, load
+from headgate.store_opening import open_named_service, open_stores, store_options
+from headgate.stores.store import Store
+
+if TYPE_CHECKING:
+    from headgate.core.alarms import Alarm
+    from headgate.core.counts import Counts
+    from headgate.core.faults import Fault
+    from headgate.core.queue import Batch
+    from headgate.core.scopes import ApiToken
+    from headgate.core.sights import Sight
+    from headgate.ingest.context import Context
+    from headgate.ingest.deposits import Deposits
+    from headgate.ingest.profiles_folder import ProfilesFolder
+    from headgate.ingest.storage import Problem, Progress
+    from headgate.service.alarms import FindsAlarms
+    from headgate.service.doctor import Doctor
+    from headgate.service.epochs import Epochs
+    from headgate.service.inventory import Inventory
+    from headgate.service.ledger import Ledger
+    from headgate.service.locks import Locks
+    from headgate.service.overview import Overview
+    from headgate.service.queue import Queue
+    from headgate.service.repeats import RepeatRecords
+    from headgate.service.reports import Reports
+    from headgate.service.secrets import Secrets
+    from headgate.service.sessions import Sessions
+    from headgate.service.tokens import Tokens
+    from headgate.service.upkeep import Upkeep
+
+
+class Gate(GateHistories):
+    """Everything that can be asked of one store or service. Its parts are built when they are first used."""
+
+    def __init__(self, settings: Settings, *, create: bool = True) -> None:
+        """`create`: create a store that was named for this run, if it does not exist yet."""
+        guards = wiring.check_settings(settings)
+        remember(each.value for each in settings.all() if each.known.secret)
+        #: What this gate was made of.
+        self.settings = settings
+        #: The service that this gate speaks to; None: it works on the store itself.
+        self.service = open_named_service(settings)
+        #: The store, or that behind the service.
+        self.store: Store = self.service.store if self.service else open_stores(settings, create=create)
+        #: URI schemes whose storage guards this process keeps, and no service for it.
+        self.guards = [name for name in guards if self.service is None or name not in self.service.guards]
+        #: What it shows; None: everything.
+        self.sight: Sight | None = None
+
+    def narrowed(self, sight: Sight) -> Gate:
+        """This gate for a caller whose `read` is limited: it shows what may be seen, and refuses everything else."""
+        from headgate.service.narrowed import NarrowedStore
+
+        view = object.__new__(type(self))
+        view.settings, view.service, view.guards, view.sight = self.settings, None, [], sight
+        view.store = NarrowedStore(self.store, sight)
+        return view
+
+    # ---------------------------------------------------------------- nouns
+
+    @cached_property
+    def locks(self) -> Locks:
+        """Shared and exclusive locks."""
+        return wiring.build_locks(self.settings, self.store, self.service, self.guards)
+
+    @cached_property
+    def _ledger(self) -> Ledger | None:
+        return wiring.build_ledger(self.settings, self.store)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Datasets, jobs, and which chunk may be worked on next."""
+        return wiring.needed(self._ledger, self.store, f"a ledger; {wiring.BESIDE}")
+
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether there is a database that a ledger can be kept in."""
+        return self.store.ledger is not None
+
+    @property
+    def secrets(self) -> Secrets:
+        """Keys of jobs, and the master keys."""
+        return self.ledger.secrets
+
+    @cached_property
+    def queue(self) -> Queue:
+        """Batches and ingest jobs on their way through the states."""
+        profiles = None if self.service or self.sight else self.profiles_folder
+        return wiring.build_queue(self.settings, self.store, profiles)
+
+    @cached_property
+    def _inventory(self) -> Inventory | None:
+        return wiring.build_inventory(self.store)
+
+    @property
+    def inventory(self) -> Inventory:
+        """What is stored, under which names, and the outbox."""
+        return wiring.needed(self._inventory, self.store, f"an inventory; {wiring.BESIDE}")
+
+    @property
+    def keeps_inventory(self) -> bool:
+        """Whether there is a database that an inventory can be kept in."""
+        return self.store.inventory is not None
+
+    @cached_property
+    def _tokens(self) -> Tokens | None:
+        return wiring.build_tokens(self.store, self.service)
+
+    @property
+    def tokens(self) -> Tokens:
+        """API tokens of a service on this store."""
+        return wiring.needed(self._tokens, self.store, "API tokens; name a SQL store in `url`")
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Browsers that are signed in at a service on this store."""
+        return wiring.build_sessions(self.store, self.service, self.tokens)
+
+    def expiring_tokens(self) -> Sequence[ApiToken]:
+        """API tokens that expire within `token_warning`; of a service, within its own. Empty where none are kept."""
+        return wiring.expiring_tokens(self.settings, self._tokens)
+
+    # ---------------------------------------------------------------- the store itself
+
+    @property
+    def epochs(self) -> Epochs:
+        """Which server keeps each store behind it, and how to raise its tokens."""
+        from headgate.service.epochs import epochs_of
+
+        return epochs_of(self.store.parts)
+
+    @property
+    def keeps_repeats(self) -> bool:
+        """Whether the store behind it keeps idempotency keys; a service keeps its own."""
+        return self.store.repeats is not None
+
+    @cached_property
+    def repeats(self) -> RepeatRecords:
+        """Records of requests with an idempotency key."""
+        from headgate.service.repeats import RepeatRecords
+
+        return RepeatRecords(wiring.needed(self.store.repeats, self.store, "idempotency keys; use the store itself"))
+
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        """What a running service does for its store."""
+        from headgate.service.upkeep import Upkeep
+
+        return Upkeep(self.store)
+
+    @cached_property
+    def answer_within(self) -> float:
+        """Seconds within which a call returns, besides those that it was asked to wait."""
+        return store_options(self.settings).answer_within
+
+    # ---------------------------------------------------------------- files
+
+    @cached_property
+    def ingest(self) -> Context:
+        """What the steps of ingest work with: profiles, storages, clients. Needs the extra `ingest`."""
+        return wiring.build_context(self.settings, self.queue, self.locks, self.inventory, self.service)
+
+    @cached_property
+    def deposits(self) -> Deposits:
+        """Files that are handed in, objects that are stored, and what failed ingest jobs keep."""
+        from headgate.ingest.deposits import LocalDeposits
+
+        inventory = None if self.sight else self._inventory
+        return self.service.ingest if self.service else LocalDeposits(self.settings, inventory, lambda: self.ingest)
+
+    @cached_property
+    def profiles_folder(self) -> ProfilesFolder:
+        """The ingest profiles of this process; those of a service are its own."""
+        from headgate.ingest.profiles_folder import ProfilesFolder
+
+        return ProfilesFolder(Path(self.settings["profiles_folder"]))
+
+    @property
+    def work_folder(self) -> Path:
+        """The folder in which ingest jobs keep their files while they are worked on."""
+        from headgate.service.work_folder import work_folder
+
+        return work_folder(self.settings)
+
+    @property
+    def store_group(self) -> int | None:
+        """The group that a new store, work folder or storage root is shared with; None: they are private."""
+        return wiring.store_group(self.settings)
+
+    def make_work_folder(self) -> Path:
+        """Make the work folder if it is missing, shared with `store_group` or private; return it."""
+        from headgate.service.work_folder import make_work_folder
+
+        return make_work_folder(self.settings)
+
+    def hand_in(self, file: Path) -> str:
+        """Put a file where the daemons find it. Returns the URL by which it is submitted."""
+        return self.deposits.hand_in(file)
+
+    def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
+        """Read every stored byte of an object, where it is stored. Returns what is not as it was stored."""
+        return self.deposits.verify(client, ark, wait=wait, progress=progress)
+
+    def unrecorded(self) -> list[Problem]:
+        """Stored objects that the inventory does not know; found only where the storage is."""
+        return self.deposits.unrecorded()
+
+    # ---------------------------------------------------------------- how things stand
+
+    @property
+    def _doctor(self) -> Doctor:
+        from headgate.service.doctor import Doctor
+
+        folders = wiring.own_folders(self.settings, self.service)
+        return Doctor(self.store, self.locks, self.queue, self._ledger, self._inventory, folders, self.store_group)
+
+    def faults(self) -> list[Fault]:
+        """Damage in the store, each with what a repair does."""
+        return self._doctor.faults()
+
+    def notices(self) -> list[str]:
+        """What is no fault, but worth knowing: how the store is reached, what kills its workers, and what expires."""
+        return self._doctor.notices(self.expiring_tokens())
+
+    def repair(self, fault: Fault, by: str) -> bool:
+        """Repair a fault as it says, if it is still there. False: it is not, or cannot be repaired."""
+        return self._doctor.repair(fault, by)
+
+    @cached_property
+    def _alarms(self) -> FindsAlarms:
+        from headgate.service.alarms import Alarms
+
+        if self.service:
+            return self.service.alarms
+        return Alarms(self.queue, self._ledger, self._inventory, self.profiles_folder)
+
+    def alarms(self) -> list[Alarm]:
+        """What is stuck; of a service, what it finds by itself. None for a caller whose `read` is limited."""
+        return [] if self.sight else self._alarms.find()
+
+    def alarms_of(self, batch: Batch) -> list[Alarm]:
+        """What keeps a batch from being taken; nothing when nobody has to take it, or the store does not answer."""
+        return self._alarms.of_batch(batch)
+
+    @property
+    def _reports(self) -> Reports:
+        from headgate.service.reports import Reports
+
+        return Reports(self.locks, self.queue, self._ledger, self._inventory, self.activity)
+
+    def status(self, *, rich: bool = False) -> dict[str, Any]:
+        """What runs, what is locked, what failed; `rich` adds counts, running chunks, holders, waiters, the queue."""
+        reports = self._reports
+        return reports.rich_status(self.expiring_tokens(), self.alarms()) if rich else reports.status()
+
+    def counts(self) -> Counts:
+        """Every number that the command, the API and the dashboard show: cheap, whatever the store holds."""
+        return self._reports.counts()
+
+    def overview(self) -> Overview:
+        """What runs, what waits, and what needs an operator: cheap, whatever the store holds."""
+        return self._reports.overview(self.expiring_tokens(), self.alarms())
+
+    # ---------------------------------------------------------------- its end
+
+    def close(self) -> None:
+        """Close connections and release storage guards. On ZooKeeper, leased locks of this process end too."""
+        if "ingest" in self.__dict__:
+            self.ingest.close()
+        if "locks" in self.__dict__:
+            self.locks.close()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def connect(url: str | None = None, *, token: str | None = None, **settings: str | None) -> Gate:
+    """Connect to a store or a service, and return a Gate.
+
+    `url` names the store or service; an empty database becomes a store. Without it the store is found as commands find
+    it (HEADGATE_URL, `headgate.toml` or `headgate.db` in this folder or above it, the user's settings); raises NoStore
+    if there is none. `token` is the API token for a service. Other arguments override settings.
+    """
+    known = load()
+    for name in settings:
+        if name not in {setting.known.name for setting in known.all()}:
+            raise BadValue("setting", name, "is unknown; list settings with: headgate settings")
+    return Gate(load({"url": url, "api_token": token, **settings}))

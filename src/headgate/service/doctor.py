@@ -1,0 +1,61 @@
+"""The doctor: finds damage in a store and beside it, and repairs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.core.faults import OPEN_FILES, UNDELIVERED, Fault
+from headgate.core.scopes import ApiToken
+from headgate.service import dead_workers, file_rights
+from headgate.service.inventory import Inventory
+from headgate.service.ledger import Ledger
+from headgate.service.locks import Locks
+from headgate.service.queue import Queue
+from headgate.service.status import deadly_items
+from headgate.service.tokens import expiry_note
+from headgate.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Doctor:
+    """The doctor of one store, and of the services on it."""
+
+    store: Store
+    locks: Locks
+    queue: Queue
+    ledger: Ledger | None
+    inventory: Inventory | None
+    #: Folders on this machine that belong to the store: of work, and of storage.
+    folders: Sequence[Path]
+    #: The group that files and folders are shared with; None: they are private.
+    group: int | None
+
+    def faults(self) -> list[Fault]:
+        """Return damage, each with what a repair does."""
+        claims = () if self.ledger is None else dead_workers.faults(self.ledger)
+        deliveries = () if self.inventory is None else self.inventory.faults()
+        return [
+            *self.queue.faults(), *self.locks.faults(), *claims, *deliveries, *self.locks.tending.faults(),
+            *file_rights.faults(self._files(), self.group),
+        ]  # fmt: skip
+
+    def notices(self, expiring: Sequence[ApiToken]) -> list[str]:
+        """Return what is no fault, but worth knowing: how the store is reached, what kills workers, what expires."""
+        claims = () if self.ledger is None else dead_workers.notices(self.ledger)
+        tokens = [f"{expiry_note(each)}; create another with: headgate token new" for each in expiring]
+        return [*self.store.notices(), *claims, *deadly_items(self.queue), *tokens]
+
+    def repair(self, fault: Fault, by: str) -> bool:
+        """Repair a fault as it says, if it is still there. Returns False if it is not, or cannot be repaired."""
+        if fault.kind == OPEN_FILES:
+            return file_rights.repair(fault, self._files(), self.group)
+        if fault.kind == dead_workers.DEAD_WORKER:
+            return self.ledger is not None and dead_workers.repair(self.ledger, fault)
+        if fault.kind == UNDELIVERED:
+            return self.inventory is not None and self.inventory.repair(fault)
+        return self.queue.repair(fault, by=by) or self.locks.repair(fault, by=by)
+
+    def _files(self) -> list[Path]:
+        return [*self.store.files(), *(path for path in self.folders if path.is_dir())]
