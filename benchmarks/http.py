@@ -72,17 +72,17 @@ class Contestant:
         self.process.communicate()
 
 
-def up(folder: Path, url: str, *words: str, module: str = "headgate") -> Contestant:
+def up(folder: Path, url: str, *words: str, module: str = "headgate", **environment: str) -> Contestant:
     """`headgate up` on a store."""
     port = free_port()
     listen = (module, "up", "--listen", f"127.0.0.1:{port}", "-q", *words)
-    return Contestant(listen, port, HEADGATE_URL=url, HEADGATE_WORK_FOLDER=str(folder / "work"))
+    return Contestant(listen, port, HEADGATE_URL=url, HEADGATE_WORK_FOLDER=str(folder / "work"), **environment)
 
 
 @contextmanager
-def service(folder: Path, url: str, module: str = "headgate") -> Iterator[Contestant]:
+def service(folder: Path, url: str, module: str = "headgate", **environment: str) -> Iterator[Contestant]:
     """The same, for the first time, and an admin's token for it."""
-    found = up(folder, url, "--json", module=module)
+    found = up(folder, url, "--json", module=module, **environment)
     try:
         if found.process.stdout:
             found.process.stdout.readline()  # It answers.

@@ -20,10 +20,15 @@ import headgate
 from benchmarks import http, ledger, locks
 from benchmarks.harness import Step, table
 from benchmarks.places import Places, places
+from headgate.service.locks import Locks
 
 ROUNDS = 40
 CALLS = 20
 WAKES = 3
+#: A waiter that has a place in the queue is asleep after so long.
+ASLEEP_SECONDS = 0.02
+#: Rounds of wake-ups through the service, and what they may cost against those without it.
+WOKEN_ROUNDS, WOKEN_TARGET = 10, 2.0
 #: Chunks to claim: more than all rounds take.
 CHUNKS = 2 * ROUNDS * CALLS
 
@@ -65,14 +70,14 @@ def pairs(where: Places) -> str:
         if name != "ZooKeeper":
             claims = quantiles(timed(ledger.our_pair(ledger.define(new_store(), CHUNKS))))
         ours, bare = quantiles(timed(locks.our_pair(url))), quantiles(timed(raw))
-        rows.append((name, *ours, *bare, *claims, *quantiles(wake_up(url), WAKES)))
+        woken = quantiles(wake_up(headgate.connect(url).locks, headgate.connect(url).locks), WAKES)
+        rows.append((name, *ours, *bare, *claims, *woken))
     header = ("store", "lock+release", "p99", "raw", "p99", "claim+report", "p99", "woken after", "p99")
     return table("One client, milliseconds", header, rows)
 
 
-def wake_up(url: str) -> Timed:
+def wake_up(holding: Locks, waiting: Locks) -> Timed:
     """From a release until the thread that waits for the resource has it; both on connections of their own."""
-    holding, waiting = headgate.connect(url).locks, headgate.connect(url).locks
 
     def run() -> float:
         resource = f"bench:{secrets.token_hex(4)}"
@@ -88,6 +93,7 @@ def wake_up(url: str) -> Timed:
         thread.start()
         while not holding.waiters():
             time.sleep(0.002)
+        time.sleep(ASLEEP_SECONDS)
         released = time.perf_counter()
         holding.release(held)
         thread.join()
@@ -107,12 +113,42 @@ def over_http(where: Places) -> str:
     return table("Through the service, milliseconds", ("store", "lock+release", "p99"), rows)
 
 
+def woken_over_http(where: Places) -> str:
+    """A release by this process wakes a waiter: a thread on a store of its own, or a caller of the service."""
+    rows: list[Sequence[object]] = []
+    stores = {
+        "SQLite": where.sqlite("truncate"), "PostgreSQL": where.postgresql(), "MariaDB": where.mariadb(),
+        "ZooKeeper": where.zookeeper(),
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for name, url in stores.items():
+            # Locks on ZooKeeper, API tokens in a file beside it.
+            served = http.service(Path(folder), url)
+            if name == "ZooKeeper":
+                served = http.service(Path(folder), where.sqlite("truncate"), HEADGATE_COORDINATION_URL=url)
+            with served as whom:
+                holding, waiting = headgate.connect(url).locks, headgate.connect(url).locks
+                remote = headgate.connect(f"http://127.0.0.1:{whom.port}", token=whom.token).locks
+                library, service = wake_up(holding, waiting), wake_up(holding, remote)
+                rounds = [
+                    [statistics.median(1000 * run() for _ in range(WAKES)) for run in (library, service)]
+                    for _ in range(WOKEN_ROUNDS)
+                ]
+            ours, others = (statistics.median(each) for each in zip(*rounds, strict=True))
+            times = statistics.median(over / direct for direct, over in rounds)
+            rows.append((name, ours, others, times, WOKEN_TARGET, "ok" if times <= WOKEN_TARGET else "MISSED"))
+    header = ("store", "library", "over HTTP", "times", "at most", "")
+    return table("Woken by a release in another process, milliseconds", header, rows)
+
+
+PARTS: dict[str, Callable[[Places], str]] = {"pairs": pairs, "http": over_http, "woken": woken_over_http}
+
+
 def main(arguments: Sequence[str]) -> None:
-    """All of them."""
-    del arguments
+    """Print the tables that are asked for, or all."""
     with places() as where:
-        for figure in (pairs, over_http):
-            sys.stdout.write(figure(where) + "\n")
+        for name in arguments or PARTS:
+            sys.stdout.write(PARTS[name](where) + "\n")
             sys.stdout.flush()
 
 

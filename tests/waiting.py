@@ -1,8 +1,10 @@
 """Waiting for what another thread, process or server does."""
 
+import threading
 import time
 from collections.abc import Callable
 
+from headgate.stores.base import LockStore, Ticket
 from headgate.stores.options import StoreOptions
 
 PATIENCE_SECONDS = 30.0
@@ -20,3 +22,12 @@ def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
         time.sleep(POLL_SECONDS)
+
+
+def await_turn(store: LockStore, ticket: Ticket, seconds: float) -> None:
+    """Sleep in the queue until the ticket's turn may have come, or for that long."""
+    woken, until = threading.Event(), time.monotonic() + seconds
+    store.listen(ticket, woken.set)
+    while (left := until - time.monotonic()) > 0 and (pause := store.look(ticket)) > 0:
+        if woken.wait(min(pause, left)):
+            return

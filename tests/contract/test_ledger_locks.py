@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from headgate import BadValue, ClaimRefused, Gate, LockRefused
-from headgate.service import obtaining
+from headgate.service import waiting as service_waiting
 from headgate.stores.sql import waiting
 from tests.contract.ledger_steps import WHY, claimed, expire, next_id, one_job
 from tests.contract.over_http import LEDGER_STORES
@@ -106,7 +106,7 @@ def test_an_upgrade_meets_a_reader_of_the_ledger(gate: Gate) -> None:
 def test_a_waiter_gets_the_chunk_when_the_claim_ends(gates: Gates, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told of the end of a claim: whoever waits for it looks for itself, also where it could listen."""
     monkeypatch.setattr(waiting, "LISTENING_PAUSE", 1000.0)
-    monkeypatch.setattr(obtaining, "SIGN_OF_LIFE_SECONDS", 1000.0)
+    monkeypatch.setattr(service_waiting, "SIGN_OF_LIFE_SECONDS", 1000.0)
     gate = gates.open()
     ledger = one_job(gate)
     ledger.publish("raw", "1")

@@ -27,7 +27,7 @@ from tests.contract.steps import (
     request_for,
     told,
 )
-from tests.waiting import until
+from tests.waiting import await_turn, until
 
 R = "mysql://db1/core"
 #: Well below every interval at which somebody looks for himself (1 s and more): only a wake-up is so quick.
@@ -184,11 +184,11 @@ def test_whoever_is_interrupted_while_waiting_leaves_the_queue(
     lock = gate.locks.acquire("a", R, "write")
     seen: list[str] = []
 
-    def interrupted(ticket: Ticket, seconds: float) -> NoReturn:
+    def interrupted(ticket: Ticket) -> NoReturn:
         seen.extend(waiting_clients(gate))
         raise error
 
-    monkeypatch.setattr(gate.locks._store, "await_turn", interrupted)
+    monkeypatch.setattr(gate.locks._store, "look", interrupted)
     with pytest.raises(error):
         gate.locks.acquire("b", R, "write", wait=PATIENCE)
     assert seen == ["b"]
@@ -244,7 +244,7 @@ def test_waiting_for_a_turn_ends_early_or_on_time(store: LockStore) -> None:
     ticket = store.queue_up(request_for("b", (R, EXCLUSIVE)))
     assert isinstance(ticket, Ticket)
     began = time.monotonic()
-    store.await_turn(ticket, 0.3)
+    await_turn(store, ticket, 0.3)
     assert time.monotonic() - began < 10
     store.withdraw(ticket)
 

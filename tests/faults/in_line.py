@@ -5,7 +5,7 @@ import signal
 from typing import Any
 
 import headgate
-from headgate.service import obtaining
+from headgate.service import waiting as service_waiting
 from headgate.stores.sql import lock_changes, queueing, waiting
 from tests.faults.processes import Channel, now
 
@@ -21,7 +21,7 @@ def wait_in_line(
     Nothing but wake-ups and polls makes it look: it gives no signs of life, and nobody expects any. Without `polls`
     it is woken or never looks again.
     """
-    obtaining.SIGN_OF_LIFE_SECONDS = NEVER
+    service_waiting.SIGN_OF_LIFE_SECONDS = NEVER
     for module in (lock_changes, queueing):
         module.WAITER_LEASE = int(NEVER * 1e6)  # type: ignore[attr-defined] # a constant otherwise
     if not polls:

@@ -64,7 +64,7 @@ def test_many_wait_and_others_are_answered(gate: Gate, server: Server, admin: ht
             assert time.monotonic() < deadline, f"only {server.service.turns.waiting} wait"
             await asyncio.sleep(0.05)
         answers = [(await asyncio.to_thread(admin.get, "/v1/status")).status_code for _ in range(20)]
-        assert 0 < len(threads_of(server)) <= THREADS
+        assert 0 < len(threads_of(server)) <= THREADS + 1  # One more keeps the places.
         for lock in held:
             await asyncio.to_thread(admin.delete, f"/v1/locks/{lock.id}", params={"token": lock.token})
         first = [asyncio.create_task(reader.readline()) for reader, _writer in open_ones]

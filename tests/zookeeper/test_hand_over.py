@@ -10,7 +10,7 @@ import pytest
 from headgate.stores.base import HistoryFilter, LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
-from tests.waiting import until
+from tests.waiting import await_turn, until
 from tests.zookeeper.conftest import OpenStore
 
 R = "file:///d/1"
@@ -71,7 +71,7 @@ def test_a_leased_grant_is_handed_over_by_the_release_itself(store: ZookeeperLoc
     (held,) = store.list(LockFilter())
     assert (held.client, held.token) == ("b", lock.token + 1)
     assert store.waiters() == []
-    other.await_turn(ticket, 10)
+    await_turn(other, ticket, 10)
     (grant,) = other.take_turn(ticket) or ()
     assert (grant.id, grant.token, grant.since, grant.lease) == (held.id, held.token, held.since, 5.0)
 
@@ -84,7 +84,7 @@ def test_a_persistent_grant_is_never_made_for_a_waiter_that_may_be_dead(
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     ticket = other.queue_up(request_for("b", (R, EXCLUSIVE)))
     assert isinstance(ticket, Ticket)
-    sleeping = in_thread(lambda: other.await_turn(ticket, 30))
+    sleeping = in_thread(lambda: await_turn(other, ticket, 30))
     store.release(lock.id, lock.token)
     assert store.list(LockFilter()) == []
     sleeping.result(timeout=5)
@@ -127,7 +127,7 @@ def test_a_holder_that_dies_while_others_wait_is_noticed_by_the_next(
     doomed.acquire(request_for("doomed", (R, EXCLUSIVE), lease=5))
     ticket = store.queue_up(request_for("next", (R, EXCLUSIVE), lease=5))
     assert isinstance(ticket, Ticket)
-    woken = in_thread(lambda: store.await_turn(ticket, 60))
+    woken = in_thread(lambda: await_turn(store, ticket, 60))
     time.sleep(0.2)  # Until it watches; there is no sign of that from outside.
     doomed.close()
     woken.result(timeout=5)
@@ -145,7 +145,7 @@ def test_who_is_handed_a_lock_and_dies_before_it_wakes_keeps_nobody_out(
     assert isinstance(ticket, Ticket)
     store.release(lock.id, lock.token)
     assert [each.client for each in store.list(LockFilter())] == ["doomed"]
-    woken = in_thread(lambda: last.await_turn(ticket, 60))
+    woken = in_thread(lambda: await_turn(last, ticket, 60))
     doomed.close()
     woken.result(timeout=10)
     until(lambda: last.take_turn(ticket), "the last one's turn")
@@ -165,7 +165,7 @@ def test_a_lock_delay_begins_when_the_death_is_noticed_and_is_kept_by_the_server
     ticket = store.queue_up(request_for("next", (R, EXCLUSIVE)))
     assert isinstance(ticket, Ticket)
     while not store.take_turn(ticket):
-        store.await_turn(ticket, 5)
+        await_turn(store, ticket, 5)
     assert 0.5 < time.monotonic() - began < 3
     events = [entry.event for entry in reversed(store.history(HistoryFilter()))]
     assert events == ["grant", "refuse", "expire", "grant"]

@@ -16,7 +16,7 @@ from headgate.stores.zookeeper.clock import Clock, Now
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
 from tests.proxy import MULTI, FrameProxy
-from tests.waiting import until
+from tests.waiting import await_turn, until
 from tests.zookeeper.conftest import OpenStore
 
 R = "file:///d/1"
@@ -136,7 +136,7 @@ def test_a_long_lease_that_is_taken_up_is_whole(store: ZookeeperLocks, open_stor
     assert isinstance(ticket, Ticket)
     store.release(lock.id, lock.token)
     while not (grant := other.take_turn(ticket)):
-        other.await_turn(ticket, 10)
+        await_turn(other, ticket, 10)
     assert other.check(grant[0].id, grant[0].token).token == 2
     until(lambda: (store.list(LockFilter())[0].expires_in or 0) > 1000, "the whole lease")
 

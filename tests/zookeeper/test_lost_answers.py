@@ -9,7 +9,7 @@ from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
 from tests.proxy import CREATE2, MULTI, FrameProxy
-from tests.waiting import until
+from tests.waiting import await_turn, until
 
 R = "file:///d/1"
 
@@ -76,7 +76,7 @@ def test_a_place_in_the_queue_whose_answer_was_lost_is_one_only(
     assert isinstance(ticket, Ticket)
     assert [(waiter.client, waiter.ticket) for waiter in store.waiters()] == [("waiter", ticket.number)]
     store.release(lock.id, lock.token)
-    proxied.await_turn(ticket, 10)
+    await_turn(proxied, ticket, 10)
     assert proxied.take_turn(ticket)
     assert store.waiters() == []
 

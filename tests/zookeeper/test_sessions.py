@@ -17,7 +17,7 @@ from headgate.stores.zookeeper.store import open_zookeeper
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
 from tests.proxy import FrameProxy
 from tests.servers import PrivateServer
-from tests.waiting import until
+from tests.waiting import await_turn, until
 from tests.zookeeper.conftest import OpenStore, expire
 
 R = "file:///d/1"
@@ -189,7 +189,7 @@ def test_a_dead_waiter_leaves_the_queue_and_the_next_is_let_in(url: str, open_st
     assert first.number < second.number
     expire(doomed, url)
     until(lambda: [w.client for w in holding.waiters(R)] == ["next"], "the dead waiter to leave")
-    future = in_thread(lambda: waiting.await_turn(second, 30))
+    future = in_thread(lambda: await_turn(waiting, second, 30))
     holding.release(lock.id, lock.token)
     future.result(timeout=10)
     grant = waiting.take_turn(second)
@@ -204,10 +204,10 @@ def test_a_waiter_whose_session_ended_takes_a_new_place(url: str, open_store: Op
     assert isinstance(ticket, Ticket)
     expire(waiting, url)
     until(lambda: not holding.waiters(R), "the place to go")
-    waiting.await_turn(ticket, 5)
+    await_turn(waiting, ticket, 5)
     assert waiting.take_turn(ticket) is None
     assert [waiter.client for waiter in holding.waiters(R)] == ["unlucky"]
     holding.release(lock.id, lock.token)
-    waiting.await_turn(ticket, 10)
+    await_turn(waiting, ticket, 10)
     assert waiting.take_turn(ticket)
     assert holding.waiters(R) == []

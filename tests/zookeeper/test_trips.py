@@ -10,6 +10,7 @@ from headgate.stores.base import Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.session import Session
 from tests.contract.steps import EXCLUSIVE, SHARED, request_for
+from tests.waiting import await_turn
 from tests.zookeeper.conftest import OpenStore
 
 R = "file:///d/1"
@@ -105,7 +106,7 @@ def test_waiting_and_being_handed_the_lock(store: ZookeeperLocks, other: Zookeep
         tickets.append(ticket)
 
     counted = {"join": trips(join), "again": trips(join), "release": trips(lambda: store.release(lock.id, lock.token))}
-    other.await_turn(tickets[0], 30)
+    await_turn(other, tickets[0], 30)
     counted["take"] = trips(lambda: other.take_turn(tickets[0]))
     assert_at_most(counted, 9, 1, 3, 0)
 

@@ -14,23 +14,25 @@ from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
 from headgate.core.wire import parse, plain
 from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
-from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, within
+from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
 from headgate.stores.history import Happened
 
+#: A look waits at the service for at most this long, so that its place there is kept.
+LOOK_SECONDS = 3.0
+#: The pause after a look that found nothing.
+SOON_SECONDS = 0.001
 
-@answered_in_time({**LOCK_CALLS, "take_turn": bulk})  # It waits for as long as await_turn was asked to.
+
+@answered_in_time({**LOCK_CALLS, "look": bulk})  # It waits for the turn, up to the caller's deadline.
 class ServiceLocks:
     """Locks, queues, clients, resources and history behind a service."""
-
-    #: `take_turn` does the waiting.
-    sleeps_in_turn = True
 
     def __init__(self, connection: Connection, tag: str) -> None:
         self.name, self.tag = connection.name, tag
         self.options = connection.options
         self._connection = connection
-        #: How long each ticket's next look may take.
-        self._patience: dict[int, float] = {}
+        #: What waiters were granted when they looked.
+        self._found: dict[int, Grant] = {}
 
     def acquire(self, request: Request) -> Grant:
         return _granted(request, self._connection.send("POST", "locks", body=_asked(request), request_id=request.id))
@@ -43,14 +45,23 @@ class ServiceLocks:
         del request  # The service finds it.
         return None
 
-    def await_turn(self, ticket: Ticket, seconds: float) -> None:
-        self._patience[ticket.number] = seconds  # The look that follows does the waiting, in one request.
+    def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
+        del ticket, wake  # The service holds back its answer to `look` until the turn comes.
 
-    def take_turn(self, ticket: Ticket) -> Grant | None:
-        seconds = self._patience.pop(ticket.number, 0.0)
+    def look(self, ticket: Ticket) -> float:
+        left = current(self.options.answer_within).left - self.options.answer_within
+        seconds = min(max(left, 0.0), LOOK_SECONDS)
         with within(seconds + self.options.answer_within):
             found = self._waiter(ticket, "turn", wait=seconds)
-        return None if found is None else _granted(ticket.request, found)
+        if found is not None:
+            self._found[ticket.number] = _granted(ticket.request, found)
+        return SOON_SECONDS if found is None else 0.0
+
+    def take_turn(self, ticket: Ticket) -> Grant | None:
+        if found := self._found.pop(ticket.number, None):
+            return found
+        answer = self._waiter(ticket, "turn")
+        return None if answer is None else _granted(ticket.request, answer)
 
     def keep_places(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
@@ -60,7 +71,7 @@ class ServiceLocks:
         return _granted(ticket.request, self._waiter(ticket, "give-up"))
 
     def withdraw(self, ticket: Ticket) -> None:
-        self._patience.pop(ticket.number, None)
+        self._found.pop(ticket.number, None)
         self._waiter(ticket, "withdraw")
 
     def release(self, lock_id: str, token: int) -> None:

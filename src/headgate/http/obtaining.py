@@ -5,25 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
 
-from headgate.core.errors import BadValue, HeadgateError, LockRefused, StoreUnavailable
+from headgate.core.errors import BadValue
 from headgate.core.locks import Request, resource_key
 from headgate.core.names import check_name, check_note, check_request_id
 from headgate.gate import Gate
 from headgate.http.auth import Caller
 from headgate.http.service import Service
-from headgate.http.waiting import Asked
+from headgate.http.waiting import Asked, Pause, Place
 from headgate.service.checks import check_lease, check_span
 from headgate.service.clock import steady
 from headgate.service.identity import new_request_id
 from headgate.service.locks import check_wants
-from headgate.service.obtaining import PAUSE_SECONDS, waits_outside
+from headgate.service.waiting import Obtained, Waiting
 from headgate.stores.acting import actor
 from headgate.stores.base import Grant, Ticket
-from headgate.stores.deadlines import within
-
-T = TypeVar("T")
 
 
 def request_of(  # noqa: PLR0913 - each is an argument of the operation
@@ -64,89 +60,60 @@ async def obtain(service: Service, request: Request, deadline: float) -> Grant:
     """
     if deadline <= steady():
         return await service.crew.run(service.gate.locks.grant, request)
-    place = _Place(service.gate, request)
+    place, run = Place(), service.crew.run_to_its_end
+    waiting = service.gate.locks.waiting(request, deadline, _waker(place))
     with service.turns.asking(request.id) as asked:
         try:
-            grant = await _wait(service, place, asked, deadline)
+            grant = await _join(service, waiting, asked) or await _take_turn(service, waiting, place)
+            grant = grant or (await run(waiting.give_up)).grant
         except asyncio.CancelledError:
             async with asked.moving:
                 if asked.count == 1 and not asked.answered:
-                    await service.crew.run_to_its_end(place.undo)
+                    await run(waiting.withdraw)
             raise
         asked.answered = True
         return grant
 
 
-async def _wait(service: Service, place: _Place, asked: Asked, deadline: float) -> Grant:
-    answered = deadline + service.gate.answer_within
+async def take_turn(service: Service, ticket: Ticket, deadline: float) -> Grant | None:
+    """The grant if the turn of a place comes by the deadline (on steady()), else None; the place is kept."""
+    if deadline <= steady():
+        return await service.crew.run_to_its_end(service.gate.locks.take_turn, ticket)
+    place = Place()
+    return await _take_turn(service, service.gate.locks.waiting(ticket.request, deadline, _waker(place), ticket), place)
 
-    def in_time(call: Callable[..., T]) -> Callable[..., T]:
-        """The call, ended at the latest when the caller has to be answered."""
 
-        def limited(*arguments: Any) -> T:
-            with within(max(answered - steady(), 0.0)):
-                return call(*arguments)
-
-        return limited
-
-    run = service.crew.run_to_its_end
-    async with asked.moving:
-        found = await run(in_time(place.join))
-    while isinstance(found, LockRefused):  # By a program outside Headgate alone.
-        if steady() + PAUSE_SECONDS > deadline:
-            raise found
-        await asyncio.sleep(PAUSE_SECONDS)
+async def _join(service: Service, waiting: Waiting, asked: Asked) -> Grant | None:
+    """What was granted at once, or None: it has a place in the queue."""
+    while waiting.ticket is None:
         async with asked.moving:
-            found = await run(in_time(place.join))
-    if not isinstance(found, Ticket):
-        return found
-    async with service.turns.keeping(found):
-        grant = await service.turns.wait(group_of(found), in_time(place.look), deadline, found.number)
-    return await run(in_time(place.give_up)) if grant is None else grant
+            found = await service.crew.run_to_its_end(waiting.step)
+        if isinstance(found, Obtained):
+            return found.grant
+        await asyncio.sleep(found)
+    return None
 
 
-class _Place:
-    """A request for locks, and what it has got so far. Its methods are called by threads, one after the other."""
+async def _take_turn(service: Service, waiting: Waiting, place: Place) -> Grant | None:
+    """What was granted while it waited; None: its time is over."""
+    if waiting.ticket is None:
+        raise TypeError("it has no place in the queue")
 
-    def __init__(self, gate: Gate, request: Request) -> None:
-        self.request = request
-        self._gate = gate
-        self._got: Grant | Ticket | None = None
+    def step(woken: bool) -> Grant | Pause:  # noqa: FBT001 - as all are called
+        found = waiting.step(woken=woken)
+        return found.grant if isinstance(found, Obtained) else Pause(found)
 
-    def join(self) -> Grant | Ticket | LockRefused:
-        """Held at once, or a place in the queue; a refusal when only a program outside Headgate is in the way."""
-        try:
-            self._got = self._gate.locks.queue_up(self.request)
-        except LockRefused as refused:
-            if waits_outside(refused):
-                return refused
-            raise
-        return self._got
+    with service.turns.keeping(waiting):
+        key, order = group_of(waiting.ticket), waiting.ticket.number
+        return await service.turns.take_steps(key, place, order, step, waiting.deadline)
 
-    def look(self) -> Grant | None:
-        """Whether it is the turn."""
-        try:
-            grant = self._gate.locks.take_turn(self._ticket)
-        except StoreUnavailable:  # It may be back before the time to wait is over.
-            return None
-        self._got = grant or self._got
-        return grant
 
-    def give_up(self) -> Grant:
-        """The time is over."""
-        self._got = grant = self._gate.locks.give_up(self._ticket)
-        return grant
+def _waker(place: Place) -> Callable[[], None]:
+    """Wakes the place in this event loop, from any thread."""
+    loop = asyncio.get_running_loop()
 
-    def undo(self) -> None:
-        """As if it had not been asked. What a store that is away cannot do now lapses by itself."""
-        with suppress(StoreUnavailable):
-            self._gate.locks.withdraw(self.request, self._got if isinstance(self._got, Ticket) else None)
-        for lock in self._got if isinstance(self._got, tuple) else ():
-            with suppress(HeadgateError):  # A guard that was busy has given it back already.
-                self._gate.locks.release(lock)
+    def wake() -> None:
+        with suppress(RuntimeError):  # It has ended, and nobody waits any more.
+            loop.call_soon_threadsafe(place.wake)
 
-    @property
-    def _ticket(self) -> Ticket:
-        if not isinstance(self._got, Ticket):
-            raise TypeError("it is no longer waiting")
-        return self._got
+    return wake

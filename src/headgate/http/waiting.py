@@ -1,11 +1,16 @@
-"""Those who wait, without a thread each: one of those who wait for the same thing looks, the others stand behind it."""
+"""Callers that wait, without a thread each: the store wakes them; of those that wait for the same thing, one looks.
+
+A waiter takes steps in a thread of the crew, and sleeps in between in the event loop: until the store wakes it, until
+it is the first of its group, or until its next look is due. Looking is for wake-ups that were lost, and for what wakes
+nobody, such as a lease that runs out.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,6 +20,7 @@ from headgate.core.errors import NotAllowed
 from headgate.http.crew import Crew
 from headgate.http.errors import TooMany
 from headgate.service.clock import steady
+from headgate.service.waiting import Waiting
 from headgate.stores.base import Ticket
 
 T = TypeVar("T")
@@ -28,6 +34,13 @@ LATER_SECONDS = 5
 GROUPS_AT_FULL_PACE = 50
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A step found nothing: the next one is due after so many seconds, unless the waiter is woken."""
+
+    seconds: float
+
+
 class Gone(Exception):
     """The caller has hung up."""
 
@@ -36,10 +49,17 @@ class Gone(Exception):
 class Place:
     """One who waits, in the order of the queue."""
 
-    order: int
-    #: Set when it is the first.
+    order: int = 0
+    #: Set when there is something to do: it was woken, it is the first now, or something was changed here.
     called: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
+    #: The store says that its turn may have come.
+    woken: bool = field(default=False, compare=False)
     gone: bool = field(default=False, compare=False)
+
+    def wake(self) -> None:
+        """Its turn may have come."""
+        self.woken = True
+        self.called.set()
 
 
 class Group:
@@ -48,8 +68,6 @@ class Group:
     def __init__(self) -> None:
         self._places: list[Place] = []
         self._came = 0
-        #: Set when something was changed here that they may wait for.
-        self.bell = asyncio.Event()
 
     @property
     def first(self) -> Place | None:
@@ -58,16 +76,19 @@ class Group:
             heapq.heappop(self._places)
         return self._places[0] if self._places else None
 
-    def enter(self, order: int | None) -> Place:
+    def enter(self, place: Place, order: int | None) -> None:
         """One more; without an order, behind those who came before."""
         self._came += 1
-        place = Place(self._came if order is None else order)
+        place.order = self._came if order is None else order
         heapq.heappush(self._places, place)
-        return place
 
     def leave(self, place: Place) -> None:
         """The next one looks."""
         place.gone = True
+        self.call()
+
+    def call(self) -> None:
+        """Let the first look now."""
         if self.first is not None:
             self.first.called.set()
 
@@ -92,14 +113,14 @@ class Turns:
         #: How many wait.
         self.waiting = 0
         self._groups: dict[tuple[str, ...], Group] = {}
-        #: By who keeps them: the same place may be asked for twice, and two stores may give the same number.
-        self._tickets: dict[object, Ticket] = {}
+        #: Those who wait for locks: the same place may be asked for twice, and two stores may give the same number.
+        self._kept: dict[int, Waiting] = {}
         self._asked: dict[str, Asked] = {}
 
     @property
     def tickets(self) -> list[Ticket]:
         """The places in queues for locks that are kept for callers."""
-        return list(self._tickets.values())
+        return [each.ticket for each in self._kept.values() if each.ticket is not None]
 
     def must_have_room(self) -> None:
         """TooMany when as many wait as may."""
@@ -110,17 +131,16 @@ class Turns:
         """Something was changed that groups whose key has all words of one of these may wait for."""
         for key, group in self._groups.items():
             if any(set(each) <= set(key) for each in keys):
-                group.bell.set()
+                group.call()
 
-    @asynccontextmanager
-    async def keeping(self, ticket: Ticket) -> AsyncIterator[None]:
+    @contextmanager
+    def keeping(self, waiting: Waiting) -> Iterator[None]:
         """Keep a place alive meanwhile."""
-        keeper = object()
-        self._tickets[keeper] = ticket
+        self._kept[id(waiting)] = waiting
         try:
             yield
         finally:
-            del self._tickets[keeper]
+            del self._kept[id(waiting)]
 
     @contextmanager
     def asking(self, request_id: str) -> Iterator[Asked]:
@@ -135,51 +155,61 @@ class Turns:
                 del self._asked[request_id]
 
     async def wait(
-        self,
-        key: tuple[str, ...],
-        look: Callable[[], T | None],
-        deadline: float,
-        order: int | None = None,
-        *,
-        again: bool = False,
+        self, key: tuple[str, ...], look: Callable[[], T | None], deadline: float, *, again: bool = False
     ) -> T | None:
         """What a look finds, at the latest by the deadline (on steady()); None: nothing was found.
 
-        `order`: the place in the store's own queue, so that whoever is first there looks, not who came here first.
         `again`: it may have been given something already, and its answer was lost: it does not stand behind others.
         """
         if again or deadline <= steady():
-            found = await self._crew.run_to_its_end(look) if order is not None else await self._crew.run(look)
+            found = await self._crew.run(look)
             if found is not None or deadline <= steady():
                 return found
+        began = steady()
+
+        def step(_woken: bool) -> T | Pause:  # noqa: FBT001 - as all are called
+            found = look()
+            return (
+                Pause(min(max((steady() - began) * PART, SHORTEST_SECONDS), LONGEST_SECONDS))
+                if found is None
+                else found
+            )
+
+        return await self.take_steps(key, Place(), None, step, deadline)
+
+    async def take_steps(
+        self,
+        key: tuple[str, ...],
+        place: Place,
+        order: int | None,
+        step: Callable[[bool], T | Pause],
+        deadline: float,
+    ) -> T | None:
+        """What a step finds, at the latest by the deadline (on steady()); None: nothing was found.
+
+        `order`: the place in the store's own queue, so that whoever is first there looks, not who came here first. A
+        step is told whether the store woke the waiter, and says how long to wait for the next one.
+        """
         group = self._groups.setdefault(key, Group())
-        place = group.enter(order)
+        group.enter(place, order)
         self.waiting += 1
         try:
-            return await self._look_on(group, place, look, deadline)
+            while (left := deadline - steady()) > 0:
+                pause = left
+                place.called.clear()
+                if place.woken or group.first is place:
+                    woken, place.woken = place.woken, False
+                    found = await self._crew.run_to_its_end(step, woken)
+                    if not isinstance(found, Pause):
+                        return found
+                    pause = found.seconds * max(1.0, len(self._groups) / GROUPS_AT_FULL_PACE)
+                await _heard(place.called, min(pause, deadline - steady()))
+            return None
         finally:
             group.leave(place)
             self.waiting -= 1
             if group.first is None:
                 self._groups.pop(key, None)
-
-    async def _look_on(self, group: Group, place: Place, look: Callable[[], T | None], deadline: float) -> T | None:
-        began = None
-        while True:
-            if group.first is not place:
-                if deadline <= steady():
-                    return None
-                place.called.clear()
-                await _heard(place.called, deadline - steady())
-                continue
-            began = steady() if began is None else began
-            group.bell.clear()
-            found = await self._crew.run_to_its_end(look)
-            left = deadline - steady()
-            if found is not None or left <= 0:
-                return found
-            pause = min(max((steady() - began) * PART, SHORTEST_SECONDS), LONGEST_SECONDS)
-            await _heard(group.bell, min(pause * max(1.0, len(self._groups) / GROUPS_AT_FULL_PACE), left))
 
 
 async def _heard(signal: asyncio.Event, seconds: float) -> None:

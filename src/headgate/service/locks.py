@@ -19,13 +19,14 @@ from headgate.core.names import RESOURCE_LIMIT, check_name, check_note, check_re
 from headgate.core.owners import LOCAL, check_principal
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
-from headgate.service.guard_keeper import GuardKeeper
+from headgate.service.guard_keeper import GuardKeeper, GuardsBusy
 from headgate.service.guard_tending import AskUnguarded, GuardTending
 from headgate.service.guards import GuardBusy
 from headgate.service.identity import new_request_id, owner
-from headgate.service.obtaining import Obtained, Obtaining
+from headgate.service.obtaining import Obtaining
 from headgate.service.renewal import LONGEST_PAUSE_SECONDS, Hold
 from headgate.service.undoing import leave as leave_undone
+from headgate.service.waiting import Obtained, Waiting
 from headgate.stores.acting import actor
 from headgate.stores.base import Grant, LockFilter, LockStore, Ticket
 from headgate.stores.options import DEFAULT_OPTIONS
@@ -102,25 +103,39 @@ class Locks:
 
     def queue_up(self, request: Request) -> Grant | Ticket:
         """As `grant`, but a place at the end of the queue. LockRefused by guards alone: ask again, soon."""
-        return self._obtaining.queue_up(request)
+        found = self._obtaining.queue_up(request)
+        return found if isinstance(found, Ticket) else found.grant
 
     def place_of(self, request: Request) -> Ticket | None:
         """The place that this very request has in the queue; None: none that is seen from here."""
         return self._store.place_of(request)
 
+    def waiting(
+        self, request: Request, deadline: float, wake: Callable[[], None], ticket: Ticket | None = None
+    ) -> Waiting:
+        """Wait for a request in steps until the deadline (steady); `wake` is called when it is time for the next one.
+
+        The caller keeps the place alive. `ticket`: the place that the request has already.
+        """
+        return Waiting(self._obtaining, request, deadline, wake, ticket=ticket, kept=True)
+
     def take_turn(self, ticket: Ticket) -> Grant | None:
-        """The grant if it is the ticket's turn, else None; the place is kept."""
-        return self._obtaining.take_turn(ticket)
+        """The grant if it is the ticket's turn and no program outside is in the way, else None; the place is kept."""
+        try:
+            found = self._obtaining.take_turn(ticket)
+        except GuardsBusy:
+            self._store.keep_places([ticket])
+            return None
+        return found.grant if found else None
 
     def give_up(self, ticket: Ticket) -> Grant:
         """Leave the queue: the grant if it is the ticket's turn after all, else LockRefused."""
-        return self._obtaining.give_up(ticket)
+        return self._obtaining.give_up(ticket).grant
 
-    def withdraw(self, request: Request, ticket: Ticket | None = None) -> None:
+    def withdraw(self, request: Request, ticket: Ticket) -> None:
         """Leave the queue, whatever happened."""
         self._guards.leave_line(request.id)
-        if ticket is not None:
-            self._store.withdraw(ticket)
+        self._store.withdraw(ticket)
 
     @contextmanager
     def held(

@@ -109,7 +109,7 @@ class NarrowedLocks(_Narrowed):
 
     def __init__(self, store: LockStore, sight: Sight) -> None:
         self._store, self._sight = store, sight
-        self.name, self.tag, self.sleeps_in_turn = store.name, store.tag, store.sleeps_in_turn
+        self.name, self.tag = store.name, store.tag
 
     def get(self, lock_id: str) -> Lock:
         return _one("lock", lock_id, self._store.get, lambda lock: self._sight.resource(lock.resource))

@@ -137,7 +137,6 @@ class RoutedLocks:
     def __init__(self, name: str, ledger_side: LockStore, coordination: LockStore) -> None:
         self.name = name
         self.tag = coordination.tag
-        self.sleeps_in_turn = coordination.sleeps_in_turn
         self._ledger_side = ledger_side
         self._coordination = coordination
         self._both = (ledger_side, coordination)
@@ -151,8 +150,11 @@ class RoutedLocks:
     def place_of(self, request: Request) -> Ticket | None:
         return self._for_request(request).place_of(request)
 
-    def await_turn(self, ticket: Ticket, seconds: float) -> None:
-        self._for_request(ticket.request).await_turn(ticket, seconds)
+    def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
+        self._for_request(ticket.request).listen(ticket, wake)
+
+    def look(self, ticket: Ticket) -> float:
+        return self._for_request(ticket.request).look(ticket)
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         return self._for_request(ticket.request).take_turn(ticket)

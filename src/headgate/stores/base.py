@@ -78,8 +78,6 @@ class LockStore(Protocol):
     name: str
     #: Four letters that every lock id of this store begins with.
     tag: str
-    #: Whether `take_turn` does the waiting that `await_turn` was asked for, in one request.
-    sleeps_in_turn: bool
 
     def acquire(self, request: Request) -> Grant:
         """Free: all wanted resources become held. Otherwise LockRefused with every blocker, counted.
@@ -95,8 +93,14 @@ class LockStore(Protocol):
         what was granted, and any other place, or takes one.
         """
 
-    def await_turn(self, ticket: Ticket, seconds: float) -> None:
-        """Sleep until the ticket's turn may have come, or for that long. Wakes early rather than late."""
+    def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
+        """Waiting: call `wake`, from any thread, when the ticket's turn may have come, until it leaves the queue.
+
+        Wakes early rather than late. A second call replaces the first.
+        """
+
+    def look(self, ticket: Ticket) -> float:
+        """Waiting: 0 when the ticket's turn may have come, else the seconds after which to look again if not woken."""
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         """Waiting: held if it is the ticket's turn, else None. Tells the store that the waiter lives."""

@@ -20,7 +20,7 @@ LISTING_SECONDS, BULK_SECONDS, WHOLE_SECONDS = 60.0, 600.0, 86_400.0
 #: A change of up to this many rows is no bulk operation.
 FEW_ROWS = 100
 #: Calls that wait for nothing.
-FREE = ("close", "watch_loss")
+FREE = ("close", "listen", "watch_loss")
 Kind = TypeVar("Kind", bound=type)
 
 
@@ -162,7 +162,7 @@ def waiting(answer_within: float, _what: object, seconds: float) -> Limit:
 
 #: The calls of each port that are no quick ones.
 LOCK_CALLS: Mapping[str, Rule] = {
-    "await_turn": waiting, "list": listing, "summary": listing, "waiters": listing, "history": listing,
+    "list": listing, "summary": listing, "waiters": listing, "history": listing,
     "happened": listing, "clients": listing, "resources": listing, "expire": bulk,
 }  # fmt: skip
 LEDGER_CALLS: Mapping[str, Rule] = {

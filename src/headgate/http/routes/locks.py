@@ -12,6 +12,7 @@ from headgate.core.errors import LockLost, LockRefused, UnknownName
 from headgate.core.locks import Lock, Waiter, parse_lock_id
 from headgate.core.locks import Request as LockRequest
 from headgate.gate import Gate
+from headgate.http import obtaining
 from headgate.http.auth import Caller
 from headgate.http.obtaining import group_of, obtain, request_of
 from headgate.http.schemas import shown_lock
@@ -20,7 +21,7 @@ from headgate.http.waiting import asked_to_wait
 from headgate.operations import locks
 from headgate.operations.declaring import Page
 from headgate.service.clock import steady
-from headgate.service.obtaining import PAUSE_SECONDS, waits_outside
+from headgate.service.waiting import PAUSE_SECONDS, waits_outside
 from headgate.stores.base import Grant, Ticket
 
 handlers = Handlers(locks.declared)
@@ -97,11 +98,7 @@ async def take_turn(call: Call, *, ticket: int, wait: float, **asked: Any) -> Gr
         while place is None and steady() + PAUSE_SECONDS < until:  # A program outside is in the way.
             await asyncio.sleep(PAUSE_SECONDS)
             place = await service.crew.run(_place, service.gate, wanted)
-        if not isinstance(place, Ticket):
-            return place
-        async with service.turns.keeping(place):
-            look = lambda: service.gate.locks.take_turn(place)  # noqa: E731 - one line, used once
-            return await service.turns.wait(group_of(place), look, until, place.number)
+        return await obtaining.take_turn(service, place, until) if isinstance(place, Ticket) else place
 
     return await asked_to_wait(call.request, wait, turn()) or None
 

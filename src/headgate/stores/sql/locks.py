@@ -45,8 +45,6 @@ T = TypeVar("T")
 class SqlLocks:
     """Locks, queues, clients, resources and history in one SQL database."""
 
-    sleeps_in_turn = False
-
     def __init__(self, database: Database) -> None:
         self.name = database.name
         self.options = database.options
@@ -83,8 +81,11 @@ class SqlLocks:
     def place_of(self, request: Request) -> Ticket | None:
         return self._queueing.place_of(request)
 
-    def await_turn(self, ticket: Ticket, seconds: float) -> None:
-        self._queueing.await_turn(ticket, seconds)
+    def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
+        self._queueing.listen(ticket, wake)
+
+    def look(self, ticket: Ticket) -> float:
+        return self._queueing.look(ticket)
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         return self._queueing.take_turn(ticket)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -40,6 +39,8 @@ T = TypeVar("T")
 
 #: How many resources are remembered as contended.
 MOST_REMEMBERED = 10_000
+#: A waiter looks at the tables at least this often, though no other process seems to have written.
+UNSEEN_SECONDS = 3.0
 #: Waiters whose sign of life is one statement.
 MOST_AT_ONCE = 500
 
@@ -62,14 +63,18 @@ class _Outlook:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """How many stand before a waiter, and since when it is so many (monotonic)."""
+    """How it stood for a waiter when it last looked."""
 
+    #: How many stand before it, and since when it is so many (monotonic).
     position: int
     since: float
     #: Whether a claim is in its way.
-    claimed: bool = False
+    claimed: bool
     #: Whether the waiter is woken when its turn may have come.
-    told: bool = False
+    told: bool
+    #: What differs when another process has written; when a lease in its way runs out (monotonic).
+    seen: object
+    due: float
 
 
 class Queueing:
@@ -81,6 +86,8 @@ class Queueing:
         self._wakeups = wakeups
         #: Keys of resources that somebody had to wait for lately: a hint for which way to go first.
         self._contended: set[str] = set()
+        #: By tickets of this process, what they saw last.
+        self._standings: dict[int, _Standing] = {}
 
     def contended(self, key: str) -> bool:
         """Whether somebody is likely to wait for the resource."""
@@ -106,21 +113,28 @@ class Queueing:
         numbers = [int(row[0]) for row in self._database.single(sql.READ_TICKETS, request_id=request.id)]
         return Ticket(min(numbers), request) if numbers else None
 
-    def await_turn(self, ticket: Ticket, seconds: float) -> None:
-        """Sleep until the turn may have come."""
-        event = self._wakeups.event(ticket.number)
-        until = time.monotonic() + seconds
-        place = _Standing(0, time.monotonic())
+    def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
+        """Call `wake` when the turn may have come."""
+        self._wakeups.listen(ticket.number, wake)
+
+    def look(self, ticket: Ticket) -> float:
+        """0: the turn may have come; else the seconds after which to look again."""
+        now = time.monotonic()
+        known = self._standings.get(ticket.number)
         seen = self._database.changed()
-        while not event.is_set() and (left := until - time.monotonic()) > 0:
-            outlook = self._look(ticket)
-            if outlook.ready:
-                break
-            if (outlook.position, outlook.claimed) != (place.position, place.claimed):
-                place = _Standing(outlook.position, time.monotonic(), outlook.claimed)
-            place = replace(place, told=self._is_told(ticket, outlook))
-            seen = self._sleep(event, seen, place, min(left, outlook.soonest))
-        event.clear()
+        # A claim ends without a word, and what this process itself wrote on the same connection is not seen.
+        if known and not known.claimed and seen is not None and seen == known.seen and now < known.due:
+            return min(self._pause(known), known.due - now)
+        outlook = self._look(ticket)
+        if outlook.ready:
+            return 0.0
+        place = (outlook.position, outlook.claimed)
+        since = known.since if known is not None and (known.position, known.claimed) == place else now
+        told = self._is_told(ticket, outlook)
+        due = now + min(outlook.soonest, UNSEEN_SECONDS)
+        known = _Standing(outlook.position, since, outlook.claimed, told, seen, due)
+        self._standings[ticket.number] = known
+        return min(self._pause(known), outlook.soonest)
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         """The grant, handed over or taken; None when it is not the turn."""
@@ -259,21 +273,13 @@ class Queueing:
         return self._bell(ticket.number, str(ticket_columns(ticket.request, self._tag, "")["lock_id"]))
 
     def _leave(self, ticket: Ticket, grant: Grant = ()) -> None:
+        self._standings.pop(ticket.number, None)
         bell = self._bell_of(ticket)
         self._wakeups.forget(ticket.number, bell, granted=any(lock.id == bell for lock in grant))
 
     def _is_told(self, ticket: Ticket, outlook: _Outlook) -> bool:
         told = self._wakeups.is_told(ticket.number, self._bell_of(ticket), outlook.before)
         return told and not outlook.claimed
-
-    def _sleep(self, event: threading.Event, seen: object, place: _Standing, seconds: float) -> object:
-        """Sleep until woken, or until another process wrote something, where that can be seen at small cost."""
-        until = time.monotonic() + seconds
-        while not event.wait(min(self._pause(place), max(until - time.monotonic(), 0))):
-            now = self._database.changed()
-            if now is None or now != seen or time.monotonic() >= until:
-                return now
-        return seen
 
     def _pause(self, place: _Standing) -> float:
         return self._wakeups.pause(time.monotonic() - place.since, place.position, told=place.told)

@@ -17,6 +17,8 @@ SHORTEST = 0.001
 PART = 0.05
 #: The longest pause. It is the pause of those who are woken, too: wake-ups may get lost.
 LISTENING_PAUSE = 1.0
+#: Wake-ups that are remembered for waiters that do not listen yet.
+MOST_EARLY = 1000
 
 
 class Listener:
@@ -79,7 +81,9 @@ class Wakeups:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._events: dict[int, threading.Event] = {}
+        self._wakes: dict[int, Callable[[], None]] = {}
+        #: Tickets that were called before their waiters listened.
+        self._early: set[int] = set()
         self._guard = threading.Lock()
         self._listener = Listener(database, self._heard)
         #: Made when somebody first waits.
@@ -95,10 +99,14 @@ class Wakeups:
         """Whether the database calls this process."""
         return self._listener.listening
 
-    def event(self, ticket: int) -> threading.Event:
-        """Set when the ticket's turn may have come."""
+    def listen(self, ticket: int, wake: Callable[[], None]) -> None:
+        """Call `wake` when the ticket's turn may have come."""
         with self._guard:
-            return self._events.setdefault(ticket, threading.Event())
+            self._wakes[ticket] = wake
+            early = ticket in self._early
+            self._early.discard(ticket)
+        if early:
+            wake()
 
     def is_told(self, ticket: int, own: str, before: str) -> bool:
         """Whether the waiter is woken when what stands before it leaves; the two are the names of their bells."""
@@ -112,7 +120,8 @@ class Wakeups:
     def forget(self, ticket: int, own: str, *, granted: bool) -> None:
         """Nobody waits by that number any more."""
         with self._guard:
-            self._events.pop(ticket, None)
+            self._wakes.pop(ticket, None)
+            self._early.discard(ticket)
         if self._bells is not None:
             self._bells.leave(ticket, own, granted=granted)
 
@@ -125,9 +134,9 @@ class Wakeups:
         """Wake these: (channel, ticket)."""
         elsewhere = []
         for channel, ticket in heads:
-            event = self._events.get(ticket)
-            if event is not None:
-                event.set()
+            wake = self._wakes.get(ticket)
+            if wake is not None:
+                wake()
             else:
                 elsewhere.append((channel, ticket))
         if elsewhere:
@@ -146,10 +155,17 @@ class Wakeups:
             self._bells.close()
 
     def _rang(self, ticket: int) -> None:
-        event = self._events.get(ticket)
-        if event is not None:
-            event.set()
+        wake = self._wakes.get(ticket)
+        if wake is not None:
+            wake()
 
     def _heard(self, ticket: int) -> None:
         """A wake-up came: perhaps before its waiter has asked for it."""
-        self.event(ticket).set()
+        with self._guard:
+            wake = self._wakes.get(ticket)
+            if wake is None:
+                if len(self._early) >= MOST_EARLY:
+                    self._early.clear()
+                self._early.add(ticket)
+                return
+        wake()

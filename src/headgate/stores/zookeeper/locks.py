@@ -49,8 +49,6 @@ def _is_known(result: object) -> bool:
 class ZookeeperLocks:
     """Locks, queues, clients, resources and history in one ZooKeeper ensemble."""
 
-    sleeps_in_turn = False
-
     def __init__(self, address: Address, sessions: Sessions, root: Root) -> None:
         self.name = address.name
         self.tag = tag = root.tag
@@ -101,9 +99,12 @@ class ZookeeperLocks:
     def place_of(self, request: Request) -> Ticket | None:
         return self._queue.find(request)
 
-    def await_turn(self, ticket: Ticket, seconds: float) -> None:
-        with within(max(seconds, self._sessions.answer_within)):
-            self._queue.sleep(ticket, seconds)
+    def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
+        self._queue.listen(ticket, wake)
+
+    def look(self, ticket: Ticket) -> float:
+        with within(self._sessions.answer_within):
+            return self._queue.look(ticket)
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
         with within(self._sessions.answer_within):

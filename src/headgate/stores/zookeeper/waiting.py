@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.lock_draft import TRIAL_SECONDS, Draft
@@ -41,7 +40,11 @@ class Wait:
     request: Request
     session: Session
     mark: str
-    woken: threading.Event = field(default_factory=threading.Event)
+    #: Something has changed since the last try; whom to tell of it.
+    woken: bool = False
+    listener: Callable[[], None] | None = None
+    #: A grant that is handed over is waited for, before it is looked what is in the way.
+    expects_grant: bool = True
     #: What it was told last, when in the leader's milliseconds, and by which transaction.
     message: tuple[Message, int, int] | None = None
     #: The leader's time when the place was taken, its transaction, and our own time just before.
@@ -49,7 +52,9 @@ class Wait:
 
     def wake(self, _event: object = None) -> None:
         """Something has changed. Called by kazoo's own thread, which must not be kept."""
-        self.woken.set()
+        self.woken = True
+        if self.listener is not None:
+            self.listener()
 
     def spent(self, at: int, transaction: int) -> float:
         """At most so many seconds have passed since that moment of the leader; infinitely many when it is not known."""
@@ -116,9 +121,12 @@ class Queue:
 
     def rejoin(self, ticket: Ticket) -> bool:
         """Its place was lost with its session: take another, at the end. True as for `join`: somebody is in the way."""
+        before = self._waits.get(ticket.number)
         self.forget(ticket)
         new, blocked = self.join(ticket.request)
         self._waits[ticket.number] = self._waits.pop(new.number)
+        if before is not None and before.listener is not None:
+            self.listen(ticket, before.listener)
         return blocked
 
     def forget(self, ticket: Ticket) -> None:
@@ -225,25 +233,31 @@ class Queue:
 
     # ------------------------------------------------------------------ sleeping
 
-    def sleep(self, ticket: Ticket, seconds: float) -> None:
-        """Until the turn may have come, or for that long."""
+    def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
+        """Call `wake` when the turn may have come."""
         wait = self._waits.get(ticket.number)
-        if wait is None:
-            time.sleep(min(seconds, LOST_SECONDS))
-            return
-        until = time.monotonic() + seconds
+        if wait is not None:
+            wait.listener = wake
+            if wait.woken:
+                wake()
+
+    def look(self, ticket: Ticket) -> float:
+        """0: the turn may have come; else the seconds after which to look again."""
+        wait = self._waits.get(ticket.number)
+        if wait is None or wait.woken:
+            return 0.0
         self._box(wait.session).open()
-        if wait.woken.wait(min(seconds, HAND_OVER_SECONDS)):
-            return
-        most = self._watch_obstacles(wait)
-        wait.woken.wait(max(min(until - time.monotonic(), most), 0))
+        if wait.expects_grant:
+            wait.expects_grant = False
+            return HAND_OVER_SECONDS
+        return self._watch_obstacles(wait)
 
     def handed(self, ticket: Ticket) -> Grant:
         """The grant that was handed over, or nothing."""
         wait = self._waits.get(ticket.number)
         if wait is None:
             return ()
-        wait.woken.clear()
+        wait.woken = False
         told, wait.message = wait.message, None
         if told is None or len(ticket.request.wants) > 1:
             return ()
