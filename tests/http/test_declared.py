@@ -12,13 +12,13 @@ from headgate.core.errors import BadValue
 from headgate.http import description
 from headgate.http.server import Server
 from headgate.http.serving import Handlers, repeat_of
-from headgate.operations import locks
+from headgate.operations import claims, ledger, locks
 from headgate.operations.arguments import By, Count, Reason
 from headgate.operations.declaring import About, Declarations, Idempotency, Operation, Page
 from tests.http.conftest import Tokens
 
 #: Every declaration.
-DECLARED = (locks.declared,)
+DECLARED = (locks.declared, claims.declared, ledger.declared)
 OPERATIONS = [each for part in DECLARED for each in part.operations]
 
 shelves = Declarations("shelves")
@@ -92,7 +92,8 @@ def test_a_declaration_says_everything(operation: Operation) -> None:
 
 def test_declarations_are_read_without_a_framework() -> None:
     code = (
-        "import sys, headgate.operations.locks; heavy = {'fastapi', 'pydantic', 'starlette', 'sqlalchemy', 'httpx2'};"
+        "import sys, headgate.operations.locks, headgate.operations.claims;"
+        "heavy = {'fastapi', 'pydantic', 'starlette', 'sqlalchemy', 'httpx2'};"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

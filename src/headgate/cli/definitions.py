@@ -18,8 +18,8 @@ from headgate.core.errors import BadValue
 from headgate.core.words import suggestion
 
 if TYPE_CHECKING:
+    from headgate.core.ledger import Defined
     from headgate.service.ledger import Ledger
-    from headgate.stores.base import Defined
 
 
 @click.command("define")

@@ -12,10 +12,10 @@ from headgate.core.census import Span, Tally
 from headgate.core.claims import Plan, Verdict
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.history import Entry
-from headgate.core.ledger import Change, Claim, Dataset, Job, Port, Row
+from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Port, Row
 from headgate.core.locks import Lock
 from headgate.core.wire import parse, plain
-from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, RowFilter, SpanFilter
+from headgate.stores.base import Asker, LedgerHistoryFilter, RowFilter, SpanFilter
 from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
 from headgate.stores.history import Happened
 

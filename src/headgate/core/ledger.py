@@ -293,6 +293,16 @@ class Claim:
         return json.dumps(self.to_document(), ensure_ascii=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """What a definition did."""
+
+    #: What it changed, one line each; empty: nothing.
+    changes: tuple[str, ...]
+    #: What looks like a mistake.
+    warnings: tuple[str, ...] = ()
+
+
 def failure_cursor(row: Row) -> str:
     """Where the list of failures continues after this row."""
     since = "" if row.since is None else row.since.isoformat()

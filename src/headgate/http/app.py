@@ -37,7 +37,8 @@ from headgate.http.waiting import Ending, Gone
 around = Routes("service")
 #: Everything that the OpenAPI tells of.
 API = (
-    locks.handlers.routes(), claims.router, ledger.router, custody.router, whole.router, events.router, frozen.router,
+    locks.handlers.routes(), claims.handlers.routes(), ledger.handlers.routes(), custody.router, whole.router,
+    events.router, frozen.router,
     queue.router, daemons.router, ingest.router, inventory.router, around,
 )  # fmt: skip
 #: Besides, and not told of.

@@ -17,6 +17,8 @@ from headgate.core import claims, credentials, history, inventory, ledger, locks
 from headgate.core.errors import BadValue
 from headgate.core.locks import Lock
 from headgate.core.wire import plain
+from headgate.operations import ledger as declared_ledger
+from headgate.operations import locks as declared_locks
 
 T = TypeVar("T")
 Responses = dict[int | str, dict[str, Any]]
@@ -106,53 +108,6 @@ class ActedLightly(Body):
 # ---------------------------------------------------------------- the ledger
 
 
-class DatasetAsked(Body):
-    """A dataset as it shall be. Secrets are sealed by the caller; see /datasets/{name}/custody."""
-
-    uri: str = Field("", examples=["postgresql://warehouse/raw"])
-    order: str = Field("natural", description="Order of its data ids: natural or text.")
-    settings: dict[str, str] = {}
-    secret_jobs: list[str] | None = Field(None, description="Jobs that may read its secrets; null: any.")
-
-
-class JobAsked(Body):
-    """A job as it shall be."""
-
-    inputs: list[str] = Field([], examples=[["orders_raw"]])
-    outputs: list[str] = Field([], examples=[["orders_clean"]])
-    environment: dict[str, str] = {}
-    max_attempts: int = Field(3, description="Failures after which a chunk is not retried; 0: no limit.")
-    max_crashes: int = Field(3, description="Crashes of workers after which a chunk is held; 0: no limit.")
-    max_interruptions: int = Field(10, description="Interruptions after which a chunk is held; 0: no limit.")
-    retry_delay: float = Field(0, description="Seconds before a failed chunk is retried.")
-    on_failure: str = Field("rerun", description="rerun or hold.")
-    stop_exit: str = Field(
-        "interrupt",
-        description="interrupt: a worker that was asked to stop reports an interruption; trust: the exit code counts.",
-    )
-
-
-class PipelineAsked(Body):
-    """Datasets and jobs as they shall be, each by its name."""
-
-    datasets: dict[str, DatasetAsked] = {}
-    jobs: dict[str, JobAsked] = {}
-
-
-class Defined(BaseModel):
-    """What a definition did."""
-
-    changes: list[str]
-    warnings: list[str]
-
-
-class JobFound(BaseModel):
-    """A job and its datasets."""
-
-    job: ledger.Job
-    datasets: list[ledger.Dataset]
-
-
 class Worker(Body):
     """Who asks for work."""
 
@@ -164,82 +119,6 @@ class WorkerWaiting(Worker):
     """Who asks for work, and waits for it."""
 
     wait: Wait = 0
-
-
-class Forced(Worker):
-    """Support claims a chunk, whatever the rules say."""
-
-    reason: Reason
-    steal: bool = Field(False, description="Also from a running worker.")
-
-
-class Report(Tokened):
-    """What a worker says of its chunk."""
-
-    by: By = None
-
-
-class Failure(Report):
-    """Why a chunk could not be done."""
-
-    message: str = ""
-
-
-class Interruption(Report):
-    """Why a worker stopped before its chunk was done."""
-
-    message: str = Field("", examples=["interrupted by SIGTERM"])
-
-
-class Heartbeat(Tokened):
-    """The worker lives."""
-
-    lease: Lease = 60
-
-
-class Dataids(Body):
-    """Chunks by their data ids."""
-
-    dataids: Annotated[list[str], Field(min_length=1, max_length=5000)]
-    by: By = None
-
-
-class Resubmission(Acted):
-    """Chunks that shall be made again."""
-
-    downstream: bool = Field(False, description="Also everything produced from them.")
-    steal: bool = Field(False, description="Also from running workers.")
-    dry_run: bool = Field(False, description="Only report what would change.")
-
-
-class ManyResubmitted(Resubmission):
-    """Several of them in one step."""
-
-    dataids: Annotated[list[str], Field(min_length=1, max_length=5000)]
-
-
-class Forgotten(Acted):
-    """A chunk that shall be as if it never was."""
-
-    steal: bool = Field(False, description="Also from a running worker.")
-
-
-class StatusSet(Acted):
-    """Support's hand."""
-
-    dataset: str
-    kind: str = Field("OUTPUT", description="INPUT or OUTPUT.")
-    status: str = Field(examples=["READY"])
-
-
-class Planned(BaseModel):
-    """A chunk that a job would claim, or one that is blocked."""
-
-    job: str
-    dataid: str
-    granted: bool = Field(description="True: it can be claimed now. False: a condition blocks it.")
-    first: bool = Field(description="True: it was resubmitted, and runs before the others.")
-    conditions: list[claims.Condition]
 
 
 # ---------------------------------------------------------------- answers
@@ -291,7 +170,8 @@ def documented(status: int, model: Any, description: str, *, nothing: str = "") 
 def comments() -> Mapping[str, Mapping[str, str]]:
     """The comment of every field of the nouns, by class: what the OpenAPI tells of them."""
     found: dict[str, dict[str, str]] = {}
-    for module in (claims, credentials, history, inventory, ledger, locks, queue, scopes):
+    declared = (declared_ledger, declared_locks)
+    for module in (claims, credentials, history, inventory, ledger, locks, queue, scopes, *declared):
         for name, kind in vars(module).items():
             if inspect.isclass(kind) and kind.__module__ == module.__name__:
                 texts = _COMMENT.findall(inspect.getsource(kind))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
+from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 from fastapi import Request, Response
@@ -33,7 +34,9 @@ from headgate.operations.declaring import (
     Onlooker,
     Operation,
     Page,
+    arguments_of,
     bare,
+    is_part,
     marks,
     without_none,
 )
@@ -278,16 +281,31 @@ def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> 
 
 
 def _body(operation: Operation, arguments: list[Argument]) -> Any:
-    """The model of a body: nothing that is not known, nothing bent to fit."""
+    """The model of a body."""
+    name = f"{operation.noun.title()}{operation.name.title()}".replace("_", "").replace("-", "").replace(" ", "")
+    return _model_of(name, operation.sentence.partition("\n")[0], arguments)
+
+
+def _model_of(name: str, text: str, arguments: list[Argument]) -> Any:
+    """A model that takes nothing that is not known, and bends nothing to fit."""
     from pydantic import create_model
 
     from headgate.http.schemas import Body
 
-    name = f"{operation.noun.title()}{operation.name.title()}".replace("_", "").replace("-", "").replace(" ", "")
-    fields: dict[str, Any] = {
+    found: dict[str, Any] = {
         each.name: (_constrained(each), ... if each.required else each.default) for each in arguments
     }
-    return create_model(name, __base__=Body, __doc__=operation.sentence.partition("\n")[0], **fields)
+    return create_model(name, __base__=Body, __doc__=text, **found)
+
+
+def _with_models(shape: Any) -> Any:
+    """A type whose parts that declarations define are models."""
+    if is_part(shape):
+        return _model_of(shape.__name__, shape.__doc__ or "", arguments_of(shape))
+    parts, origin = get_args(shape), get_origin(shape)
+    if origin is not dict or not is_part(parts[1]):
+        return shape
+    return GenericAlias(dict, (parts[0], _with_models(parts[1])))
 
 
 def _constrained(argument: Argument) -> Any:
@@ -306,12 +324,13 @@ def _constrained(argument: Argument) -> Any:
         told["examples"] = [about.example]
     if float in (argument.shape, *get_args(argument.shape)):
         limits["allow_inf_nan"] = False
-    inner = without_none(argument.shape)
+    present = without_none(argument.shape)
+    inner = _with_models(present)
     marks_by_place: dict[str, Any] = {"body": Field, "query": Query, "path": Path}
     mark = marks_by_place[argument.place]
-    if inner is argument.shape:
+    if present is argument.shape:
         return Annotated[inner, mark(**told, **limits)]
-    return Annotated[Annotated[inner, Field(**limits)] | None, mark(**told)]
+    return Annotated[(Annotated[inner, Field(**limits)] if limits else inner) | None, mark(**told)]
 
 
 class _Told(Mapping[str, Any]):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from headgate.operations.declaring import About, Named
 
 #: The length of a page, at most and unless said otherwise.
 MOST, USUAL = 1000, 100
-#: Of a part of a body: nothing that is not known, nothing bent to fit.
-STRICT: Mapping[str, Any] = {"extra": "forbid", "strict": True}
 #: The longest that a caller may wait in one request.
 LONGEST_WAIT = 3600.0
 
@@ -29,10 +26,5 @@ RequestId = Annotated[str | None, About("The caller's id of this request.", plac
 
 Steal = Annotated[bool, About("Also from a running worker.")]
 DryRun = Annotated[bool, About("Only report what would change.")]
-
-FaultKind = Annotated[str, About("Kind of the fault, as the list of faults has it.")]
-FaultItem = Annotated[str, About("What it concerns.")]
-FaultText = Annotated[str, About("What is wrong.")]
-FaultRepair = Annotated[str, About("What a repair does.")]
 
 Count = Annotated[int, Named("count")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cached_property
 from types import UnionType
@@ -255,6 +255,21 @@ def bare(shape: Any) -> Any:
 def marks(shape: Any) -> tuple[Any, ...]:
     """What is said about a type."""
     return tuple(shape.__metadata__) if get_origin(shape) is Annotated else ()
+
+
+def is_part(shape: Any) -> bool:
+    """Whether a type is a part of a body that a declaration defines."""
+    return is_dataclass(shape) and isinstance(shape, type) and shape.__module__.startswith(__package__ or "")
+
+
+def arguments_of(kind: Any) -> list[Argument]:
+    """The fields of such a part, as arguments in a body."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = []
+    for each in fields(kind):
+        shape, about = _unpacked(hints[each.name])
+        found.append(Argument(each.name, shape, REQUIRED if each.default is MISSING else each.default, about, "body"))
+    return found
 
 
 def without_none(shape: Any) -> Any:

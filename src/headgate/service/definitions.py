@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headgate.core.errors import BadValue
-from headgate.core.ledger import Dataset, Job
+from headgate.core.ledger import Dataset, Defined, Job
 from headgate.core.names import check_name
 from headgate.core.ordering import parse_order
 from headgate.core.pipeline import check_count, check_job, parse_on_failure, parse_stop_exit
@@ -15,7 +15,6 @@ from headgate.core.variables import NamePatterns, check_job_variables
 from headgate.service.checks import check_names, check_span, check_texts, check_uri
 from headgate.service.holders import check_confirmed
 from headgate.service.secrets import Secrets, check_secrets
-from headgate.stores.base import Defined
 
 Bodies = Mapping[str, Mapping[str, Any]]
 

@@ -17,6 +17,7 @@ from headgate.core.ledger import (
     Change,
     Claim,
     Dataset,
+    Defined,
     Job,
     Port,
     Row,
@@ -40,7 +41,7 @@ from headgate.service.definitions import Definitions
 from headgate.service.identity import actor, asker_for
 from headgate.service.secrets import Opened, Secrets
 from headgate.service.working import Work
-from headgate.stores.base import Defined, LedgerHistoryFilter, LedgerStore, RowFilter
+from headgate.stores.base import LedgerHistoryFilter, LedgerStore, RowFilter
 from headgate.telemetry import event
 
 if TYPE_CHECKING:

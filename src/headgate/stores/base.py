@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.core.faults import Fault
-from headgate.core.ledger import Change, Claim, Dataset, Job, Kind, Row
+from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Kind, Row
 from headgate.core.locks import Lock, Mode, Request, Waiter
 
 if TYPE_CHECKING:  # Whoever asks for one has loaded it: the command starts faster without the others.
@@ -207,16 +207,6 @@ class Asker:
     fresh: bool = False
     #: True: what is taken outlives this process, since it is taken for a client of the service.
     outlives: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Defined:
-    """What a definition did."""
-
-    #: What it changed, one line each; empty: nothing.
-    changes: tuple[str, ...]
-    #: What looks like a mistake.
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

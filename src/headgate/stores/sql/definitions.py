@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headgate.core.errors import Refused
-from headgate.core.ledger import Dataset, Job, Kind
+from headgate.core.ledger import Dataset, Defined, Job, Kind
 from headgate.core.pipeline import check_beside, differences, warnings_for
-from headgate.stores.base import Defined
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.candidates import BATCH, Consumer, clear_missing
 from headgate.stores.sql.chunks import Chunk

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from headgate.core.claims import Plan, Verdict, may_claim
 from headgate.core.errors import StoreUnavailable
-from headgate.core.ledger import Change, Claim, Dataset, Job, Row
+from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Row
 from headgate.core.locks import Lock
-from headgate.stores.base import Asker, Defined, LedgerHistoryFilter, RowFilter, SpanFilter
+from headgate.stores.base import Asker, LedgerHistoryFilter, RowFilter, SpanFilter
 from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
 from headgate.stores.idempotency import is_keyed
 from headgate.stores.sql import claiming, definitions, mending

@@ -1,0 +1,76 @@
+"""Claims of chunks: what a worker asks and reports."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from headgate.core.errors import ClaimLost, ClaimRefused, NotOwner, UnknownName
+from headgate.core.ledger import Claim
+from headgate.operations.arguments import By, Lease, RequestId, Token, Wait, Worker
+from headgate.operations.declaring import About, Declarations, Idempotency, Named
+from headgate.operations.ledger import JOB
+
+declared = Declarations("claims", "ledger")
+CLAIMED = "Claimed, with a new token."
+LOST = (ClaimLost, NotOwner, UnknownName)
+#: Waiters for chunks, and for locks on their data.
+BOTH = ("job", "lock")
+
+
+@declared.post(
+    "/jobs/{job}/next", "chunk:claim", repeat=Idempotency.REQUEST, limit=JOB, answer=CLAIMED,
+    nothing="Nothing to claim.", errors=(UnknownName,),
+)  # fmt: skip
+def find_next(
+    job: str, worker: Worker = None, lease: Lease = 60, wait: Wait = 0, request_id: RequestId = None
+) -> Claim | None:
+    """Claim the next chunk of a job. With `wait`, wait up to that many seconds for one."""
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/claim", "chunk:claim", repeat=Idempotency.REQUEST, limit=JOB, answer=CLAIMED,
+    errors=(ClaimRefused, UnknownName),
+)  # fmt: skip
+def claim(job: str, dataid: str, worker: Worker = None, lease: Lease = 60, request_id: RequestId = None) -> Claim:
+    """Claim a given chunk. 409 lists every reason if it cannot be claimed."""
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/success", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST,
+    wakes=BOTH, quick=True,
+)  # fmt: skip
+def success(job: str, dataid: str, token: Token, by: By = None) -> None:
+    """Report that the chunk succeeded. Repeating the report is safe; 409, without any change, if the claim is not
+    yours.
+    """
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/fail", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST, wakes=BOTH,
+    quick=True,
+)  # fmt: skip
+def fail(job: str, dataid: str, token: Token, message: str = "", by: By = None) -> None:
+    """Report that the chunk failed, with the reason. 409, without any change, if the claim is not yours."""
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/interrupt", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST,
+    wakes=BOTH, quick=True,
+)  # fmt: skip
+def interrupt(
+    job: str, dataid: str, token: Token, message: Annotated[str, About(example="interrupted by SIGTERM")] = "",
+    by: By = None,
+) -> None:  # fmt: skip
+    """Report that the worker was asked to stop before the chunk was done: no attempt and no failure is counted.
+
+    The chunk is claimable again at once, or held after `max_interruptions`. Reporting it twice changes nothing. 409
+    when the claim is not yours.
+    """
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/heartbeat", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST,
+    quick=True, answer="Lease length in seconds.",
+)  # fmt: skip
+def heartbeat(job: str, dataid: str, token: Token, lease: Lease = 60) -> Annotated[float, Named("lease")]:
+    """Renew the lease of a claim. 409 if it has expired."""

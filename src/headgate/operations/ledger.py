@@ -1,0 +1,318 @@
+"""Datasets, jobs, and what operators do to chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from headgate.core.census import Span, Tally
+from headgate.core.claims import Condition, Verdict
+from headgate.core.errors import BadValue, ClaimRefused, HoldersUnconfirmed, Refused, UnknownName
+from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Port, Row
+from headgate.operations.arguments import (
+    MOST,
+    USUAL,
+    After,
+    By,
+    Caller,
+    Count,
+    DryRun,
+    Lease,
+    Limit,
+    OptionalReason,
+    Reason,
+    RequestId,
+    Steal,
+    Worker,
+)
+from headgate.operations.declaring import About, Declarations, Idempotency, Page
+from headgate.operations.declaring import Limit as Limited
+
+declared = Declarations("ledger")
+KEY = Idempotency.KEY
+#: Scopes that are limited to jobs and datasets.
+JOB = Limited("chunk:claim", "job", hidden="job")
+DATASET = Limited("data:publish", "name")
+#: Data ids of one dataset that are counted, at most and unless said otherwise.
+MOST_LOOKED_AT, MOST_TALLIED = 50_000, 5000
+
+Uri = Annotated[str, About(example="postgresql://warehouse/raw")]
+OrderWord = Annotated[str, About("Order of its data ids: natural or text.")]
+SecretJobs = Annotated[list[str] | None, About("Jobs that may read its secrets; null: any.")]
+Inputs = Annotated[Sequence[str], About(example=["orders_raw"])]
+Outputs = Annotated[Sequence[str], About(example=["orders_clean"])]
+MaxAttempts = Annotated[int, About("Failures after which a chunk is not retried; 0: no limit.")]
+MaxCrashes = Annotated[int, About("Crashes of workers after which a chunk is held; 0: no limit.")]
+MaxInterruptions = Annotated[int, About("Interruptions after which a chunk is held; 0: no limit.")]
+RetryDelay = Annotated[float, About("Seconds before a failed chunk is retried.")]
+OnFailureWord = Annotated[str, About("rerun or hold.")]
+StopExitWord = Annotated[
+    str,
+    About("interrupt: a worker that was asked to stop reports an interruption; trust: the exit code counts."),
+]
+Dataids = Annotated[list[str], About("Data ids.", min_length=1, max_length=5000)]
+Downstream = Annotated[bool, About("Also everything produced from them.")]
+
+
+@dataclass(frozen=True)
+class DatasetDefinition:
+    """A dataset as it shall be. Secrets are sealed by the caller; see /datasets/{name}/custody."""
+
+    uri: Uri = ""
+    order: OrderWord = "natural"
+    settings: dict[str, str] | None = None
+    secret_jobs: SecretJobs = None
+
+
+@dataclass(frozen=True)
+class JobDefinition:
+    """A job as it shall be."""
+
+    inputs: Inputs = ()
+    outputs: Outputs = ()
+    environment: dict[str, str] | None = None
+    max_attempts: MaxAttempts = 3
+    max_crashes: MaxCrashes = 3
+    max_interruptions: MaxInterruptions = 10
+    retry_delay: RetryDelay = 0
+    on_failure: OnFailureWord = "rerun"
+    stop_exit: StopExitWord = "interrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFound:
+    """A job and its datasets."""
+
+    job: Job
+    datasets: Sequence[Dataset]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A chunk that a job would claim, or one that is blocked."""
+
+    job: str
+    dataid: str
+    #: True: it can be claimed now. False: a condition blocks it.
+    granted: bool
+    #: True: it was resubmitted, and runs before the others.
+    first: bool
+    conditions: tuple[Condition, ...]
+
+
+# ---------------------------------------------------------------- definitions
+
+
+@declared.get("/datasets", "read", answer="By name.", whole=True, cursor="name")
+def datasets(after: After = None, limit: Limit = USUAL) -> Page[Dataset]:
+    """List datasets, with the names of their secrets."""
+
+
+@declared.get("/datasets/{name}", "read", answer="The definition.", errors=(UnknownName,))
+def dataset(name: str) -> Dataset:
+    """Return one dataset, with the names of its secrets."""
+
+
+@declared.put("/datasets/{name}", "define", answer="The new definition.", errors=(HoldersUnconfirmed, BadValue))
+def define_dataset(
+    name: str, uri: Uri = "", order: OrderWord = "natural", settings: dict[str, str] | None = None,
+    secret_jobs: SecretJobs = None,
+) -> Defined:  # fmt: skip
+    """Define a dataset. Repeating the same definition changes nothing."""
+
+
+@declared.put("/pipeline", "define", answer="It is so now.", errors=(HoldersUnconfirmed, BadValue), wakes=("job",))
+def define(
+    datasets: dict[str, DatasetDefinition] | None = None, jobs: dict[str, JobDefinition] | None = None
+) -> Defined:
+    """Define datasets and jobs in one transaction: all of them, or none when one is refused."""
+
+
+@declared.get("/jobs", "read", answer="By name.", whole=True, cursor="name")
+def jobs(after: After = None, limit: Limit = USUAL) -> Page[Job]:
+    """List jobs."""
+
+
+@declared.get("/jobs/{job}", "read", "chunk:claim", limit=JOB, answer="The definition.", errors=(UnknownName,))
+def job(job: str) -> JobFound:
+    """Return one job, and its datasets with the names of their secrets."""
+
+
+@declared.put(
+    "/jobs/{job}", "define", answer="The new definition.", errors=(HoldersUnconfirmed, BadValue), wakes=("job",)
+)
+def define_job(
+    job: str, inputs: Inputs = (), outputs: Outputs = (), environment: dict[str, str] | None = None,
+    max_attempts: MaxAttempts = 3, max_crashes: MaxCrashes = 3, max_interruptions: MaxInterruptions = 10,
+    retry_delay: RetryDelay = 0, on_failure: OnFailureWord = "rerun", stop_exit: StopExitWord = "interrupt",
+) -> Defined:  # fmt: skip
+    """Define a job. Repeating the same definition changes nothing. Keys and secrets are not part of it."""
+
+
+@declared.get(
+    "/jobs/{job}/connections", "read", "chunk:claim", limit=JOB, answer="Inputs and outputs.", errors=(UnknownName,)
+)
+def connections(job: str) -> dict[str, dict[str, Port]]:
+    """Return how to connect to a job's inputs and outputs. Secrets are masked, or sealed for the job's key."""
+
+
+# ---------------------------------------------------------------- data
+
+
+@declared.post(
+    "/datasets/{name}/chunks/{dataid}/publish", "data:publish", repeat=KEY, limit=DATASET, wakes=("job",),
+    call="ledger.publish", answer="1 if it was new, else 0.", errors=(UnknownName, Refused),
+)  # fmt: skip
+def publish(name: str, dataid: str, by: Caller = None) -> Count:
+    """Publish data produced elsewhere: the chunk becomes READY. Repeating it is safe."""
+
+
+@declared.post(
+    "/datasets/{name}/publish", "data:publish", repeat=KEY, limit=DATASET, wakes=("job",), call="ledger.publish",
+    answer="How many were new.", errors=(UnknownName, Refused),
+)  # fmt: skip
+def publish_all(name: str, dataids: Dataids, by: By = None) -> Count:
+    """Publish many data ids in one transaction."""
+
+
+@declared.get("/chunks", "read", "chunk:claim", limit=JOB, answer="By dataset, in its order.", errors=(BadValue,))
+def chunks(
+    dataset: str | None = None, job: str | None = None, dataid: str | None = None, kind: str | None = None,
+    status: str | None = None, after: After = None, limit: Limit = USUAL,
+) -> Page[Row]:  # fmt: skip
+    """List rows of chunks: one per job that reads or writes them. The rows of a data id are never split across two
+    pages.
+    """
+
+
+@declared.get("/failures", "read", answer="Newest first.")
+def failures(after: After = None, limit: Limit = USUAL) -> Page[Row]:
+    """List chunks in ERROR."""
+
+
+@declared.get("/chunks/standing", "read", answer="By job and status.")
+def standing() -> Page[Tally]:
+    """How many chunks of each job run, failed, are held or wait to be resubmitted; each chunk once."""
+
+
+@declared.get("/chunks/tallies", "read", answer="By dataset, job and status.")
+def tallies(most: Annotated[int, About(ge=1, le=MOST_LOOKED_AT)] = MOST_TALLIED) -> Page[Tally]:
+    """Count chunks by status. At most `most` are counted per dataset; `more` is true if there are more."""
+
+
+@declared.get("/chunks/spans", "read", answer="In the order of the dataset.", errors=(UnknownName, BadValue))
+def spans(
+    dataset: str,
+    beside: Annotated[list[str] | None, About("Other datasets in which the same chunks are counted.")] = None,
+    start: Annotated[str | None, About("First data id.")] = None,
+    last: Annotated[str | None, About("Last data id.")] = None,
+    size: Annotated[int, About("Data ids per span.", ge=1, le=MOST)] = 1,
+    after: After = None,
+    limit: Limit = USUAL,
+) -> Page[Span]:
+    """List spans of consecutive data ids, with counts by status."""
+
+
+# ---------------------------------------------------------------- questions
+
+
+@declared.get(
+    "/jobs/{job}/chunks/{dataid}/explain", "read", "chunk:claim", limit=JOB, errors=(UnknownName,),
+    answer="The verdict with each condition.",
+)  # fmt: skip
+def explain(job: str, dataid: str) -> Verdict:
+    """Explain whether the job can claim the chunk: each condition with its answer and the row behind it."""
+
+
+@declared.get("/jobs/{job}/plan", "read", "chunk:claim", limit=JOB, answer="In order.", errors=(UnknownName,))
+def plan(job: str, limit: Limit = 20) -> Page[Planned]:
+    """List the next chunks that the job would claim, in order, then chunks that are blocked, with the reasons: at most
+    `limit` of each. There are no further pages.
+    """
+
+
+@declared.get(
+    "/jobs/{job}/left", "read", "chunk:claim", limit=JOB, errors=(UnknownName,), answer="Counted up to a limit."
+)
+def left(job: str) -> Count:
+    """Count the chunks that wait for the job."""
+
+
+# ---------------------------------------------------------------- support
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/force", "admin:force", repeat=Idempotency.REQUEST,
+    answer="Claimed, with a new token.", errors=(ClaimRefused, UnknownName),
+)  # fmt: skip
+def force(
+    job: str, dataid: str, reason: Reason, worker: Worker = None, lease: Lease = 60, steal: Steal = False,
+    request_id: RequestId = None,
+) -> Claim:  # fmt: skip
+    """Claim a given chunk regardless of the rules."""
+
+
+CHANGED = "What changed, or would change."
+CHUNK_ERRORS = (ClaimRefused, UnknownName)
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/resubmit", "operate", repeat=KEY, wakes=("job",), answer=CHANGED, errors=CHUNK_ERRORS
+)
+def resubmit(
+    job: str, dataid: str, reason: Reason, by: By = None, downstream: Downstream = False, steal: Steal = False,
+    dry_run: DryRun = False,
+) -> Page[Change]:  # fmt: skip
+    """Resubmit a chunk: it is redone first. With `downstream`, also everything produced from it."""
+
+
+@declared.post("/jobs/{job}/resubmit", "operate", repeat=KEY, wakes=("job",), answer=CHANGED, errors=CHUNK_ERRORS)
+def resubmit_all(
+    job: str, dataids: Dataids, reason: Reason, by: By = None, downstream: Downstream = False, steal: Steal = False,
+    dry_run: DryRun = False,
+) -> Page[Change]:  # fmt: skip
+    """Resubmit several chunks in one transaction."""
+
+
+@declared.post("/jobs/{job}/chunks/{dataid}/hold", "operate", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)
+def hold(job: str, dataid: str, reason: Reason, by: By = None) -> Page[Change]:
+    """Hold a chunk: no job may produce or read it until it is released."""
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/unhold", "operate", repeat=KEY, wakes=("job",), answer=CHANGED, errors=CHUNK_ERRORS
+)
+def unhold(job: str, dataid: str, reason: OptionalReason = "", by: By = None) -> Page[Change]:
+    """Release a held chunk: its former status is restored."""
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/forget", "admin:force", repeat=KEY, wakes=("job",), answer=CHANGED, errors=CHUNK_ERRORS
+)
+def forget(job: str, dataid: str, reason: Reason, by: By = None, steal: Steal = False) -> Page[Change]:
+    """Remove the job's rows of a chunk. Rows of upstream jobs are kept."""
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/status", "admin:force", repeat=KEY, wakes=("job",), answer="What changed.",
+    errors=CHUNK_ERRORS,
+)  # fmt: skip
+def set_status(
+    job: str, dataid: str, reason: Reason, dataset: str, status: Annotated[str, About(example="READY")],
+    kind: Annotated[str, About("INPUT or OUTPUT.")] = "OUTPUT", by: By = None,
+) -> Change:  # fmt: skip
+    """Set the status of one row (for operators). An unknown status is kept, and blocks."""
+
+
+@declared.post("/jobs/{job}/pause", "operate", repeat=KEY, answer="Paused.", errors=(UnknownName,))
+def pause(job: str, reason: Reason, by: By = None) -> Job:
+    """Pause a job: it gets no more chunks, and running claims finish normally."""
+
+
+@declared.post(
+    "/jobs/{job}/unpause", "operate", repeat=KEY, wakes=("job",), answer="The job gets chunks again.",
+    errors=(UnknownName,),
+)  # fmt: skip
+def unpause(job: str, reason: OptionalReason = "", by: By = None) -> Job:
+    """End the pause of a job: it gets chunks again."""
