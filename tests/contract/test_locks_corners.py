@@ -136,6 +136,16 @@ def test_an_expired_lock_goes_to_the_first_waiters_in_one_step(store: LockStore)
     assert (expired.principal, expired.reason) == (dead.principal, "the lease expired")
 
 
+def test_an_expired_lock_that_a_new_waiter_finds_is_recorded(store: LockStore) -> None:
+    """Also where the waiter goes on waiting, for another holder."""
+    (dead,) = store.acquire(request_for("dead", (R, SHARED), lease=LONG))
+    store.acquire(request_for("alive", (R, SHARED)))
+    let_expire(store, dead)
+    queued(store, request_for("next", (R, EXCLUSIVE)))
+    store.expire()
+    assert events(store) == ["grant", "grant", "expire"]
+
+
 def test_a_request_repeated_by_another_process_after_its_turn_came_has_the_whole_lease(
     store: LockStore, gates: Gates
 ) -> None:

@@ -53,7 +53,7 @@ class Node:
     holders: list[Holder]
     places: list[Place]
     children: set[str]
-    #: Holders whose lease, and lock-delay after it, have expired.
+    #: Those of them whose lease, and lock-delay after it, have expired.
     expired: list[Holder] = field(default_factory=list)
     #: A waiter was granted it.
     handed: bool = False
@@ -165,11 +165,10 @@ class Nodes:
 
     def _end(self, change: EndLock) -> None:
         node, lock = self.each[change.lock.resource], change.lock
-        expired = next((each for each in node.expired if each.id == lock.id), None)
-        holder = expired or self.holder(lock)
+        holder = self.holder(lock)
         node.holders = [each for each in node.holders if each is not holder]
         if holder.node in node.children:  # Otherwise its holder ended cleanly.
-            self._remove(node, holder.node, node.version_of(holder) if expired else -1)
+            self._remove(node, holder.node, node.version_of(holder) if holder in node.expired else -1)
 
     def _leave(self, change: LeaveQueue) -> None:
         node, place = self.each[change.entry.waiter.resource], _place(change.entry)
@@ -248,6 +247,7 @@ class Nodes:
                     self._remove(node, holder.node, node.version_of(holder))
                 node.holders.append(delayed)
             else:
+                node.holders.append(holder)
                 node.expired.append(holder)
 
     def _hold(self, lock: Lock, delay: float, data: bytes = b"") -> None:
@@ -291,7 +291,7 @@ def _snapshot(node: Node, tag: str) -> ResourceSnapshot:
         node.uri,
         view.state.token,
         view.state.known,
-        tuple(view.lock(holder) for holder in node.holders),
+        tuple(view.lock(holder) for holder in node.holders if holder not in node.expired),
         tuple(view.lock(holder) for holder in node.expired),
         tuple(_entry(place, view, tag) for place in node.places),
     )
