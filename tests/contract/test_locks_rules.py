@@ -13,11 +13,12 @@ from headgate.core.states import LOCK
 from headgate.store_opening import open_store
 from headgate.stores.base import HistoryFilter, LockFilter, LockStore, Ticket
 from headgate.stores.store import Store
+from tests.conftest import SQL_STORES
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, request_for
 from tests.waiting import PATIENT_OPTIONS
 
-#: The stores whose fast paths come from the tables. (A service has the tables of its store.)
-FOLLOWING = ["zookeeper"]
+#: Every kind of store. (A service has the tables of its store.)
+FOLLOWING = [*SQL_STORES, "zookeeper"]
 pytestmark = pytest.mark.parametrize("kind", FOLLOWING)
 R, OTHER = "file:/d/1", "file:/d/2"
 CELLS = [cell for cell in COMPATIBLE if cell[1] is not None]

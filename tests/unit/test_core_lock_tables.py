@@ -43,6 +43,7 @@ from tests.unit.lock_snapshots import (
     R,
     S,
     ask,
+    cell,
     holding,
     kinds,
     lock_of,
@@ -142,14 +143,26 @@ def test_an_operators_row_needs_a_reason() -> None:
         lock_work.release(snap(holding(lock), rules=rules), lock.id, 1)
 
 
-def test_plain_rows_are_those_with_exactly_these_effects() -> None:
-    grant, end = Also.NEW_TOKEN | Also.TELL_HISTORY, Also.FREE_RESOURCE | Also.TELL_HISTORY
-    assert set(LOCK_RULES.plain("grant", grant, "new")) == set(Mode)
-    assert {mode: row.target for mode, row in LOCK_RULES.plain("release", end).items()} == dict.fromkeys(
-        Mode, "released"
-    )
-    assert LOCK_RULES.plain("release", Also.FREE_RESOURCE) == {}
-    assert set(without(("exclusive", "release")).plain("release", end)) == {SHARED}
+def test_fast_paths_take_the_rows_whose_guard_and_effects_they_have_built_in() -> None:
+    fast = LOCK_RULES.fast
+    for rows in (fast.grant, fast.hand, fast.release, fast.expire, fast.wait):
+        assert set(rows) == set(Mode)
+    assert {row.target for row in fast.release.values()} == {"released"}
+    assert set(without(("exclusive", "release")).fast.release) == {SHARED}
+    assert set(with_row("shared", "release", also=Also.FREE_RESOURCE).fast.release) == {EXCLUSIVE}
+    assert set(with_row("shared", "expire", by=By.OPERATOR).fast.expire) == {EXCLUSIVE}
+    assert with_row("shared", "release", target="returned").fast.release[SHARED].target == "returned"
+
+
+def test_what_a_summary_allows_and_forbids_for_certain() -> None:
+    certain = {(w, s): (LOCK_RULES.joins(w, s), LOCK_RULES.is_blocked(w, s)) for w in Mode for s in Mode}
+    assert certain == {
+        (SHARED, SHARED): (True, False), (SHARED, EXCLUSIVE): (False, True),
+        (EXCLUSIVE, SHARED): (False, True), (EXCLUSIVE, EXCLUSIVE): (False, True),
+    }  # fmt: skip
+    mixed = cell(EXCLUSIVE, SHARED, allowed=True)
+    assert (mixed.joins(EXCLUSIVE, SHARED), mixed.is_blocked(EXCLUSIVE, SHARED)) == (False, False), "there may be both"
+    assert (mixed.joins(EXCLUSIVE, EXCLUSIVE), mixed.is_blocked(EXCLUSIVE, EXCLUSIVE)) == (False, True)
 
 
 def test_several_locks_are_summed_up_in_one_word() -> None:

@@ -13,7 +13,11 @@ STORES = Path(headgate.__file__).parent / "stores"
 WORDS = {*LOCK.states, *LOCK.events, *Mode}
 QUOTED = re.compile(f"'({'|'.join(map(re.escape, sorted(WORDS)))})'")
 #: The lock code of the stores that is free of them; ZooKeeper's without the files of the queue.
-SQL = ["granting", "queueing", "lock_snapshots", "locks"]
+SQL = [
+    "epoch_statements", "expiring", "fast_paths", "granting", "holding", "lock_changes", "lock_snapshots",
+    "lock_statements", "locks", "queueing", "dialects/base", "dialects/mysql", "dialects/mysql_locks",
+    "dialects/postgresql", "dialects/postgresql_locks", "dialects/sqlite", "dialects/sqlite_locks",
+]  # fmt: skip
 FILES = [
     *(STORES / "sql" / f"{name}.py" for name in SQL),
     *(path for path in sorted((STORES / "zookeeper").glob("*.py")) if "queue" not in path.stem),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
 
 from headgate.core.errors import TransitionRefused
 from headgate.core.locks import COMPATIBLE, Mode
-from headgate.core.machine import Also, Machine, Transition
+from headgate.core.machine import Also, By, Machine, Transition
 from headgate.core.states import LOCK
 
 
@@ -26,7 +28,7 @@ class LockRules:
 
     def find(self, state: str, event: str, target: str | None = None) -> Transition | None:
         """The row of an event in a state; `target` chooses where one event has several. None: there is no such row."""
-        rows = (row for row in self.machine.rows if (row.source, row.event) == (state, event))
+        rows = [row for row in self.machine.rows if (row.source, row.event) == (state, event)]
         return next((row for row in rows if target is None or not row.when or row.target == target), None)
 
     def row(self, state: str, event: str, target: str | None = None) -> Transition:
@@ -36,13 +38,61 @@ class LockRules:
             raise TransitionRefused(self.machine.name, state, event, self.machine.allowed(state))
         return found
 
-    def plain(self, event: str, also: Also, source: str | None = None) -> dict[Mode, Transition]:
-        """The rows of an event with exactly these effects, by the lock's mode before it (after it, if from `source`).
+    def joins(self, wanted: Mode, said: Mode) -> bool:
+        """Whether a lock may be granted beside whatever locks there may be where their summary says this."""
+        return self.agrees(wanted, self._possible(said))
 
-        A fast path writes the effects of such rows. Whatever the table says otherwise is left to the slow path.
-        """
-        found = {mode: self.find(source or mode, event, mode if source else None) for mode in Mode}
-        return {mode: row for mode, row in found.items() if row is not None and row.also == also}
+    def is_blocked(self, wanted: Mode, said: Mode) -> bool:
+        """Whether it may not, whichever of those locks there are."""
+        return not any(self.compatible[wanted, held] for held in self._possible(said))
+
+    def _possible(self, said: Mode) -> Iterable[Mode]:
+        """The modes of locks whose summary says this: with the real table there is never a mixture."""
+        alone = summary(())
+        mixed = any(self.compatible[pair] for pair in product(Mode, Mode) if pair != (alone, alone))
+        return Mode if said is alone and mixed else (said,)
+
+    @cached_property
+    def fast(self) -> FastRows:
+        """The rows that fast paths take."""
+        modes = {mode: mode.value for mode in Mode}
+        from_new = dict.fromkeys(Mode, self.machine.start)
+        end = Also.FREE_RESOURCE | Also.TELL_HISTORY
+        grant = Also.NEW_TOKEN | Also.TELL_HISTORY
+        return FastRows(
+            self._plain(from_new, "grant", By.CLIENT, grant, modes),
+            self._plain(dict.fromkeys(Mode, "waiting"), "grant", By.CLIENT, grant | Also.LEAVE_QUEUE, modes),
+            self._plain(modes, "release", By.HOLDER, end),
+            self._plain(modes, "expire", By.STORE, end),
+            self._plain(from_new, "wait", By.CLIENT, Also.JOIN_QUEUE),
+        )
+
+    def _plain(
+        self, sources: Mapping[Mode, str], event: str, by: By, also: Also, targets: Mapping[Mode, str] | None = None
+    ) -> dict[Mode, Transition]:
+        found = {mode: self.find(sources[mode], event, mode) for mode in Mode}
+        return {
+            mode: row
+            for mode, row in found.items()
+            if row and (row.by, row.also) == (by, also) and row.target == (targets or {}).get(mode, row.target)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FastRows:
+    """The rows that fast paths take, by the mode of the lock: those whose guard and effects they have built in.
+
+    Whatever the table says otherwise is left to the slow path.
+    """
+
+    #: A free resource becomes held.
+    grant: Mapping[Mode, Transition]
+    #: A waiter is granted what came free.
+    hand: Mapping[Mode, Transition]
+    release: Mapping[Mode, Transition]
+    expire: Mapping[Mode, Transition]
+    #: A client joins the queue.
+    wait: Mapping[Mode, Transition]
 
 
 #: The tables of this product.
@@ -50,5 +100,5 @@ LOCK_RULES = LockRules()
 
 
 def summary(modes: Sequence[Mode]) -> Mode:
-    """What one word says of several locks: exclusive is one that is alone."""
+    """What one word says of several locks: exclusive is one that is alone, and shared whatever else there is."""
     return modes[0] if len(modes) == 1 else Mode.SHARED

@@ -20,6 +20,8 @@ Granted = tuple[Lock, ...]
 #: Why a lock is not held.
 LEASE_EXPIRED = "its lease expired"
 NO_SUCH_LOCK = "there is no such lock, now or in the history"
+#: The events that releasing may fire.
+RELEASES = frozenset({"release", "leave"})
 
 
 @dataclass(frozen=True, slots=True)

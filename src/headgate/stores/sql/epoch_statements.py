@@ -32,7 +32,7 @@ _ENDS = "lease is not null and lock_delay = 0"
 TELL_LOCKS = Statement(
     "Record the end of every leased lock.",
     """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       select {wall}, 'lock', 'expire', rkey, client, id, token, mode, 'expired', :reason
+       select {wall}, 'lock', {expire_event}, rkey, client, id, token, mode, {expire_target}, :reason
        from hg_lock where lease is not null""",
 )
 FREE_RESOURCES = Statement(
@@ -50,7 +50,8 @@ RAISE_LOCKS = Statement("Locks that stay have a new token.", "update hg_lock set
 TELL_RAISED = Statement(
     "Record the new token of every persistent lock.",
     """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       select {wall}, 'lock', 'grant', rkey, client, id, token, mode, mode, :reason from hg_lock where lease is null""",
+       select {wall}, 'lock', {grant_event}, rkey, client, id, token, mode, mode, :reason
+       from hg_lock where lease is null""",
 )
 READ_WAITING = Statement(
     "Waiters for a resource that nobody holds: where they listen, and their numbers.",

@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeVar
 
 from headgate.core.ledger import parse_chunk_resource
 from headgate.core.lock_draft import EXPIRED
+from headgate.core.lock_rules import summary
 from headgate.core.lock_work import expire
 from headgate.core.locks import Mode
-from headgate.core.machine import Also
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.lock_changes import Wakes, carry_out
@@ -25,9 +25,6 @@ T = TypeVar("T")
 AT_ONCE = 500
 #: The same for resources that somebody waits for, each of which takes some statements more.
 AT_ONCE_SLOWLY = 25
-
-#: What the fast path does when a lock expires.
-EXPIRY = Also.FREE_RESOURCE | Also.TELL_HISTORY
 
 
 class _Found(NamedTuple):
@@ -64,7 +61,7 @@ class Expiry:
         if not found and self._last:
             found = tx.all(sql.READ_EXPIRED, after="", limit=limit)
         self._last = str(found[-1][0]) if len(found) == limit else ""
-        plain = len(tx.lock_rules.plain("expire", EXPIRY)) == len(Mode)
+        plain = len(tx.lock_rules.fast.expire) == len(Mode)
         quiet: list[tuple[str, bytes]] = []
         busy: dict[str, None] = {str(row[0]): None for row in tx.all(sql.READ_DEAD_WAITERS, limit=limit)}
         for number, key, uri, waiting in found:
@@ -83,11 +80,11 @@ def expire_quiet(tx: Transaction, locks: Mapping[str, bytes]) -> int:
     if not taken:
         return 0
     ids, ended = [str(row[0]) for row in taken], Counter(bytes(row[1]) for row in taken)
-    targets: dict[str, list[str]] = {}
-    for mode, row in tx.lock_rules.plain("expire", EXPIRY).items():
-        targets.setdefault(row.target, []).append(mode.value)
-    for after, modes in targets.items():
-        tx.run(sql.TELL_EXPIRED, ids=ids, modes=modes, after=after, reason=EXPIRED)
+    targets: dict[tuple[str, str], list[str]] = {}
+    for mode, row in tx.lock_rules.fast.expire.items():
+        targets.setdefault((row.event, row.target), []).append(mode.value)
+    for (event, after), modes in targets.items():
+        tx.run(sql.TELL_EXPIRED, ids=ids, modes=modes, event=event, after=after, reason=EXPIRED)
     tx.run(sql.DELETE_LOCKS, ids=ids)
     _write_holders(tx, sorted(ended), [key for key, count in ended.items() if count < quiet[key]])
     return len(ids)
@@ -96,10 +93,10 @@ def expire_quiet(tx: Transaction, locks: Mapping[str, bytes]) -> int:
 def _write_holders(tx: Transaction, keys: Sequence[bytes], shared: Sequence[bytes]) -> None:
     """Bring the rows of resources without waiters into line with their locks; some of them are still held."""
     rows = tx.all(sql.COUNT_HOLDERS, keys=shared) if shared else []
-    left = {bytes(key): (int(count), str(mode) if count == 1 else Mode.SHARED.value) for key, count, mode in rows}
+    left = {bytes(key): (int(count), summary([Mode(mode)] * int(count)).value) for key, count, mode in rows}
     same: dict[tuple[int, str], list[bytes]] = {}
     for key in keys:
-        same.setdefault(left.get(key, (0, Mode.SHARED.value)), []).append(key)
+        same.setdefault(left.get(key, (0, summary([]).value)), []).append(key)
     for (holders, mode), each in same.items():
         tx.run(sql.WRITE_RESOURCES, keys=each, holders=holders, mode=mode, waiting=0, known=True, floor=0, given=0)
 

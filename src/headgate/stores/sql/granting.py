@@ -16,6 +16,8 @@ def grant_quickly(database: Database, tag: str, request: Request) -> Grant:
     want = request.wants[0]
     if len(request.wants) > 1 or request.reentrant or is_keyed() or parse_chunk_resource(want.resource):
         return ()
+    if want.mode not in database.options.lock_rules.fast.grant:
+        return ()
     lock_id = request.lock_id(tag, want.resource)
     params = {
         "rkey": resource_digest(want.resource), "uri": want.resource, "mode": want.mode.value, "id": lock_id,

@@ -12,7 +12,7 @@ from typing import TypeVar
 from headgate.core import lock_work
 from headgate.core.errors import LockLost
 from headgate.core.lock_snapshot import LockSnapshot, Outcome
-from headgate.core.lock_work import LEASE_EXPIRED, NO_SUCH_LOCK, require_held, unknown_lock
+from headgate.core.lock_work import LEASE_EXPIRED, NO_SUCH_LOCK, RELEASES, require_held, unknown_lock
 from headgate.core.locks import ENDINGS, Lock
 from headgate.stores.acting import actor, must_own
 from headgate.stores.sql import lock_statements as sql
@@ -88,7 +88,7 @@ def lost(tx: Transaction, lock_id: str, token: int) -> LockLost:
 def _was_released(tx: Transaction, lock_id: str, token: int) -> bool:
     low, high = _key_range(lock_id)
     rows = tx.all(sql.READ_END, low=low, high=high, lock_id=lock_id)
-    return any(event in ("release", "leave") and row_token == token for event, row_token, *_ in rows)
+    return any(event in RELEASES and row_token == token for event, row_token, *_ in rows)
 
 
 def _key_range(lock_id: str) -> tuple[bytes, bytes]:

@@ -22,7 +22,7 @@ from headgate.core.lock_snapshot import (
     QueueEntry,
     Record,
 )
-from headgate.core.locks import Mode, Request
+from headgate.core.locks import Request, delay_of
 from headgate.stores.acting import log_override
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.dialects.base import Columns
@@ -116,7 +116,7 @@ class _Writer:
         if not grants:
             return
         locks, lock = [grant.lock for grant in grants], grants[0].lock
-        delays = [grant.lock_delay if grant.lock.mode is Mode.EXCLUSIVE else 0.0 for grant in grants]
+        delays = [delay_of(grant.lock.mode, grant.lock_delay) for grant in grants]
         columns: Columns = {
             "id": [lock.id for lock in locks],
             "rkey": [self._rows[lock.resource].key for lock in locks],
@@ -187,7 +187,7 @@ class _Writer:
         if first:
             keys = [self._rows[record.resource].key for record in first]
             ids = [record.lock_id for record in first]
-            self._tx.run(sql.WRITE_REFUSALS, keys=keys, ids=ids, client=first[0].client)
+            self._tx.run(sql.WRITE_REFUSALS, keys=keys, ids=ids, client=first[0].client, event=first[0].event)
 
     def _first_refusals(self, records: Sequence[Record]) -> list[Record]:
         if not records:

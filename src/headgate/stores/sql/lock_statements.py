@@ -17,7 +17,7 @@ LOCK_RESOURCES = Statement(
 ADD_RESOURCE = Statement(
     "Make a resource's row, if there is none.",
     """{insert_once} hg_resource (rkey, uri, token, holders, mode, waiting, known)
-       values (:rkey, :uri, {token_floor}, 0, 'shared', 0, :known) {or_leave}""",
+       values (:rkey, :uri, {token_floor}, 0, {no_mode}, 0, :known) {or_leave}""",
 )
 NAME_RESOURCE = Statement(
     "A resource whose name was lost gets it back.", "update hg_resource set uri = :uri where rkey = :rkey"
@@ -61,7 +61,7 @@ TELL_EXPIRED = Statement(
     "Tell that these locks expired, and what they are then.",
     """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
                                principal)
-       select {wall}, 'lock', 'expire', rkey, client, id, token, mode, :after, :reason, principal from hg_lock
+       select {wall}, 'lock', :event, rkey, client, id, token, mode, :after, :reason, principal from hg_lock
        where id in (:ids*) and mode in (:modes*)""",
 )
 COUNT_HOLDERS = Statement(
@@ -146,7 +146,7 @@ WRITE_REFUSALS = Statement(
     "The first refusals within this minute; the history's newest rows tell of them.",
     """{insert_once} hg_refusal (rkey, client, minute, count, history_id)
        select rkey, :client, {minute}, 1, max(id) from hg_history
-       where rkey in (:keys*) and lock_id in (:ids*) and event = 'refuse' group by rkey {or_leave}""",
+       where rkey in (:keys*) and lock_id in (:ids*) and event = :event group by rkey {or_leave}""",
 )
 WRITE_TICKET = Statement(
     "Take a number.",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 
 from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions, no_store
 from headgate.stores.sql.dialects import dialect_for
+from headgate.stores.sql.dialects.base import Connection, Dialect
 from headgate.stores.sql.engine import Database, ServerChanged, Transaction
 from headgate.stores.sql.lock_statements import READ_TAG
 from headgate.stores.sql.statement import Statement
@@ -31,12 +33,37 @@ def open_database(url: str, options: StoreOptions = DEFAULT_OPTIONS, *, half_mov
         facts = read_facts(database)
         if not half_moved:
             check_whole(database, facts)
+        install_routines(database)
         database.follower = _follow
         database.dialect.opened(database)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def install_routines(database: Database) -> None:
+    """Create the stored routines that are missing: their names say what they do, and for which tables."""
+    dialect = database.dialect
+    missing = {each.name: each.text for each in dialect.routines()}
+    if missing:
+        for row in database.single(dialect.list_routines, names=list(missing)):
+            missing.pop(str(row[0]), None)
+    if missing:
+        database.lend(lambda driver: _create(dialect, driver, missing.values()))
+
+
+def _create(dialect: Dialect, driver: Connection, texts: Iterable[str]) -> None:
+    with closing(driver.cursor()) as cursor:
+        try:
+            cursor.execute(dialect.begin_write)
+            dialect.schema_lock(cursor.execute)
+            for text in texts:
+                cursor.execute(text)
+            cursor.execute("commit")
+        finally:
+            with suppress(*dialect.errors()):
+                dialect.schema_unlock(driver)
 
 
 def check_whole(database: Database, facts: Mapping[str, str]) -> None:

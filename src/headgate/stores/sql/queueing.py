@@ -186,6 +186,8 @@ class Queueing:
 
     def _enqueue_quickly(self, request: Request) -> int | None:
         want = request.wants[0]
+        if want.mode not in self._database.options.lock_rules.fast.wait:
+            return None
         columns = ticket_columns(request, self._tag, self._wakeups.channel)
         try:
             return self._database.dialect.enqueue(

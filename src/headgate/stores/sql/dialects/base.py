@@ -16,6 +16,7 @@ from headgate.core.redaction import mask
 from headgate.stores.base import SIDE_BY_SIDE
 from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
+from headgate.stores.sql.fast_paths import Routine, lock_words
 from headgate.stores.sql.statement import Row, Statement, spread
 
 Parameters = Mapping[str, object]
@@ -172,6 +173,8 @@ class Dialect(ABC):
     list_tables: Statement
     #: What columns a table has.
     list_columns: Statement
+    #: Which of some stored routines there are, where the one-trip operations need any.
+    list_routines: Statement
     #: True where a change of the schema ends the transaction that it is made in.
     schema_commits: bool = False
     #: True: look only. Looking must not make a file, nor change one.
@@ -351,9 +354,9 @@ class Dialect(ABC):
         """Let others change the schema, where the end of the transaction does not say so."""
         del connection
 
-    def install_routines(self, execute: Any) -> None:
-        """Put stored routines into the database, where the one-trip operations need them."""
-        del execute
+    def routines(self) -> Sequence[Routine]:
+        """The stored routines that the one-trip operations need, for the tables of this store."""
+        return ()
 
     def opened(self, runner: Runner) -> None:
         """The schema is there: do what must be done once before the first use."""
@@ -457,6 +460,7 @@ class Dialect(ABC):
             "token_floor": self.token_floor,
             "owned": OWNED.format(":principal"),
             "epoch": self.epoch or "''",
+            **lock_words(self.options.lock_rules),
             "is_current": IS_CURRENT.format(self.epoch) if self.epoch else "1 = 1",
             **{f"new_{column}": self.new_value.format(column) for column in ("missing", "place", "not_before")},
         }

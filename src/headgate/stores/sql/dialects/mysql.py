@@ -6,21 +6,20 @@ import math
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue, MissingExtra
 from headgate.stores.deadlines import BULK_SECONDS, LISTING_SECONDS, Deadline
-from headgate.stores.sql.dialects import mysql_ledger
+from headgate.stores.sql.dialects import mysql_ledger, mysql_locks
 from headgate.stores.sql.dialects.base import (
     CONNECT_SECONDS,
     DROP_TOKEN,
     IDLE_BULK_SECONDS,
     IDLE_TRANSACTION_SECONDS,
     LOCK_WAIT_PART,
-    OWNED,
     Bells,
     Columns,
     Connection,
@@ -37,6 +36,7 @@ from headgate.stores.sql.dialects.base import (
 )
 from headgate.stores.sql.dialects.mysql_ledger import EPOCH
 from headgate.stores.sql.dialects.mysql_ledger import NOW as MICROSECONDS
+from headgate.stores.sql.fast_paths import Routine
 from headgate.stores.sql.statement import Statement, for_many, to_pyformat
 from headgate.stores.tls import OFF, VERIFY, stays_here, take_options
 from headgate.stores.tls import OPTIONS as TLS_OPTIONS
@@ -85,103 +85,10 @@ MEANINGS: dict[Trouble, set[int]] = {
 }  # fmt: skip
 BY_CODE = {code: trouble for trouble, codes in MEANINGS.items() for code in codes}
 
-GRANT = Statement(
-    "A resource that is free for this mode becomes held (see the routine).",
-    """call hg_grant_4(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note,
-                       :principal)""",
-)
-BEGIN_WRITE, BEGIN_READ = "call hg_look_1(true)", "call hg_look_1(false)"
 SHOW_GALERA = Statement("Whether the server is one of a Galera cluster.", "show global variables like 'wsrep_on'")
 #: A row breaks a CHECK: MariaDB's number, and MySQL's.
 FAILED_CHECKS = (4025, 3819)
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
-RELEASE = Statement(
-    "A live lock that is held once goes (see the routine).", "call hg_release_3(:id, :token, :principal)"
-)
-
-#: Stored routines make one trip of it. They are code: migrate installs them, and a change gets a new number.
-ROUTINES = (
-    f"""
-create procedure if not exists hg_look_1(in a_write boolean)
-begin
-  if a_write then
-    start transaction;
-    select coalesce((select value = {EPOCH} from hg_meta where name = 'epoch' lock in share mode), 0), {MICROSECONDS};
-  else
-    start transaction read only;
-    select coalesce((select value = {EPOCH} from hg_meta where name = 'epoch'), 0), {MICROSECONDS};
-  end if;
-end""",
-    f"""
-create procedure if not exists hg_grant_4(
-  in a_rkey binary(32), in a_uri varchar(2048) character set utf8mb4, in a_mode varchar(9) character set utf8mb4,
-  in a_id varchar(40) character set utf8mb4, in a_client varchar(255) character set utf8mb4, in a_lease bigint,
-  in a_lock_delay bigint, in a_request varchar(200) character set utf8mb4,
-  in a_owner varchar(255) character set utf8mb4, in a_note varchar(1000) character set utf8mb4,
-  in a_principal varchar(255) character set utf8mb4)
-grant_one: begin
-  declare v_token, v_now, v_floor bigint;
-  declare v_granted int;
-  declare v_current boolean;
-  declare exit handler for sqlexception begin rollback; resignal; end;
-  start transaction;
-  select e.value = {EPOCH}, coalesce(cast(f.value as signed), 0) into v_current, v_floor
-  from hg_meta e left join hg_meta f on f.name = 'token_floor' where e.name = 'epoch' lock in share mode;
-  if v_current is not true then rollback; select null, null; leave grant_one; end if;
-  update hg_resource
-  set token = last_insert_id(greatest(token, v_floor) + 1), holders = holders + 1, mode = a_mode, known = 1
-  where rkey = a_rkey and waiting = 0 and (holders = 0 or (mode = 'shared' and a_mode = 'shared'));
-  set v_granted = row_count();
-  if v_granted = 0 then
-    insert ignore into hg_resource (rkey, uri, token, holders, mode, waiting, known)
-    values (a_rkey, a_uri, last_insert_id(v_floor + 1), 1, a_mode, 0, 1);
-    set v_granted = row_count();
-  end if;
-  if v_granted = 0 then
-    rollback;
-    select null, null;
-  else
-    set v_token = last_insert_id(), v_now = {MICROSECONDS};
-    insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
-                         request_id, owner, note, principal)
-    values (a_id, a_rkey, a_client, a_mode, v_token, v_now, a_lease, v_now + a_lease, a_lock_delay, 1,
-            a_request, a_owner, a_note, a_principal);
-    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
-    values (v_now, 'lock', 'grant', a_rkey, a_client, a_id, v_token, 'new', a_mode, '', a_principal);
-    commit;
-    select v_token, v_now;
-  end if;
-end""",
-    f"""
-create procedure if not exists hg_release_3(
-  in a_id varchar(40) character set utf8mb4, in a_token bigint,
-  in a_principal varchar(255) character set utf8mb4 collate utf8mb4_nopad_bin)
-begin
-  declare v_rkey binary(32);
-  declare v_client varchar(255) character set utf8mb4;
-  declare v_mode varchar(9) character set utf8mb4;
-  declare v_waiting int;
-  declare v_now bigint default {MICROSECONDS};
-  declare exit handler for sqlexception begin rollback; resignal; end;
-  start transaction;
-  select rkey, client, mode into v_rkey, v_client, v_mode from hg_lock
-  where id = a_id and token = a_token and count = 1 and (lease_until is null or lease_until > v_now)
-    and {OWNED.format("a_principal")}
-    and exists (select 1 from hg_meta where name = 'epoch' and value = {EPOCH}) for update;
-  if v_rkey is null then
-    rollback;
-    select null, null;
-  else
-    delete from hg_lock where id = a_id;
-    update hg_resource set holders = holders - 1 where rkey = v_rkey;
-    select waiting into v_waiting from hg_resource where rkey = v_rkey;
-    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
-    values (v_now, 'lock', 'release', v_rkey, v_client, a_id, a_token, v_mode, 'released', '', a_principal);
-    commit;
-    select v_waiting, v_rkey;
-  end if;
-end""",
-)
 
 
 class MysqlConnection(pymysql.connections.Connection):
@@ -239,6 +146,11 @@ class Mysql(Dialect):
     list_tables = Statement(
         "The tables of this database.",
         "select table_name from information_schema.tables where table_schema = database()",
+    )
+    list_routines = Statement(
+        "Which of these routines this database has.",
+        """select routine_name from information_schema.routines
+           where routine_schema = database() and routine_name in (:names*)""",
     )
     list_columns = Statement(
         "The columns of a table.",
@@ -400,7 +312,7 @@ class Mysql(Dialect):
             )
 
     def begin_looking(self, cursor: Any, *, write: bool) -> tuple[bool, int] | None:
-        cursor.execute(BEGIN_WRITE if write else BEGIN_READ)
+        cursor.execute(mysql_locks.BEGIN_WRITE if write else mysql_locks.BEGIN_READ)
         current, now = cursor.fetchone()
         return bool(current), int(now)
 
@@ -408,13 +320,13 @@ class Mysql(Dialect):
         return connection.cursor(pymysql.cursors.SSCursor)
 
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
-        row = runner.single(GRANT, **params)[0]
+        row = runner.single(mysql_locks.grant(self.options.lock_rules)[0], **params)[0]
         return None if row[0] is None else Granted(*row)
 
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
         if contended:
             return None
-        waiting, rkey = runner.single_once(RELEASE, **params)[0]
+        waiting, rkey = runner.single_once(mysql_locks.release(self.options.lock_rules)[0], **params)[0]
         return None if rkey is None else Freed(waiting, rkey, handed=False)
 
     def as_parameters(self, known: Known) -> Parameters:
@@ -445,9 +357,10 @@ class Mysql(Dialect):
         with connection.cursor() as cursor:
             cursor.execute("select release_lock('headgate-schema')")
 
-    def install_routines(self, execute: Any) -> None:
-        for body in (*ROUTINES, *mysql_ledger.ROUTINES):
-            execute(body)
+    def routines(self) -> Sequence[Routine]:
+        rules = self.options.lock_rules
+        mine = (mysql_locks.LOOK_ROUTINE, mysql_locks.grant(rules)[1], mysql_locks.release(rules)[1])
+        return (*mine, *mysql_ledger.ROUTINES)
 
 
 def _code(error: BaseException) -> int:

@@ -7,21 +7,13 @@ what others wrote up to then, so they may decide after they have taken the locks
 from __future__ import annotations
 
 from headgate.stores.sql.dialects.base import OUTDATED, OWNED
+from headgate.stores.sql.fast_paths import NAME, routine
 from headgate.stores.sql.statement import Statement
 
 NOW = "cast(unix_timestamp(sysdate(6)) * 1000000 as signed)"
 #: The server's configured number: servers that replicate from each other have different ones.
 EPOCH = "cast(@@server_id as char character set utf8mb4)"
 
-CLAIM_NEXT = Statement(
-    "The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it (see the routine).",
-    "call hg_claim_next_4(:stamp, :job, :told, :worker, :request_id, :lease, :principal)",
-)
-SUCCEED = Statement(
-    "A claim that runs becomes READY and DONE: then there is nothing to say (see the routine).",
-    """call hg_succeed_5(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key,
-                         :principal)""",
-)
 
 #: The job's datasets are not locked or defined by others until the transaction ends. Then, whether it is known rightly.
 #: After a failover it is not: the slow path then follows the server, once those who hold the epoch still are done.
@@ -30,8 +22,10 @@ _SHARED = f"""select straight_join count(*), sum(k.kind = 'INPUT'), min(d.id) in
   select value = {EPOCH} into v_current from hg_meta where name = 'epoch' lock in share mode;
   if v_current then select value = a_stamp into v_current from hg_meta where name = 'definitions'; end if;"""
 
-CLAIM_NEXT_ROUTINE = f"""
-create procedure if not exists hg_claim_next_4(
+CLAIM_NEXT_ROUTINE = routine(
+    "hg_claim_next",
+    f"""
+create procedure if not exists {NAME}(
   in a_stamp varchar(255) character set utf8mb4, in a_job int, in a_told int,
   in a_worker varchar(255) character set utf8mb4, in a_request varchar(200) character set utf8mb4, in a_lease bigint,
   in a_principal varchar(255) character set utf8mb4 collate utf8mb4_nopad_bin)
@@ -81,7 +75,12 @@ find_next: begin
   values (v_now, 'claim', a_job, a_told, v_dataid, a_worker, v_token, 'absent', 'RUNNING', '', a_principal);
   commit;
   select concat(v_token, ' ', v_dataid);
-end"""
+end""",
+)
+CLAIM_NEXT = Statement(
+    "The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it (see the routine).",
+    f"call {CLAIM_NEXT_ROUTINE.name}(:stamp, :job, :told, :worker, :request_id, :lease, :principal)",
+)
 
 #: Rows on which the failures of jobs that read what was made now are counted.
 COUNTED = """from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dataset_id and i.kind = 'INPUT'
@@ -89,8 +88,10 @@ COUNTED = """from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dat
     join hg_chunk c on c.dataset_id = k.dataset_id and c.dataid = a_dataid and c.job_id = k.job_id
     where o.job_id = a_job and o.kind = 'OUTPUT'
       and (c.failures > 0 or c.crashes > 0 or c.interruptions > 0 or c.retry_after is not null)"""
-SUCCEED_ROUTINE = f"""
-create procedure if not exists hg_succeed_5(
+SUCCEED_ROUTINE = routine(
+    "hg_succeed",
+    f"""
+create procedure if not exists {NAME}(
   in a_stamp varchar(255) character set utf8mb4, in a_job int, in a_told int,
   in a_made varchar(40) character set utf8mb4, in a_read boolean,
   in a_dataid varchar(255) character set utf8mb4, in a_token bigint,
@@ -142,5 +143,11 @@ succeed: begin
     on duplicate key update missing = missing & values(missing), not_before = 0;
   end if;
   commit;
-end"""
+end""",
+)
+SUCCEED = Statement(
+    "A claim that runs becomes READY and DONE: then there is nothing to say (see the routine).",
+    f"""call {SUCCEED_ROUTINE.name}(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key,
+                         :principal)""",
+)
 ROUTINES = (CLAIM_NEXT_ROUTINE, SUCCEED_ROUTINE)

@@ -16,7 +16,6 @@ from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.base import (
     IS_CURRENT,
     LOCK_WAIT_PART,
-    OWNED,
     Columns,
     Connection,
     Dialect,
@@ -31,6 +30,7 @@ from headgate.stores.sql.dialects.base import (
     read_claimed,
 )
 from headgate.stores.sql.dialects.postgresql_ledger import DATASET_SPACE, EPOCH, NOW
+from headgate.stores.sql.dialects.postgresql_locks import ENQUEUE, GRANT, RELEASE, hand_over
 from headgate.stores.sql.dialects.postgresql_session import (
     NEVER,
     PLANNING,
@@ -43,6 +43,7 @@ from headgate.stores.sql.dialects.postgresql_session import (
     set_local,
     target_of,
 )
+from headgate.stores.sql.fast_paths import NAME, Routine, routine
 from headgate.stores.sql.statement import Row, Statement, from_arrays, to_pyformat, with_lists
 
 try:
@@ -56,120 +57,6 @@ ARRAYS: dict[type[object], str] = {str: "text[]", bytes: "bytea[]", int: "bigint
 #: How often a listening connection looks whether it should stop; and whether it still works, and how long that takes.
 LISTEN_SECONDS, LISTEN_CHECK_SECONDS, LISTEN_ANSWER_SECONDS = 0.5, 5.0, 2.0
 
-# One trip each. The resource's row is the place where the rule is kept, since a single statement sees all
-# other rows as they were when it began: a NOT EXISTS over hg_lock would let two writers in.
-GRANT = Statement(
-    "A resource that is free for this mode becomes held: resource, lock and history in one statement.",
-    """with granted as (
-         insert into hg_resource as r (rkey, uri, token, holders, mode, waiting, known)
-         select :rkey, :uri, {token_floor} + 1, 1, :mode, 0, true where {is_current}
-         on conflict (rkey) do update
-           set token = greatest(r.token + 1, excluded.token), holders = r.holders + 1, mode = excluded.mode,
-               known = true
-           where r.waiting = 0 and (r.holders = 0 or (r.mode = 'shared' and excluded.mode = 'shared'))
-         returning r.token),
-       held as (
-         insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
-                              request_id, owner, note, principal)
-         select :id, :rkey, :client, :mode, token, {wall}, :lease, {now} + :lease, :lock_delay, 1,
-                :request_id, :owner, :note, :principal from granted
-         returning token, since),
-       told as (
-         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
-                                 principal)
-         select since, 'lock', 'grant', :rkey, :client, :id, token, 'new', :mode, '', :principal from held)
-       select token, since from held""",
-)
-RELEASE = Statement(
-    "A live lock that is held once goes: lock, resource and history in one statement.",
-    """with gone as (
-         delete from hg_lock
-         where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
-           and {is_current} and {owned}
-         returning rkey, client, mode),
-       freed as (
-         update hg_resource r set holders = r.holders - 1 from gone where r.rkey = gone.rkey
-         returning r.waiting, r.rkey),
-       told as (
-         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
-                                 principal)
-         select {wall}, 'lock', 'release', rkey, client, :id, :token, mode, 'released', '', :principal from gone)
-       select waiting, rkey, false from freed""",
-)
-ENQUEUE = Statement(
-    "Join the end of the queue of a resource that is held in a mode that does not agree, or waited for.",
-    """with busy as (
-         update hg_resource set waiting = waiting + 1
-         where rkey = :rkey and (waiting > 0 or (holders > 0 and not (mode = 'shared' and :mode = 'shared')))
-         returning 1),
-       numbered as (
-         insert into hg_ticket (request_id, client, owner, since, alive_until, channel, lock_id, lease,
-                                lock_delay, note, principal)
-         select :request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease, :lock_delay, :note,
-                :principal
-         from busy
-         returning number),
-       placed as (
-         insert into hg_wait (rkey, ticket, mode) select :rkey, number, :mode from numbered)
-       select number from numbered""",
-)
-HAND_OVER = Statement(
-    "A live lock that is held once goes, and the first waiter gets the resource if that leaves it free.",
-    "select waiting, rkey, handed from hg_hand_over_3(:id, :token, :principal)",
-)
-#: A function sees what others wrote up to each of its statements, so it may decide after it has taken the row.
-HAND_OVER_ROUTINE = f"""
-create or replace function hg_hand_over_3(a_id text, a_token bigint, a_principal text,
-                                          out waiting int, out rkey bytea, out handed boolean)
-returns setof record language plpgsql as $routine$
-declare
-  lost record;
-  kept record;
-  head record;
-  moment bigint;
-  given bigint;
-begin
-  if not {IS_CURRENT.format(EPOCH)} then return; end if;
-  select l.rkey, l.client, l.mode into lost from hg_lock l
-  where l.id = a_id and l.token = a_token and l.count = 1 and {OWNED.format("a_principal")};
-  if not found then return; end if;
-  select r.token, r.holders, r.waiting into kept from hg_resource r where r.rkey = lost.rkey for update;
-  moment := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
-  delete from hg_lock l
-  where l.id = a_id and l.token = a_token and l.count = 1 and (l.lease_until is null or l.lease_until > moment);
-  if not found then return; end if;
-  insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
-  values (moment, 'lock', 'release', lost.rkey, lost.client, a_id, a_token, lost.mode, 'released', '', a_principal);
-  handed := false;
-  if kept.holders = 1 and kept.waiting > 0 then
-    select w.mode, t.* into head from hg_wait w join hg_ticket t on t.number = w.ticket
-    where w.rkey = lost.rkey and t.alive_until > moment order by w.ticket limit 1;
-    handed := found and head.lock_id <> '';
-  end if;
-  if handed then
-    given := greatest(kept.token, (select f.value::bigint from hg_meta f where f.name = 'token_floor')) + 1;
-    insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count, request_id,
-                         owner, note, principal)
-    values (head.lock_id, lost.rkey, head.client, head.mode, given, moment,
-            head.lease, moment + least(coalesce(head.lease, 30000000), 30000000), head.lock_delay, 1,
-            head.request_id, head.owner, head.note, head.principal);
-    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
-    values (moment, 'lock', 'grant', lost.rkey, head.client, head.lock_id, given, 'waiting', head.mode, '',
-            head.principal);
-    delete from hg_wait w where w.rkey = lost.rkey and w.ticket = head.number;
-    delete from hg_ticket t where t.number = head.number;
-    update hg_resource r set token = given, mode = head.mode, waiting = kept.waiting - 1
-    where r.rkey = lost.rkey;
-    perform pg_notify(head.channel, head.number::text);
-    handed := true;
-    waiting := case when head.mode = 'shared' then kept.waiting - 1 else 0 end;
-  else
-    update hg_resource r set holders = kept.holders - 1 where r.rkey = lost.rkey;
-    waiting := kept.waiting;
-  end if;
-  rkey := lost.rkey;
-  return next;
-end $routine$"""
 NOTIFY = Statement(
     "Wake the processes whose turn may have come.",
     """select pg_notify(c.value ->> 0, c.value ->> 1) from json_array_elements(:channels::json) as c""",
@@ -230,12 +117,15 @@ STOP_GRANTS = Statement(
     "lock table hg_resource, hg_chunk, hg_batch, hg_ingest_job in exclusive mode",
 )
 #: A function, since its plan is kept, and a pooler may give the next transaction another connection.
-LOOK = "select * from hg_look_1()"
-LOOK_ROUTINE = f"""
-create or replace function hg_look_1(out boolean, out bigint) language plpgsql as $routine$
+LOOK_ROUTINE = routine(
+    "hg_look",
+    f"""
+create or replace function {NAME}(out boolean, out bigint) language plpgsql as $routine$
 begin
   select {IS_CURRENT.format(EPOCH)}, {NOW} into $1, $2;
-end $routine$"""
+end $routine$""",
+)
+LOOK = f"select * from {LOOK_ROUTINE.name}()"
 
 
 class Postgresql(Dialect):
@@ -259,6 +149,10 @@ class Postgresql(Dialect):
     list_tables = Statement(
         "The tables of this schema.",
         "select tablename from pg_tables where schemaname = any(current_schemas(false))",
+    )
+    list_routines = Statement(
+        "Which of these functions this schema has.",
+        "select proname from pg_proc where pronamespace = current_schema()::regnamespace and proname in (:names*)",
     )
     list_columns = Statement(
         "The columns of a table.",
@@ -378,7 +272,7 @@ class Postgresql(Dialect):
 
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
         # Whoever is handed the resource learns of it by a notification, or not at all.
-        way = HAND_OVER if contended and self.listens else RELEASE
+        way = hand_over(self.options.lock_rules)[0] if contended and self.listens else RELEASE
         row = next(iter(runner.single_once(way, **params)), None)
         return None if row is None else Freed(*row)
 
@@ -421,9 +315,8 @@ class Postgresql(Dialect):
         row = next(iter(runner.single_once(ENQUEUE, **params)), None)
         return None if row is None else int(row[0])
 
-    def install_routines(self, execute: Any) -> None:
-        for body in (LOOK_ROUTINE, HAND_OVER_ROUTINE, *postgresql_ledger.ROUTINES):
-            execute(body)
+    def routines(self) -> Sequence[Routine]:
+        return (LOOK_ROUTINE, hand_over(self.options.lock_rules)[1], *postgresql_ledger.ROUTINES)
 
     def schema_lock(self, execute: Any) -> None:
         execute(f"select pg_advisory_xact_lock({SCHEMA_LOCK})")

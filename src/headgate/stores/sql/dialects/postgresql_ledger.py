@@ -8,6 +8,7 @@ careful way would do, or nothing at all: whatever is not plain is left to it.
 from __future__ import annotations
 
 from headgate.stores.sql.dialects.base import IS_CURRENT, OUTDATED, OWNED
+from headgate.stores.sql.fast_paths import NAME, routine
 from headgate.stores.sql.statement import Statement
 
 #: Datasets are held still by locks of this space, which end with the transaction and are granted in turn: on the
@@ -24,16 +25,6 @@ EPOCH = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 #: After a failover nothing is found, as when a definition has changed: the slow path then follows the server.
 _CURRENT = IS_CURRENT.format(EPOCH)
 
-CLAIM_NEXT = Statement(
-    "The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it (see the function).",
-    """select hg_claim_next_4(:stamp, :job, :datasets, :inputs, :names, :told, :worker, :request_id, :lease,
-                              :principal)""",
-)
-SUCCEED = Statement(
-    "A claim that runs becomes READY and DONE (see the function).",
-    """select hg_succeed_5(:stamp, :job, :datasets, :told, :made, :read, :dataid, :token, :who, :natural_key,
-                           :text_key, :principal)""",
-)
 #: A plain expression takes the lock when it is free, at a tenth of the cost of a statement; a statement waits for it.
 _SHARED = f"""foreach v_each in array a_datasets loop
     if not pg_try_advisory_xact_lock_shared({DATASET_SPACE}, v_each) then
@@ -42,8 +33,10 @@ _SHARED = f"""foreach v_each in array a_datasets loop
   end loop;"""
 
 # Each statement is as simple as may be: what a plan has to be made ready for costs more than what it then does.
-CLAIM_NEXT_ROUTINE = f"""
-create or replace function hg_claim_next_4(
+CLAIM_NEXT_ROUTINE = routine(
+    "hg_claim_next",
+    f"""
+create or replace function {NAME}(
   a_stamp text, a_job int, a_datasets int[], a_inputs int[], a_names text[], a_told int, a_worker text, a_request text,
   a_lease bigint, a_principal text)
 returns text language plpgsql as $routine$
@@ -100,10 +93,18 @@ begin
                                 principal)
   values (v_now, 'claim', a_job, a_told, v_dataid, a_worker, v_token, 'absent', 'RUNNING', '', a_principal);
   return v_token || ' ' || v_dataid;
-end $routine$"""
+end $routine$""",
+)
+CLAIM_NEXT = Statement(
+    "The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it (see the function).",
+    f"""select {CLAIM_NEXT_ROUTINE.name}(:stamp, :job, :datasets, :inputs, :names, :told, :worker, :request_id, :lease,
+                              :principal)""",
+)
 
-SUCCEED_ROUTINE = f"""
-create or replace function hg_succeed_5(
+SUCCEED_ROUTINE = routine(
+    "hg_succeed",
+    f"""
+create or replace function {NAME}(
   a_stamp text, a_job int, a_datasets int[], a_told int, a_made text, a_read boolean, a_dataid text, a_token bigint,
   a_who text, a_natural bytea, a_text bytea, a_principal text)
 returns text language plpgsql as $routine$
@@ -152,16 +153,21 @@ begin
   where i.kind = 'INPUT' and i.job_id = any(v_consumers) group by i.job_id order by i.job_id
   on conflict (job_id, dataid) do update set missing = hg_candidate.missing & excluded.missing, not_before = 0;
   return 'done';
-end $routine$"""
+end $routine$""",
+)
+SUCCEED = Statement(
+    "A claim that runs becomes READY and DONE (see the function).",
+    f"""select {SUCCEED_ROUTINE.name}(:stamp, :job, :datasets, :told, :made, :read, :dataid, :token, :who, :natural_key,
+                           :text_key, :principal)""",
+)
 # The mark. An old snapshot (a dump) keeps the index entries of all that was claimed since, and find_next would pass
 # over them each time. Who makes something claimable holds the mark together with others until the end of the
 # transaction, and then lowers it if need be (the triggers on hg_candidate, see the migration); who raises it is
 # alone. So what comes below the mark is never missed.
-RAISE_MARK = Statement(
-    "Nothing claimable comes before the first that is there now (see the function).", "select hg_raise_mark_1(:job)"
-)
-RAISE_MARK_ROUTINE = f"""
-create or replace function hg_raise_mark_1(a_job text) returns void language plpgsql as $routine$
+RAISE_MARK_ROUTINE = routine(
+    "hg_raise_mark",
+    f"""
+create or replace function {NAME}(a_job text) returns void language plpgsql as $routine$
 declare
   v_job int;
   v_now bigint := {NOW};
@@ -178,5 +184,10 @@ begin
     and c.order_key >= coalesce((select m.order_key from hg_mark m where m.job_id = v_job), '')
   order by c.order_key limit 1
   on conflict (job_id) do update set order_key = excluded.order_key, lease_until = excluded.lease_until;
-end $routine$"""
+end $routine$""",
+)
+RAISE_MARK = Statement(
+    "Nothing claimable comes before the first that is there now (see the function).",
+    f"select {RAISE_MARK_ROUTINE.name}(:job)",
+)
 ROUTINES = (CLAIM_NEXT_ROUTINE, SUCCEED_ROUTINE, RAISE_MARK_ROUTINE)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from headgate.core.locks import Mode
 from headgate.stores.sql.dialects.base import Freed, Granted, Parameters
 from headgate.stores.sql.statement import Statement
 
 GRANT_RESOURCE = Statement(
     "Count one more holder of a resource that is free for this mode, and give the new token.",
-    """insert into hg_resource (rkey, uri, token, holders, mode, waiting, known)
+    """insert into hg_resource as r (rkey, uri, token, holders, mode, waiting, known)
        values (:rkey, :uri, {token_floor} + 1, 1, :mode, 0, 1)
        on conflict (rkey) do update
-         set token = max(token + 1, excluded.token), holders = holders + 1, mode = excluded.mode, known = 1
-         where waiting = 0 and (holders = 0 or (mode = 'shared' and excluded.mode = 'shared'))
+         set token = max(r.token + 1, excluded.token), holders = r.holders + 1, mode = {joined_mode}, known = 1
+         where r.waiting = 0 and {joins}
        returning token, {wall}""",
 )
 GRANT_LOCK = Statement(
@@ -27,13 +28,13 @@ GRANT_HISTORY = Statement(
     "Tell of the grant.",
     """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
                                principal)
-       values (:since, 'lock', 'grant', :rkey, :client, :id, :token, 'new', :mode, '', :principal)""",
+       values (:since, 'lock', {grant_event}, :rkey, :client, :id, :token, {grant_source}, :mode, '', :principal)""",
 )
 RELEASE_LOCK = Statement(
     "Remove a live lock that is held once.",
     """delete from hg_lock
        where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
-         and {owned}
+         and {owned} and {releasable}
        returning rkey, client, mode""",
 )
 RELEASE_RESOURCE = Statement(
@@ -44,7 +45,7 @@ RELEASE_HISTORY = Statement(
     "Tell of the release.",
     """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
                                principal)
-       values ({wall}, 'lock', 'release', :rkey, :client, :id, :token, :mode, 'released', '', :principal)""",
+       values ({wall}, 'lock', {release_event}, :rkey, :client, :id, :token, :mode, :after, '', :principal)""",
 )
 
 
@@ -66,5 +67,6 @@ def release(tx: Any, params: Parameters) -> Freed | None:
         return None
     rkey, client, mode = gone
     waiting, _ = tx.one(RELEASE_RESOURCE, rkey=rkey)
-    tx.run(RELEASE_HISTORY, **params, rkey=rkey, client=client, mode=mode)
+    after = tx.lock_rules.fast.release[Mode(mode)].target
+    tx.run(RELEASE_HISTORY, **params, rkey=rkey, client=client, mode=mode, after=after)
     return Freed(waiting, rkey, handed=False)

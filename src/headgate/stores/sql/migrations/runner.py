@@ -43,7 +43,8 @@ def _upgrade(dialect: Dialect, driver: Driver, afterwards: Afterwards | None) ->
             dialect.schema_lock(connection.exec_driver_sql)
             _clear_half_made(connection, dialect.name)
             command.upgrade(_config(connection), "head")
-            dialect.install_routines(connection.exec_driver_sql)
+            for routine in dialect.routines():
+                connection.exec_driver_sql(routine.text)
             if dialect.schema_commits:
                 connection.exec_driver_sql(dialect.begin_write)
             _name_store(connection)

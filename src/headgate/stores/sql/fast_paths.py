@@ -1,0 +1,102 @@
+"""The tables of locks as SQL, for the statements and routines that decide in one trip.
+
+They accelerate the slow path and must come to the same result whenever they say yes. So every state, mode and event
+in them is rendered from the tables; what the tables say otherwise is left to the slow path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from headgate.core.lock_rules import LockRules, summary
+from headgate.core.locks import Mode
+from headgate.core.machine import Transition
+
+#: Stands for the name of a routine in its own text.
+NAME = "$name"
+NEVER = "1 = 0"
+#: What the row of a resource with several holders, or none, says of their modes.
+NO_MODE = f"'{summary([]).value}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """A stored routine. Its name has a digest of its text: other versions and other tables have their own."""
+
+    name: str
+    #: The statement that creates it.
+    text: str
+
+
+def routine(name: str, text: str) -> Routine:
+    """The routine of this text, in which NAME stands for its name."""
+    named = f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    return Routine(named, text.replace(NAME, named))
+
+
+@lru_cache(maxsize=64)
+def lock_words(rules: LockRules) -> Mapping[str, str]:
+    """What stands for words in braces in statements about locks; the resource's row is `r`, the mode is `:mode`."""
+    fast = rules.fast
+    return {
+        "no_mode": NO_MODE,
+        "joins": joins(rules, ":mode", "r"),
+        "is_blocked": is_blocked(rules, ":mode", "r"),
+        "joined_mode": joined_mode(":mode", "r"),
+        "grant_event": event_of(fast.grant),
+        "grant_source": source_of(fast.grant),
+        "expire_event": event_of(fast.expire),
+        "expire_target": target_of("mode", fast.expire),
+        "release_event": event_of(fast.release),
+        "releasable": one_of("mode", fast.release),
+        "release_target": target_of("mode", fast.release),
+    }
+
+
+def joins(rules: LockRules, wanted: str, row: str) -> str:
+    """Whether a mode may certainly be granted beside all holders, as far as the resource's row says."""
+    beside = {mode: one_of(f"{row}.mode", [s for s in Mode if rules.joins(mode, s)]) for mode in rules.fast.grant}
+    parts = [f"({wanted} = '{mode.value}' and ({row}.holders = 0 or {said}))" for mode, said in beside.items()]
+    return f"({' or '.join(parts) or NEVER})"
+
+
+def is_blocked(rules: LockRules, wanted: str, row: str) -> str:
+    """Whether a mode certainly does not agree with some holder, as far as the resource's row says."""
+    beside = {mode: one_of(f"{row}.mode", [s for s in Mode if rules.is_blocked(mode, s)]) for mode in Mode}
+    parts = [f"({wanted} = '{mode.value}' and {said})" for mode, said in beside.items()]
+    return f"({row}.holders > 0 and ({' or '.join(parts)}))"
+
+
+def joined_mode(wanted: str, row: str) -> str:
+    """What the row says of the modes when one more is granted."""
+    return f"case when {row}.holders = 0 then {wanted} else {NO_MODE} end"
+
+
+def one_of(column: str, modes: Iterable[Mode]) -> str:
+    """Whether a column has one of these modes."""
+    listed = ", ".join(f"'{mode.value}'" for mode in modes)
+    return f"{column} in ({listed})" if listed else NEVER
+
+
+def target_of(column: str, rows: Mapping[Mode, Transition]) -> str:
+    """The state after an event, by the mode in a column."""
+    return _by_mode(column, {mode: row.target for mode, row in rows.items()})
+
+
+def event_of(rows: Mapping[Mode, Transition]) -> str:
+    """The event of these rows."""
+    return f"'{next((row.event for row in rows.values()), '')}'"
+
+
+def source_of(rows: Mapping[Mode, Transition]) -> str:
+    """The state before it, where it is the same for every mode."""
+    return f"'{next((row.source for row in rows.values()), '')}'"
+
+
+def _by_mode(column: str, words: Mapping[Mode, str]) -> str:
+    if len(set(words.values())) < 2:
+        return f"'{next(iter(words.values()), '')}'"
+    return f"case {column} " + " ".join(f"when '{mode.value}' then '{word}'" for mode, word in words.items()) + " end"
