@@ -39,6 +39,20 @@ def test_the_http_layer_never_touches_a_store() -> None:
     assert list(store_uses("gate.ledger.store.standing()"))
 
 
+def ports(text: str) -> Iterator[str]:
+    """Ports that a module imports, by name."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headgate.stores"):
+            yield from (each.name for each in node.names if each.name.endswith("Store"))
+
+
+def test_the_http_layer_knows_no_port() -> None:
+    """Of the modules that define ports it imports plain data alone: tickets, grants and filters."""
+    found = {str(path): list(ports(path.read_text())) for path in (SOURCE / "http").rglob("*.py")}
+    assert {path: names for path, names in found.items() if names} == {}
+    assert list(ports("from headgate.stores.base import LockStore, Ticket")) == ["LockStore"]
+
+
 def test_no_attribute_is_hidden_from_the_type_checker() -> None:
     hidden = [str(path) for path in SOURCE.rglob("*.py") if "ignore[attr-defined" in path.read_text()]
     assert hidden == []
