@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs links pages screenshots transitions bench bench-locks bench-reaping bench-wakeups bench-ledger bench-queue bench-ingest bench-http bench-latency torture lock wheel audit clean
+.PHONY: help run venv servers test check format docs links pages screenshots transitions bench bench-locks bench-reaping bench-wakeups bench-ledger bench-queue bench-ingest bench-http bench-latency bench-history torture lock wheel audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ bench-http: venv ## Run the benchmark of the service
 
 bench-latency: venv servers ## Measure how long single calls take, in milliseconds
 	$(BIN)/python -m benchmarks.latency
+
+bench-history: venv servers ## Measure how many bytes of history a lock and a claim leave
+	$(BIN)/python -m benchmarks.history_bytes
 
 bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
 	$(BIN)/python -m benchmarks.ledger

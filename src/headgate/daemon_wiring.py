@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from headgate.core.errors import BadValue
 from headgate.daemons.batch_watcher import batch_watcher
 from headgate.daemons.cleaner import cleaner
+from headgate.daemons.history_keeper import history_keeper
 from headgate.daemons.history_mover import history_mover
 from headgate.daemons.messenger import messenger
 from headgate.daemons.reaper import key_reaper, reaper
 from headgate.daemons.rounds import Rounds
 from headgate.gate import Gate
 from headgate.service.work_folder import sweep_folder
-from headgate.store_opening import kind_of
 
 if TYPE_CHECKING:
     from headgate.service.outcomes import Handler
@@ -55,12 +55,15 @@ def _cleaner(gate: Gate, interval: float) -> list[Rounds]:
 
 def _history(gate: Gate, interval: float) -> list[Rounds]:
     store, settings = gate.store, gate.settings
+    found: list[Rounds] = []
     if (sources := store.history_sources()) and store.keeper is not None:
         age = settings.seconds("history_age")
-        return [history_mover(source, store.keeper, age, interval) for source in sources]
-    in_zookeeper = kind_of(settings["coordination_url"] or settings["url"]) == "zookeeper"
-    why = "`url` is not a database" if in_zookeeper else "locks and queue are not kept in ZooKeeper"
-    return [Rounds("history", lambda: 0, interval, idle=f"there is no history to copy, because {why}")]
+        found += [history_mover(source, store.keeper, age, interval) for source in sources]
+    keep = settings.keep("history_keep")
+    if keep is not None and store.history.books:
+        found.append(history_keeper(store.history.books, keep, interval))
+    why = "there is no history to copy from ZooKeeper to a database, and `history_keep` is forever"
+    return found or [Rounds("history", lambda: 0, interval, idle=why)]
 
 
 def _messenger(gate: Gate, interval: float) -> list[Rounds]:

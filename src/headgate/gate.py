@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 from headgate import wiring
 from headgate.core.errors import BadValue
 from headgate.core.redaction import remember
-from headgate.gate_histories import GateHistories
 from headgate.settings import Settings, load
 from headgate.store_opening import open_named_service, open_stores, store_options
 from headgate.stores.store import Store
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from headgate.service.alarms import FindsAlarms
     from headgate.service.doctor import Doctor
     from headgate.service.epochs import Epochs
+    from headgate.service.history import History
     from headgate.service.inventory import Inventory
     from headgate.service.ledger import Ledger
     from headgate.service.locks import Locks
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from headgate.service.upkeep import Upkeep
 
 
-class Gate(GateHistories):
+class Gate:
     """Everything that can be asked of one store or service. Its parts are built when they are first used."""
 
     def __init__(self, settings: Settings, *, create: bool = True) -> None:
@@ -119,6 +119,13 @@ class Gate(GateHistories):
     @cached_property
     def _tokens(self) -> Tokens | None:
         return wiring.build_tokens(self.store, self.service)
+
+    @cached_property
+    def history(self) -> History:
+        """What happened to everything."""
+        from headgate.service.history import History
+
+        return History(self.store.history)
 
     @property
     def tokens(self) -> Tokens:
@@ -246,7 +253,7 @@ class Gate(GateHistories):
 
         if self.service:
             return self.service.alarms
-        return Alarms(self.queue, self._ledger, self._inventory, self.profiles_folder)
+        return Alarms(self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history)
 
     def alarms(self) -> list[Alarm]:
         """What is stuck; of a service, what it finds by itself. None for a caller whose `read` is limited."""
@@ -260,7 +267,7 @@ class Gate(GateHistories):
     def _reports(self) -> Reports:
         from headgate.service.reports import Reports
 
-        return Reports(self.locks, self.queue, self._ledger, self._inventory, self.activity)
+        return Reports(self.locks, self.queue, self._ledger, self._inventory, self.history.activity)
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """What runs, what is locked, what failed; `rich` adds counts, running chunks, holders, waiters, the queue."""

@@ -14,15 +14,15 @@ from headgate.core.errors import BadValue
 from headgate.core.names import RESOURCE_LIMIT
 from headgate.core.queue import DEFAULT_MAX_CRASHES
 from headgate.core.redaction import mask
-from headgate.core.setting_values import parse_count, parse_limit, parse_number, parse_span
+from headgate.core.setting_values import parse_count, parse_keep, parse_limit, parse_number, parse_span
 from headgate.core.sizes import parse_size
 from headgate.core.variables import NamePatterns, parse_patterns
 from headgate.store_search import DATABASE, SETTINGS_FILE, Search, search
 
 #: How a setting's text is read: as it is, as the URL of a store, as a path, a length of time, a size, a number from 0
-#: on, a whole number from 1 on, a limit (a whole number; 0: none), or names of variables. In a file, a relative path
-#: (also that of a SQLite store) is relative to the file.
-Reading = Literal["text", "store", "path", "seconds", "bytes", "number", "count", "limit", "variables"]
+#: on, a whole number from 1 on, a limit (a whole number; 0: none), how long something is kept, or names of variables.
+#: In a file, a relative path (also that of a SQLite store) is relative to the file.
+Reading = Literal["text", "store", "path", "seconds", "bytes", "number", "count", "limit", "keep", "variables"]
 
 T = TypeVar("T")
 
@@ -234,6 +234,12 @@ KNOWN = (
         "Age at which history is copied from ZooKeeper to `url` and removed there.",
         kind="seconds",
     ),
+    Known(
+        "history_keep",
+        "forever",
+        "How long history is kept, such as 400d; the daemon `history` removes what is older.",
+        kind="keep",
+    ),
     Known("round_pause", "10", "Pause between checks of ingest jobs that wait for space.", kind="seconds"),
     Known("client", "", "Client name for locks (default: user@host)."),
     Known("log_format", "auto", "Log lines: `text`, `json`, or `auto` (text on a terminal, JSON otherwise)."),
@@ -353,6 +359,10 @@ class Settings:
         """A setting that is a whole number; 0 is no limit."""
         return self._read(name, parse_limit)
 
+    def keep(self, name: str) -> float | None:
+        """A setting that says how long something is kept, in seconds; None: forever."""
+        return self._read(name, parse_keep)
+
     def variables(self, name: str) -> NamePatterns:
         """A setting that lists names of variables."""
         return self._read(name, parse_patterns)
@@ -365,7 +375,7 @@ class Settings:
         """A setting, read as what it is."""
         readers: Mapping[str, Callable[[str], object]] = {
             "seconds": self.seconds, "bytes": self.size, "number": self.number, "count": self.count,
-            "limit": self.limit, "variables": self.variables,
+            "limit": self.limit, "keep": self.keep, "variables": self.variables,
         }  # fmt: skip
         kind = self._found[name].known.kind
         return readers[kind](name) if kind in readers else self[name]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import headgate as library
 from headgate.core.ledger import Row
 from headgate.service.ledger import Ledger
-from headgate.stores.base import LedgerHistoryFilter
 from tests.cli.commands import Headgate, read_number
 from tests.cli.stubborn import blocked
 from tests.waiting import until
@@ -29,8 +29,6 @@ def pipeline(headgate: Headgate, ledger: Ledger) -> Headgate:
 
 @pytest.fixture
 def ledger(headgate: Headgate) -> Iterator[Ledger]:
-    import headgate as library
-
     with library.connect(headgate.url) as gate:
         yield gate.ledger
 
@@ -40,9 +38,10 @@ def row_of(ledger: Ledger, dataid: str) -> Row:
     return row
 
 
-def unreported(ledger: Ledger) -> Counter[str]:
+def unreported(headgate: Headgate) -> Counter[str]:
     """Claims without a report, by chunk; a report without a claim would be negative."""
-    told = ledger.history(LedgerHistoryFilter(job="clean", limit=10_000))
+    with library.connect(headgate.url) as gate:
+        told = gate.history(job="clean", limit=10_000)
     count = Counter[str]()
     for entry in told:
         count[entry.resource] += entry.event == "claim"
@@ -81,7 +80,7 @@ def test_signals_after_the_commands_end_lose_no_report(pipeline: Headgate, ledge
     script = f"setsid sh -c 'for i in {TEN}; do kill -TERM $0; kill -INT $0; done' $PPID & exit 0"
     codes = [pipeline("job", "run", "clean", "--", "sh", "-c", script).code for _ in range(8)]
     assert set(codes) <= {0, 3, 143, 130}
-    assert unreported(ledger) == {}
+    assert unreported(pipeline) == {}
     assert not [row for row in ledger.status("tidy") if row.failures or row.crashes]
 
 
@@ -100,7 +99,7 @@ def test_a_report_that_the_store_does_not_take_yet_is_held_through_signals(pipel
     # The first ones may have come while the command's end was settled.
     outcomes = {(0, "READY"), (143, "RESUBMIT"), (130, "RESUBMIT")}
     assert (process.wait(30), row_of(ledger, "1").status) in outcomes
-    assert unreported(ledger) == {}
+    assert unreported(pipeline) == {}
 
 
 def test_ten_signals_at_any_moment_lose_no_report(pipeline: Headgate, ledger: Ledger) -> None:
@@ -117,7 +116,7 @@ def test_ten_signals_at_any_moment_lose_no_report(pipeline: Headgate, ledger: Le
             if process.poll() is None:
                 os.kill(process.pid, number)
         assert process.wait(30) in (143, 130, -15, -2)
-        assert unreported(ledger) == {}, moment
+        assert unreported(pipeline) == {}, moment
     assert not [row for row in ledger.status("tidy") if row.failures or row.crashes]
     assert {row.status for row in ledger.status("tidy", kind="OUTPUT")} <= {"READY", "RESUBMIT"}
 

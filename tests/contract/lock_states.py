@@ -10,10 +10,10 @@ from headgate import HeadgateError, Lock, LockRefused, UnknownName
 from headgate.core.locks import Request
 from headgate.core.states import LOCK
 from headgate.store_opening import open_store
-from headgate.stores.base import HistoryFilter, LockFilter, LockStore, Ticket
+from headgate.stores.base import LockFilter, LockStore, Ticket
 from headgate.stores.store import Store
 from tests.contract.over_http import kept_id
-from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, request_for
+from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, history_of, request_for
 from tests.waiting import PATIENT_OPTIONS, until
 
 OTHER = "somebody else"
@@ -281,5 +281,5 @@ def state_of(case: Case) -> str:
         return held[0].mode
     if is_waiting(case):
         return "waiting"
-    entries = case.store.history(HistoryFilter(lock_id=case.lock_id))
+    entries = history_of(case.store, lock_id=case.lock_id)
     return entries[0].after if entries else "withdrawn"

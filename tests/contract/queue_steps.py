@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from headgate import Batch, Gate, IngestJob, UnknownName
 from headgate.client.queue import ServiceQueue
-from headgate.core.history import Entry
+from headgate.core.history import QUEUE_NOUNS, Entry
 from headgate.core.machine import By, Machine, Transition
 from headgate.core.queue import Folder, Hold, Item, Taken, forward_event, is_batch, work_states
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.service.queue import Queue
-from headgate.stores.queue_port import QueueHistoryFilter, QueueStore
+from headgate.stores.queue_port import QueueStore
 from tests.contract.steps import LONG
 from tests.waiting import until
 
@@ -204,7 +204,7 @@ def everything(gate: Gate) -> Everything:
         {batch.id: folders(queue, batch.id) for batch in batches},
         counts,
         list(queue.holds()),
-        list(queue.history(QueueHistoryFilter(limit=100_000))),
+        [entry for entry in gate.history(limit=100_000) if entry.noun in QUEUE_NOUNS],
     )
 
 
@@ -215,7 +215,7 @@ def folders(queue: Queue, batch: str) -> dict[str, list[str]]:
 
 def told(gate: Gate, item: str) -> list[Entry]:
     """The history of an item itself, oldest first."""
-    found = gate.queue.history(QueueHistoryFilter(item=item, limit=100_000))
+    found = gate.history(item=item, limit=100_000)
     return [entry for entry in reversed(found) if entry.job == item]
 
 

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import headgate
 from headgate import Gate, Lock, Mode, UnknownName
-from headgate.core.history import Entry
+from headgate.client.history import ServiceHistory
+from headgate.core.history import Entry, HistoryFilter
 from headgate.core.locks import Request, Waiter, Want
 from headgate.service.identity import new_request_id
-from headgate.stores.base import HistoryFilter, LockFilter, LockStore
+from headgate.stores.base import LockFilter, LockStore
+from headgate.stores.sql.history import SqlHistory
 from tests.waiting import until
 
 T = TypeVar("T")
@@ -132,13 +134,26 @@ class Everything(NamedTuple):
     clients: list[str]
 
 
+def history_of(locks: Any, *, limit: int = 100_000, **which: Any) -> list[Entry]:
+    """What happened in the store of these locks, newest first."""
+    wanted = HistoryFilter(limit=limit, **which)
+    if hasattr(locks, "told"):
+        return list(locks.told.read(wanted))
+    if hasattr(locks, "_connection"):
+        return list(ServiceHistory(locks._connection).page(wanted))
+    if hasattr(locks, "_both"):
+        found = [entry for each in locks._both for entry in history_of(each, limit=limit, **which)]
+        return sorted(found, key=lambda entry: entry.at, reverse=True)[:limit]
+    return list(SqlHistory(locks._database).read(wanted))
+
+
 def everything(store: LockStore | Gate) -> Everything:
     """All that the store holds: locks, queues, history with its counts, and known names."""
     port = store.store.locks if isinstance(store, Gate) else store
     return Everything(
         locks=[replace(lock, expires_in=None) for lock in port.list(LockFilter())],
         waiters=list(port.waiters()),
-        history=list(port.history(HistoryFilter(limit=100_000))),
+        history=history_of(port),
         resources=list(port.resources()),
         clients=[name for name, _ in port.clients()],
     )

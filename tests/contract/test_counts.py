@@ -72,11 +72,11 @@ def test_the_last_day_is_counted_from_the_store_however_much_happened_since(gate
     gate.ledger.fail(gate.ledger.claim("read", "1"), "broken")
     many = Statement(
         "Much happened.",
-        "insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, "
-        "reason, principal) select at, 'publish', job_id, dataset_id, dataid, who, token, state_before, state_after, "
-        "reason, principal from hg_chunk_history",
+        "insert into hg_history (at, noun, event, job_id, dataset_id, subject, client, token, state_before, "
+        "state_after, reason, principal) select at, noun, 'publish', job_id, dataset_id, subject, client, token, "
+        "state_before, state_after, reason, principal from hg_history",
     )
     for _ in range(12):
         database(gate).write(lambda tx: tx.run(many))
-    day = gates.open().activity.day()
+    day = gates.open().history.activity.day()
     assert (day.total("chunk failures"), day.failures) == (1, 1)

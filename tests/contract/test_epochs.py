@@ -14,9 +14,8 @@ from headgate import Claim, ClaimLost, Gate, ItemLost, Lock, LockLost, LockRefus
 from headgate.core.errors import StoreUnavailable
 from headgate.core.ledger import ERROR, READY, Row
 from headgate.core.queue import IngestJob
-from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, RowFilter
+from headgate.stores.base import RowFilter
 from headgate.stores.epoch_port import StoreState
-from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.sql import epochs
 from headgate.stores.sql.statement import Statement
 from tests.conftest import SQL_STORES
@@ -154,10 +153,10 @@ def test_what_ends_says_why_and_what_is_persistent_stays(gate: Gate, kind: str) 
     assert kept.id == before.persistent.id
     assert kept.token > before.persistent.token + epochs.STEP - 1
     gate.locks.release(kept)
-    told = gate.store.locks.history(HistoryFilter(resource="r:leased"))[0]
+    told = gate.history(resource="r:leased")[0]
     assert (told.event, told.token) == ("expire", before.leased.token)
     assert told.reason.startswith(reason_of(kind))
-    told = gate.store.locks.history(HistoryFilter(resource="r:kept"))[1]
+    told = gate.history(resource="r:kept")[1]
     assert (told.event, told.token) == ("grant", kept.token)
     assert told.reason.startswith(reason_of(kind))
     with pytest.raises(LockLost, match="raised by ann" if kind == "sqlite" else "failover"):
@@ -171,7 +170,7 @@ def test_a_claim_that_ends_counts_nothing_and_its_chunk_is_claimed_again(gate: G
     again = [found(gate.ledger.find_next("clean", lease=LONG)) for _ in range(3)]
     assert sorted(claim.dataid for claim in again) == ["1", "2", "3"]
     assert [(row.failures, row.crashes) for row in rows(gate)] == [(0, 0)] * 3
-    told = [each for each in gate.ledger.history(LedgerHistoryFilter(job="clean")) if each.event == "reap"]
+    told = [each for each in gate.history(job="clean") if each.event == "reap"]
     assert sorted(each.resource for each in told) == ["data:tidy/1", "data:tidy/2"]
     assert all(each.reason.startswith(reason_of(kind)) for each in told)
     for claim in again:
@@ -202,7 +201,7 @@ def test_an_item_returns_to_its_state(gate: Gate, kind: str) -> None:
     assert (job.id, job.state, job.retry_count) == (before.job.id, "pending", 0)
     assert job.token > before.job.token + epochs.STEP
     assert taken_batch(gate.queue).token > batch.token + epochs.STEP
-    told = gate.store.queue.history(QueueHistoryFilter(item=job.id))[0]
+    told = gate.history(item=job.id)[0]
     assert (told.event, told.before, told.after) == ("repair", "pending", "pending")
     assert told.reason.startswith(reason_of(kind))
     gate.queue.fire(job, "accept")
@@ -241,9 +240,7 @@ def test_processes_that_notice_it_together_do_it_once(gates: Gates, kind: str) -
     tokens = [granted(future).token for future in racing]
     assert len({(n // 4, token) for n, token in enumerate(tokens)}) == len(tokens)
     assert all(given + epochs.STEP < token < given + 2 * epochs.STEP for token in tokens)
-    assert (
-        len([each for each in gate.store.locks.history(HistoryFilter(resource="r:0")) if each.event == "expire"]) == 1
-    )
+    assert len([each for each in gate.history(resource="r:0") if each.event == "expire"]) == 1
     assert len(gate.locks.list()) == len(tokens)
 
 

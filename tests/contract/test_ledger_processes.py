@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from headgate import Gate
-from headgate.stores.base import LedgerHistoryFilter
 from tests.contract.over_http import LEDGER_STORES
 from tests.contract.steps import Gates
 from tests.waiting import until
@@ -91,7 +90,7 @@ def check(gate: Gate) -> None:
     """Every chunk READY, one accepted success each, and every claim ended by a success or a reaper."""
     rows = gate.ledger.status(kind="OUTPUT")
     assert Counter(row.status for row in rows) == {"READY": 4 * CHUNKS}
-    told = gate.ledger.history(LedgerHistoryFilter(limit=100_000))
+    told = gate.history(noun="chunk", limit=100_000)
     successes = Counter((entry.job, entry.resource) for entry in told if entry.event == "success")
     assert set(successes.values()) == {1}
     assert len(successes) == 3 * CHUNKS

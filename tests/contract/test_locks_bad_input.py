@@ -65,7 +65,7 @@ ASKING: dict[str, tuple[Ask, list[Any], str]] = {
     "the client of history": (lambda gate, bad: gate.history(client=bad), BAD_CLIENTS[1:], "client"),
     "the event of history": (lambda gate, bad: gate.history(event=bad), ["granted", "", 7, "wait"], "event"),
     "the limit of history": (lambda gate, bad: gate.history(limit=bad), [*BAD_LIMITS, None], "limit"),
-    "the end of history": (lambda gate, bad: gate.history(before=bad), [True, "5", 1.5, -1], "before"),
+    "the end of history": (lambda gate, bad: gate.history(after=bad), ["5", "1.-5", "1.2_3", ""], "after"),
     "the start of history": (lambda gate, bad: gate.history(since=bad), ["yesterday", 7, True], "since"),
     "the lock of history": (lambda gate, bad: gate.history(lock_id=bad), [7, b"id", "", "nul\0byte"], "lock id"),
     "the mode of held": (lambda gate, bad: gate.locks.held("a", R, bad).__enter__(), BAD_MODES, "mode"),

@@ -8,9 +8,9 @@ from headgate import BadValue, Lock, LockLost, LockRefused, Mode, Refused, Unkno
 from headgate.core.locks import Request
 from headgate.core.owners import Actor
 from headgate.stores.acting import acting
-from headgate.stores.base import HistoryFilter, LockFilter, LockStore, Ticket
+from headgate.stores.base import LockFilter, LockStore, Ticket
 from tests.contract.over_http import HTTP
-from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Gates, request_for
+from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Gates, history_of, request_for
 from tests.waiting import until
 
 R, OTHER = "file:/d/1", "file:/d/2"
@@ -33,7 +33,7 @@ def let_expire(store: LockStore, lock: Lock) -> None:
 
 
 def events(store: LockStore, resource: str = R) -> list[str]:
-    return [each.event for each in reversed(store.history(HistoryFilter(resource=resource)))]
+    return [each.event for each in reversed(history_of(store, resource=resource))]
 
 
 # ------------------------------------------------------------------ lock-delay
@@ -126,7 +126,7 @@ def test_an_expired_lock_goes_to_the_first_waiters_in_one_step(store: LockStore)
     assert [(each.client, each.token - dead.token) for each in granted] == [("b", 1), ("c", 2)]
     assert store.take_turn(writer) is None
     assert events(store) == ["grant", "expire", "grant", "grant"]
-    (expired,) = store.history(HistoryFilter(event="expire"))
+    (expired,) = history_of(store, event="expire")
     assert (expired.client, expired.token, expired.before, expired.after) == (
         "dead",
         dead.token,
@@ -183,7 +183,7 @@ def test_an_override_is_recorded_with_its_reason(store: LockStore, kind: str) ->
         assert (entered.id, entered.count, entered.principal) == (lock.id, 2, "ann")
         store.release(lock.id, lock.token)
         store.release(lock.id, lock.token)
-    told = [(each.event, each.principal, each.reason) for each in reversed(store.history(HistoryFilter(resource=R)))]
+    told = [(each.event, each.principal, each.reason) for each in reversed(history_of(store, resource=R))]
     assert told == [
         ("grant", "ann", ""),
         *((event, "chief", "override: ann is away") for event in ("enter", "leave", "release")),

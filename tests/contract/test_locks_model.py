@@ -19,8 +19,8 @@ from headgate import Lock, LockLost, LockRefused, Mode, TransitionRefused, Unkno
 from headgate.core.locks import Request, Waiter, decide, decide_upgrade
 from headgate.core.machine import Also
 from headgate.core.states import LOCK
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, LockStore, Ticket
-from tests.contract.steps import request_for
+from headgate.stores.base import Grant, LockFilter, LockStore, Ticket
+from tests.contract.steps import history_of, request_for
 
 CLIENTS = st.sampled_from(["ann", "ben", "cam"])
 RESOURCES = st.sampled_from(["r1", "r2", "r3"])
@@ -258,7 +258,7 @@ class Walk(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """The history tells each event once; then everything goes, so that the next walk finds little."""
-        entries = self.store.history(HistoryFilter(limit=100_000))
+        entries = history_of(self.store, limit=100_000)
         told = [entry.event for entry in entries if entry.resource.startswith(self.prefix) and entry.event != "refuse"]
         assert sorted(told) == sorted(self.events)
         for ticket in self.queue:

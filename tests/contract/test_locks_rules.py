@@ -11,10 +11,10 @@ from headgate.core.locks import COMPATIBLE, Request
 from headgate.core.machine import Also, Transition
 from headgate.core.states import LOCK
 from headgate.store_opening import open_store
-from headgate.stores.base import HistoryFilter, LockFilter, LockStore, Ticket
+from headgate.stores.base import LockFilter, LockStore, Ticket
 from headgate.stores.store import Store
 from tests.conftest import SQL_STORES
-from tests.contract.steps import EXCLUSIVE, LONG, SHARED, request_for
+from tests.contract.steps import EXCLUSIVE, LONG, SHARED, history_of, request_for
 from tests.waiting import PATIENT_OPTIONS
 
 #: Every kind of store. (A service has the tables of its store.)
@@ -137,7 +137,7 @@ def test_an_event_without_a_row_is_refused_and_changes_nothing(open_with: OpenWi
     assert (refused.value.state, refused.value.event) == (mode, event)
     assert event not in refused.value.allowed
     assert (store.get(lock.id).mode, store.get(lock.id).token) == (mode, lock.token)
-    assert [each.event for each in store.history(HistoryFilter())] == ["grant"]
+    assert [each.event for each in history_of(store)] == ["grant"]
 
 
 def test_a_row_with_another_target_ends_locks_there(open_with: OpenWith) -> None:
@@ -151,7 +151,7 @@ def test_a_row_with_another_target_ends_locks_there(open_with: OpenWith) -> None
     store.release(lock.id, lock.token)
     for held in store.take_turn(ticket) or ():
         store.release(held.id, held.token)
-    ends = [(each.client, each.after) for each in store.history(HistoryFilter(event="release"))]
+    ends = [(each.client, each.after) for each in history_of(store, event="release")]
     assert ends == [("c", "returned"), ("b", "returned"), ("a", "returned")]
 
 
@@ -167,4 +167,4 @@ def test_a_row_without_an_effect_does_not_have_it(open_with: OpenWith) -> None:
     lock = take(store, "a", SHARED)
     assert store.upgrade(lock.id, lock.token).token == lock.token
     store.release(lock.id, lock.token)
-    assert [each.event for each in reversed(store.history(HistoryFilter()))] == ["upgrade", "release"]
+    assert [each.event for each in reversed(history_of(store))] == ["upgrade", "release"]

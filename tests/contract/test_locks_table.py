@@ -7,7 +7,7 @@ import pytest
 from headgate import BadValue, Gate, Lock, LockLost, LockRefused, TransitionRefused, UnknownName
 from headgate.core.machine import Also, By, Transition
 from headgate.core.states import LOCK
-from headgate.stores.base import HistoryFilter, LockFilter, LockStore
+from headgate.stores.base import LockFilter, LockStore
 from headgate.stores.sql import lock_changes, queueing
 from tests.contract.lock_states import (
     FIRE,
@@ -20,7 +20,7 @@ from tests.contract.lock_states import (
     obstruct,
     state_of,
 )
-from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Everything, Gates, everything, request_for
+from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Everything, Gates, everything, history_of, request_for
 from tests.waiting import until
 
 #: Events by which a client asks for a lock; in a state that has ended they begin a new life.
@@ -120,7 +120,7 @@ def test_entering_what_one_does_not_hold_is_a_plain_grant(store_url: str, store:
     fire(case, "enter")
     assert case.lock
     assert case.lock.count == 1
-    assert [entry.event for entry in store.history(HistoryFilter())] == ["grant"]
+    assert [entry.event for entry in history_of(store)] == ["grant"]
 
 
 def test_every_row_of_the_table_is_taken(store_url: str, store: LockStore, cases: list[Case]) -> None:
@@ -134,7 +134,7 @@ def test_every_row_of_the_table_is_taken(store_url: str, store: LockStore, cases
             case = case_wanting(store_url, store, row, f"row:{number} again")
             cases.append(case)
         take_row(case, row.source, row.event)
-    entries = store.history(HistoryFilter(limit=10_000))
+    entries = history_of(store, limit=10_000)
     taken = {(entry.before, entry.event, entry.after) for entry in entries}
     telling = {(row.source, row.event, row.target) for row in LOCK.rows if Also.TELL_HISTORY in row.also}
     assert taken == telling

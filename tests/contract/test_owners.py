@@ -17,8 +17,7 @@ from headgate.core.owners import Actor
 from headgate.service.ledger import Ledger
 from headgate.service.queue import Queue
 from headgate.stores.acting import acting
-from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, LockFilter, LockStore
-from headgate.stores.queue_port import QueueHistoryFilter
+from headgate.stores.base import LockFilter, LockStore
 from tests.contract import ledger_steps, queue_steps
 from tests.contract.over_http import BEHIND, HTTP, LEDGER_STORES
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, Gates, request_for
@@ -95,7 +94,7 @@ def test_nobody_but_the_owner_acts_on_a_lock(people: People) -> None:
                 before = gate.store.locks.get(lock.id)
                 assert (before.id, before.token, before.principal) == (lock.id, lock.token, ANN)
                 do(gate.store.locks, lock)
-                told = gate.store.locks.history(HistoryFilter(lock_id=lock.id, limit=1))[0]
+                told = gate.history(lock_id=lock.id, limit=1)[0]
             if act not in ("renew", "check"):
                 assert (told.event, told.principal) == (act, who)
                 assert REASON in told.reason or not override
@@ -125,7 +124,7 @@ def test_a_lock_that_was_handed_over_is_the_new_owners(people: People) -> None:
             gate.store.locks.release(lock.id, lock.token)
         with pytest.raises(headgate.BadValue, match="still held"):
             gate.store.locks.acquire(request)
-        told = gate.store.locks.history(HistoryFilter(event="hand-over"))[0]
+        told = gate.history(event="hand-over")[0]
         assert (told.principal, told.reason) == (ANN, "from ann to bob: the night shift goes on")
     with people.as_bob() as gate:
         (seen,) = gate.store.locks.list(LockFilter(resource="file:/given"))
@@ -148,9 +147,7 @@ def test_a_waiter_is_handed_its_own_lock(people: People) -> None:
         (taken,) = gate.store.locks.take_turn(ticket) or ()
         assert taken.principal == BOB
         gate.store.locks.release(taken.id, taken.token)
-        told = [
-            (each.event, each.principal) for each in gate.store.locks.history(HistoryFilter(resource="file:/waited"))
-        ]
+        told = [(each.event, each.principal) for each in gate.history(resource="file:/waited")]
     assert told == [("release", BOB), ("grant", BOB), ("release", ANN), ("grant", ANN)]
 
 
@@ -179,7 +176,7 @@ def test_nobody_but_the_owner_reports_on_a_claim(people: People, gate: Gate) -> 
             assert (refused.value.owner, running.principal) == (ANN, ANN)
             with people.acts(who, override) as theirs:
                 do(theirs.ledger, claim)
-            told = gate.ledger.history(LedgerHistoryFilter(job="clean", dataid=dataid))
+            told = gate.history(job="clean", dataid=dataid)
             assert (told[-1].event, told[-1].principal) == ("claim", ANN)
             if act != "heartbeat":
                 assert (told[0].event, told[0].principal) == (act, who)
@@ -236,7 +233,7 @@ def test_nobody_but_the_owner_works_on_an_item(people: People, gate: Gate) -> No
                 with people.as_ann() as anns:
                     anns.queue.fire(taken, "accept")
             if act == "accept":
-                told = gate.queue.history(QueueHistoryFilter(item=job.id, event="accept"))[0]
+                told = gate.history(item=job.id, event="accept")[0]
                 assert (told.principal, told.client) == (who, "w")
                 assert REASON in told.reason or not override
             if act == "give back":

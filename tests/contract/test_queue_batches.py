@@ -4,7 +4,6 @@ import pytest
 
 from headgate import BadValue, Gate, ItemLost, QueueRefused, TransitionRefused, UnknownName
 from headgate.core.queue import Counts, Folder, NewJob, Report
-from headgate.stores.queue_port import QueueHistoryFilter
 from tests.contract.queue_steps import (
     PROFILE,
     WHY,
@@ -174,7 +173,7 @@ def test_a_deleted_job_leaves_no_trace_but_its_history(gate: Gate) -> None:
     assert queue.batch(job.batch).made == 1
     last = told(gate, job.id)[-1]
     assert (last.event, last.client, last.reason) == ("delete", "ann", "a duplicate")
-    assert job.id in {entry.job for entry in queue.history(QueueHistoryFilter(item=job.batch))}
+    assert job.id in {entry.job for entry in gate.history(item=job.batch)}
 
 
 def test_a_deleted_batch_leaves_no_trace_of_its_jobs(gate: Gate) -> None:

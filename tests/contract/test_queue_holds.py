@@ -8,7 +8,6 @@ import pytest
 from headgate import BadValue, Gate, HeadgateError, QueueRefused, UnknownName
 from headgate.core.queue import ALL, Taken
 from headgate.service.queue import Queue
-from headgate.stores.queue_port import QueueHistoryFilter
 from tests.contract.queue_steps import (
     PROFILE,
     WHY,
@@ -83,7 +82,7 @@ def test_a_hold_says_who_why_and_since(gate: Gate) -> None:
     assert queue.clear_hold(PROFILE, by="bob")
     assert not queue.clear_hold(PROFILE)
     assert [hold.profile for hold in queue.holds()] == ["other"]
-    entries = [entry for entry in queue.history(QueueHistoryFilter()) if entry.resource == PROFILE]
+    entries = [entry for entry in gate.history() if entry.resource == PROFILE]
     assert [(entry.noun, entry.event, entry.client) for entry in reversed(entries)] == [
         ("hold", "hold", "ann"), ("hold", "clear", "bob"),
     ]  # fmt: skip
@@ -167,21 +166,21 @@ def test_reading_writes_nothing(gate: Gate) -> None:
 def test_the_history_can_be_paged_and_asked_by_event(gate: Gate) -> None:
     queue = gate.queue
     job = job_in(queue, "failed", "downloading")
-    everything_told = queue.history(QueueHistoryFilter(item=job.batch))
-    assert [entry.event for entry in queue.history(QueueHistoryFilter(event="fail"))] == ["fail"]
-    first = queue.history(QueueHistoryFilter(item=job.batch, limit=3))
-    rest = queue.history(QueueHistoryFilter(item=job.batch, before=first[-1].id))
+    everything_told = gate.history(item=job.batch)
+    assert [entry.event for entry in gate.history(event="fail")] == ["fail"]
+    first = gate.history(item=job.batch, limit=3)
+    rest = gate.history(item=job.batch, after=first.next)
     assert [*first, *rest] == list(everything_told)
     assert gate.history(item=job.id)[0].event == "fail"
     queue.set_hold("other", reason=WHY, by="nobody else")
-    whole = queue.history(QueueHistoryFilter(limit=1000))
+    whole = gate.history(limit=1000)
     for noun in ("batch", "ingest job", "hold"):
-        alone = queue.history(QueueHistoryFilter(noun=noun, limit=1000))
-        assert alone == [entry for entry in whole if entry.noun == noun]
+        alone = gate.history(noun=noun, limit=1000)
+        assert list(alone) == [entry for entry in whole if entry.noun == noun]
         assert alone
-    assert [entry.noun for entry in queue.history(QueueHistoryFilter(client="nobody else"))] == ["hold"]
+    assert [entry.noun for entry in gate.history(client="nobody else")] == ["hold"]
     since = everything_told[1].at
-    assert all(entry.at >= since for entry in queue.history(QueueHistoryFilter(since=since)))
+    assert all(entry.at >= since for entry in gate.history(since=since))
 
 
 # ---------------------------------------------------------------- bad input

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 from headgate import Gate
-from headgate.stores.queue_port import QueueHistoryFilter
 from tests.contract.queue_steps import batch_with_jobs
 from tests.contract.steps import Gates
 
@@ -60,7 +59,7 @@ def begun(crowd: "list[subprocess.Popen[str]]") -> "list[subprocess.Popen[str]]"
 
 def check(gate: Gate, batch: str) -> None:
     """Each job moved once, and the batch's counts are those of its jobs."""
-    told = gate.queue.history(QueueHistoryFilter(item=batch, limit=100_000))
+    told = gate.history(item=batch, limit=100_000)
     moves = Counter(entry.job for entry in told if entry.event in ("accept", "fail"))
     assert set(moves.values()) == {1}
     assert len(moves) == JOBS

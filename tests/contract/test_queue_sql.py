@@ -164,7 +164,7 @@ REFUSED = {
     "fewer jobs than none": "update hg_batch set processing = -1",
     "more jobs than were made": "update hg_batch set failed = 7",
     "a lease without an end": "update hg_batch set lease = 5",
-    "an unknown event": "update hg_queue_history set event = 'lunch'",
+    "an unknown event": "update hg_history set event = 'lunch'",
 }
 
 

@@ -9,7 +9,6 @@ from headgate import Gate, HeadgateError, ItemLost, QueueRefused, TransitionRefu
 from headgate.core.machine import By, Machine
 from headgate.core.queue import ALL, Item, Taken, forward_event, is_batch, work_states
 from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.queue_port import QueueHistoryFilter
 from tests.contract.queue_model import Model, Thing
 from tests.contract.queue_steps import WHO, WHY, as_taken, port
 from tests.contract.steps import Gates
@@ -163,7 +162,7 @@ class Walk:
         assert batches == {
             each.id: (each.state, each.made, self.model.counts(each.id)) for each in things if not each.batch
         }, story
-        told = reversed(queue.history(QueueHistoryFilter(limit=100_000)))
+        told = reversed(self.operator.history(limit=100_000))
         moves = [(entry.job, entry.event, entry.before, entry.after) for entry in told if entry.spent is not None]
         assert moves == self.model.told, story
         assert queue.faults() == []

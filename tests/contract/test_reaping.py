@@ -11,7 +11,6 @@ import pytest
 from headgate import ClaimLost, Gate, Lock
 from headgate.core.lock_work import expire, queue_up
 from headgate.core.locks import Mode, Request, Want
-from headgate.stores.base import LedgerHistoryFilter
 from headgate.stores.sql import expiring, reaping
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.lock_changes import carry_out
@@ -213,7 +212,7 @@ def test_many_claims_end_in_bounded_steps_each_told_once(gate: Gate, monkeypatch
         assert row.message == f"lease expired: {claim.worker} died"
         assert row.token > claim.token
     assert rows["alive"].status == "RUNNING"
-    entries = [entry for entry in ledger.history(LedgerHistoryFilter(limit=1000)) if entry.event == "reap"]
+    entries = [entry for entry in gate.history(limit=1000) if entry.event == "reap"]
     assert sorted(entry.resource for entry in entries) == sorted(f"data:tidy/{each}" for each in ids)
     with pytest.raises(ClaimLost):
         ledger.success(claims[0])

@@ -224,13 +224,13 @@ def deleted_history_of_a_chunk(gate: Gate) -> tuple[str, str]:
     ledger = one_job(gate)
     ledger.publish("raw", ["1"])
     assert ledger.find_next("clean")
-    by_hand(gate, "delete from hg_chunk_history")
+    by_hand(gate, "delete from hg_history")
     return "lost-history", "clean/1"
 
 
 def deleted_history_of_a_batch(gate: Gate) -> tuple[str, str]:
     batch = new_batch(gate.queue)
-    by_hand(gate, "delete from hg_queue_history")
+    by_hand(gate, "delete from hg_history")
     return "lost-history", batch.id
 
 

@@ -55,7 +55,7 @@ def check_history(gate: Gate) -> Iterator[str]:
 
 def whole_history(gate: Gate) -> list[Entry]:
     """Oldest first."""
-    return list(reversed(gate.history(limit=ALL)))
+    return list(reversed(gate.history(noun="lock", limit=ALL)))
 
 
 def check_life(entries: Sequence[Entry], held: Any) -> Iterator[str]:

@@ -14,7 +14,7 @@ import pytest
 
 import headgate
 from headgate import Batch, Claim, ClaimLost, Gate, ItemLost, Lock, LockLost
-from headgate.stores.base import HistoryFilter, LedgerHistoryFilter, RowFilter
+from headgate.stores.base import RowFilter
 from headgate.stores.sql.epochs import STEP
 from tests.contract.steps import in_thread
 from tests.figures import Report
@@ -132,10 +132,10 @@ def _refuse_stale(gate: Gate, given: Given) -> None:
 
 def _look_around(gate: Gate, kept: str) -> None:
     """What ended says why; nothing was counted against a worker; what is persistent stays, with a new token."""
-    told = gate.store.locks.history(HistoryFilter(resource="db:leased"))[0]
+    told = gate.history(resource="db:leased")[0]
     assert told.event == "expire"
     assert told.reason.startswith("failover:")
-    reaped = gate.ledger.history(LedgerHistoryFilter(dataid="1"))[0]
+    reaped = gate.history(dataid="1")[0]
     assert (reaped.event, reaped.after) == ("reap", "ERROR")
     assert reaped.reason.startswith("failover:")
     rows = gate.ledger.store.rows(RowFilter(dataset="tidy"))

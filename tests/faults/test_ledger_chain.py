@@ -9,7 +9,6 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.core.history import Entry
-from headgate.stores.base import LedgerHistoryFilter
 from tests.faults.chain import Chain, Plan
 from tests.faults.chain_witness import ChainWitness
 from tests.faults.chain_worker import JOBS, MADE_BY, Rules, define
@@ -79,7 +78,7 @@ def untrue_rows(gate: Gate) -> Iterator[str]:
 
 def untrue_history(gate: Gate, witness: ChainWitness) -> Iterator[str]:
     """One success a chunk, by whom the witness heard; every claim ended; no claim before its inputs' successes."""
-    told = list(reversed(gate.ledger.history(LedgerHistoryFilter(limit=ALL))))
+    told = list(reversed(gate.history(noun="chunk", limit=ALL)))
     lives: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in told:
         if entry.job in JOBS and entry.resource:

@@ -12,7 +12,6 @@ import headgate
 from headgate import Gate, StoreUnavailable
 from headgate.core.history import Entry
 from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.queue_port import QueueHistoryFilter
 from tests.ensemble import ZooKeeperEnsemble
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Child, Zygote
@@ -103,7 +102,7 @@ def ended(gate: Gate) -> bool:
 def check(gate: Gate) -> None:
     """By the history, each item went from state to state without a gap or a repeat, and ended once."""
     told: dict[str, list[Entry]] = defaultdict(list)
-    for entry in reversed(gate.queue.history(QueueHistoryFilter(limit=1_000_000))):
+    for entry in reversed(gate.history(limit=1_000_000)):
         told[entry.job].append(entry)
     jobs = {job.id: job for job in gate.queue.jobs()}
     assert len(jobs) == PLAN.batches * PLAN.jobs

@@ -8,7 +8,6 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.core.queue import Item
-from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.sql.statement import Statement
 from tests.contract.queue_steps import (
     PROFILE,
@@ -117,7 +116,7 @@ def cut_once(direct: Gate, cut_off: Gate, proxy: Proxy, name: str, cut: Cut, exp
 
 
 def told(gate: Gate) -> int:
-    return len(gate.queue.history(QueueHistoryFilter(limit=100_000)))
+    return len(gate.history(limit=100_000))
 
 
 def clear(gate: Gate) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 import headgate
 from headgate import Gate
-from headgate.stores.base import LedgerHistoryFilter
 from tests.faults.chain_worker import define
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Zygote
@@ -102,7 +101,7 @@ def untrue_locks(gate: Gate, witness: SiegeWitness) -> Iterator[str]:
 
 def untrue_claims(gate: Gate, witness: SiegeWitness) -> Iterator[str]:
     """Every claim was told to somebody, once; every success that was accepted is kept, and no chunk has two."""
-    history = gate.ledger.history(LedgerHistoryFilter(limit=ALL))
+    history = gate.history(noun="chunk", limit=ALL)
     claimed = Counter(each.token for each in history if each.event == "claim")
     told = Counter(each.token for tries in witness.tries.values() for each in tries)
     yield from (f"claimed, and told to nobody: {each}" for each in claimed - told)

@@ -78,8 +78,7 @@ def remote(gate: Gate, proxy: Proxy) -> Iterator[Gate]:
 
 
 def _told(gate: Gate, event: str) -> int:
-    histories = [ask(None, 1000) for ask in gate.histories()]
-    return sum(entry.event == event for entries in histories for entry in entries)
+    return sum(entry.event == event for entry in gate.history(limit=1000))
 
 
 @pytest.mark.parametrize("name", ACTS)

@@ -106,8 +106,8 @@ def test_no_address_tells_of_what_may_not_be_seen(gate: Gate, sides: dict[str, F
         shown += told(whole, address, *used)
     for path, name, asked in (
         ("/v1/status", "rich", "true"),
-        ("/v1/history", "of", "ledger"),
-        ("/v1/history", "of", "queue"),
+        ("/v1/history", "noun", "chunk"),
+        ("/v1/history", "noun", "hold"),
         ("/v1/chunks", "dataset", f"{HIDDEN}-raw"),
         ("/v1/chunks", "job", f"{HIDDEN}-job"),
         ("/v1/locks", "resource", f"file:/{HIDDEN}/1"),
@@ -132,7 +132,7 @@ def test_what_may_not_be_seen_is_answered_as_if_it_were_not_there(
     asked = [
         [
             *addresses(word, filled),
-            *((f"/v1/{path}?job={word}-job", [f"{word}-job"]) for path in ("chunks", "history", "history/all")),
+            *((f"/v1/{path}?job={word}-job", [f"{word}-job"]) for path in ("chunks", "history")),
             *((f"/v1/chunks{rest}={word}-raw", [f"{word}-raw"]) for rest in ("?dataset", "/spans?dataset")),
             (f"/v1/chunks?dataset={SEEN}-raw&job={word}-job", [f"{word}-job"]),
         ]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from headgate import Gate
-from headgate.stores.base import HistoryFilter
 from tests.http.conftest import Tokens
 
 
@@ -56,7 +55,7 @@ def test_an_override_takes_the_force_scope_and_a_reason(with_scopes: Tokens, gat
     assert chief.delete(path, headers={"Headgate-Override": "%20"}).status_code == 422
     reason = "die Platte ist voll: %C3%BC"
     assert chief.delete(path, headers={"Headgate-Override": reason}).status_code == 204
-    told = gate.store.locks.history(HistoryFilter(resource="file:/override", event="release"))[0]
+    told = gate.history(resource="file:/override", event="release")[0]
     assert (told.principal, told.client, told.reason) == ("chief", "c", "override: die Platte ist voll: ü")
 
 
@@ -67,10 +66,10 @@ def test_an_operators_act_is_recorded_under_its_principal_whatever_name_it_gives
     admin = with_scopes("admin", principal="root")
     body = {"reason": "the host is gone", "by": "somebody else"}
     assert admin.post(f"/v1/locks/{lock['id']}/break", json=body).status_code == 200
-    told = gate.store.locks.history(HistoryFilter(resource="file:/break", event="break"))[0]
+    told = gate.history(resource="file:/break", event="break")[0]
     assert (told.principal, told.reason) == ("root", "somebody else: the host is gone")
     assert admin.put("/v1/holds/attic", json={"reason": "full", "by": "somebody"}).status_code == 200
-    entry = admin.get("/v1/history?of=queue").json()["items"][0]
+    entry = admin.get("/v1/history?noun=hold").json()["items"][0]
     assert (entry["principal"], entry["client"]) == ("root", "somebody")
 
 

@@ -22,7 +22,6 @@ from headgate.http import service as service_file
 from headgate.http.following import newer, newest
 from headgate.http.server import Server
 from headgate.http.service import THREADS, Service
-from headgate.service.activity import PORTION
 from headgate.stores.acting import acting
 from tests.faults.conftest import FULL
 from tests.http.conftest import Bounded, Tokens
@@ -278,10 +277,10 @@ def test_where_two_stores_are_joined_each_tells_what_happened_in_it(tmp_path: Pa
         begun = newest(joined)
         with httpx2.Client(base_url=server.url, headers=headers, trust_env=False) as client:
             assert client.get("/metrics").status_code == 200
-            for number in range(PORTION + 1):
+            for number in range(201):
                 joined.locks.acquire("c", f"r:{number}", "shared")
             joined.locks.acquire("c", "data:raw/1", "shared")
             assert [client.get(path).status_code for path in ("/metrics", "/", "/history")] == [200] * 3
             found = [entry.resource for _, entry in newer(joined, begun)]
-            assert (len(found), found[-1]) == (PORTION + 2, "data:raw/1")
+            assert (len(found), found[-1]) == (202, "data:raw/1")
         server.stop()

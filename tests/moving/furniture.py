@@ -12,7 +12,7 @@ from headgate.core.history import Entry
 from headgate.core.inventory import Intake, Kind, Message
 from headgate.core.locks import Mode, Request, Want
 from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.history import Book, Leaf
+from headgate.stores.history import Leaf
 from tests.contract import queue_steps
 from tests.contract.steps import LONG
 from tests.contract.test_inventory import CALLBACK, VERSION
@@ -122,9 +122,9 @@ def fill_queue(gate: Gate) -> None:
 
 def _moved_history(gate: Gate) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    entry = Entry(7, at, "lock", "grant", "old:1", "zoe", "abcd-x-y", 3, "new", "shared")
+    entry = Entry(7, at, "lock", "grant", "old:1", "zoe", "abcd-abcdefghijklmnop-abcdefghijkl", 3, "new", "shared")
     assert gate.store.keeper is not None
-    gate.store.keeper.keep(Book("abcd", "locks"), [Leaf(entry, "n", 0)])
+    gate.store.keeper.copy("abcd", [Leaf(entry, "n", 0)])
 
 
 def seen(gate: Gate) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def answers(gate: Gate, items: list[str]) -> str:
     server = Server(Service(gate), "127.0.0.1:0")
     server.start()
     token = gate.tokens.new("reader", ["read", "operate", "queue:submit"]).token
-    paths = ["batches", "ingest-jobs", "messages", "profiles", "profiles/demo", "history/all", "history?of=queue"]
+    paths = ["batches", "ingest-jobs", "messages", "profiles", "profiles/demo", "history", "history?noun=batch"]
     paths += ["status?rich=true", "store/faults", "queue/faults"]
     paths += [f"{'batches' if each.startswith('bid') else 'ingest-jobs'}/{each}" for each in items]
     with httpx2.Client(base_url=server.url, trust_env=False, timeout=60) as client:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headgate.stores.base import HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
-from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.waiting import await_turn, until
 from tests.zookeeper.conftest import OpenStore
 
@@ -58,7 +58,7 @@ def test_four_processes_never_overlap_and_tokens_grow(
     assert tokens == sorted(set(tokens))
     assert store.list(LockFilter()) == []
     assert store.waiters() == []
-    entries = [entry.event for entry in store.history(HistoryFilter(limit=10_000))]
+    entries = [entry.event for entry in history_of(store, limit=10_000)]
     assert entries.count("grant") == entries.count("release") == 4 * rounds
 
 
@@ -132,7 +132,7 @@ def test_a_holder_that_dies_while_others_wait_is_noticed_by_the_next(
     doomed.close()
     woken.result(timeout=5)
     assert store.take_turn(ticket)
-    assert [entry.event for entry in store.history(HistoryFilter())] == ["grant", "expire", "grant"]
+    assert [entry.event for entry in history_of(store)] == ["grant", "expire", "grant"]
 
 
 def test_who_is_handed_a_lock_and_dies_before_it_wakes_keeps_nobody_out(
@@ -167,5 +167,5 @@ def test_a_lock_delay_begins_when_the_death_is_noticed_and_is_kept_by_the_server
     while not store.take_turn(ticket):
         await_turn(store, ticket, 5)
     assert 0.5 < time.monotonic() - began < 3
-    events = [entry.event for entry in reversed(store.history(HistoryFilter()))]
+    events = [entry.event for entry in reversed(history_of(store))]
     assert events == ["grant", "refuse", "expire", "grant"]

@@ -11,10 +11,10 @@ import pytest
 
 import headgate
 from headgate import Gate, Lock, LockLost, LockRefused, StoreUnavailable
-from headgate.stores.base import HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import LockFilter, Ticket
 from headgate.stores.zookeeper.clock import Clock, Now
 from headgate.stores.zookeeper.locks import ZookeeperLocks
-from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.proxy import MULTI, FrameProxy
 from tests.waiting import await_turn, until
 from tests.zookeeper.conftest import OpenStore
@@ -26,7 +26,7 @@ GUARD = 20.0
 
 
 def events(store: ZookeeperLocks) -> list[str]:
-    return [entry.event for entry in reversed(store.history(HistoryFilter()))]
+    return [entry.event for entry in reversed(history_of(store))]
 
 
 @contextlib.contextmanager

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from headgate import StoreUnavailable
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import Grant, LockFilter, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
-from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.proxy import CREATE2, MULTI, FrameProxy
 from tests.waiting import await_turn, until
 
@@ -15,7 +15,7 @@ R = "file:///d/1"
 
 
 def events(store: ZookeeperLocks) -> list[str]:
-    return [entry.event for entry in reversed(store.history(HistoryFilter()))]
+    return [entry.event for entry in reversed(history_of(store))]
 
 
 @pytest.mark.parametrize("lease", [None, 10.0])

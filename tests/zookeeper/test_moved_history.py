@@ -9,7 +9,6 @@ import pytest
 
 from headgate import ForeignStore, StoreUnavailable
 from headgate.daemons.history_mover import move
-from headgate.stores.base import HistoryFilter
 from headgate.stores.history import HistoryKeeper, HistorySource
 from headgate.stores.sql.opening import open_database
 from headgate.stores.sql.store import SqlStore
@@ -18,7 +17,7 @@ from headgate.stores.zookeeper.history_folders import MOVED
 from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.session import Session
-from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
+from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.faults.mover import KEPT_FOLDERS, PORTION, shrink
 from tests.proxy import MULTI, FrameProxy
 from tests.zookeeper.conftest import OpenStore
@@ -96,20 +95,20 @@ def test_a_refusal_that_is_counted_meanwhile_is_not_lost(
     go_on(store, folders=4)
     source = locks_of(store)
     stale = next(leaf for leaf in source.oldest(0.0, 100) if leaf.entry.event == "refuse")
-    keeper.keep(source.book, [stale])
+    keeper.copy(source.tag, [stale])
     refuse(store)
-    assert source.forget([stale]) == 0, "it has been changed since it was read"
+    assert source.remove([stale]) == 0, "it has been changed since it was read"
     assert told_of_refusals(store) == [2]
     while move(source, keeper, 0.0):
         pass
-    keeper.keep(source.book, [stale])  # A mover that slept does not bring back what was.
+    keeper.copy(source.tag, [stale])  # A mover that slept does not bring back what was.
     assert told_of_refusals(store) == [2]
     refuse(store)
     assert told_of_refusals(store) == [1, 2], "what has been moved is not counted on"
 
 
 def told_of_refusals(store: ZookeeperLocks) -> list[int]:
-    return [entry.count for entry in store.history(HistoryFilter(event="refuse"))]
+    return [entry.count for entry in history_of(store, event="refuse")]
 
 
 def test_what_nobody_of_ours_wrote_stays_and_keeps_nothing_else(
@@ -118,23 +117,23 @@ def test_what_nobody_of_ours_wrote_stays_and_keeps_nothing_else(
     go_on(store, folders=4)
     first = f"{store._tree.history}/{min(raw.get_children(store._tree.history))}"
     raw.create(f"{first}/foreign:0000000099", b"?")
-    told = store.history(HistoryFilter())
+    told = history_of(store)
     while move(locks_of(store), keeper, 0.0):
         pass
     assert raw.get_children(first) == ["foreign:0000000099"]
     assert len(raw.get_children(store._tree.history)) == KEPT_FOLDERS + 1
-    assert store.history(HistoryFilter()) == told
+    assert history_of(store) == told
 
 
 def test_another_entry_of_the_same_id_is_never_written_over(store: ZookeeperLocks, keeper: HistoryKeeper) -> None:
     go_on(store, folders=4)
     source = locks_of(store)
     leaf = source.oldest(0.0, 1)[0]
-    keeper.keep(source.book, [replace(leaf, entry=replace(leaf.entry, token=77))])
-    before = store.history(HistoryFilter())
+    keeper.copy(source.tag, [replace(leaf, entry=replace(leaf.entry, token=77))])
+    before = history_of(store)
     with pytest.raises(ForeignStore, match="another entry"):
         move(source, keeper, 0.0)
-    assert store.history(HistoryFilter()) == before
+    assert history_of(store) == before
 
 
 def test_a_lost_answer_whose_history_was_moved_is_said_to_be_not_known(
@@ -153,4 +152,4 @@ def test_a_lost_answer_whose_history_was_moved_is_said_to_be_not_known(
     proxy.heal()
     with pytest.raises(StoreUnavailable, match="has been copied away: check whether the request took effect"):
         upgrading.result(30)
-    assert [entry.event for entry in store.history(HistoryFilter(resource=R))] == ["upgrade", "grant"]
+    assert [entry.event for entry in history_of(store, resource=R)] == ["upgrade", "grant"]

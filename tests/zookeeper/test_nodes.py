@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate import BadValue, ForeignStore, Mode
 from headgate.core.locks import Request, Want
-from headgate.stores.base import HistoryFilter, LockFilter
+from headgate.stores.base import LockFilter
 from headgate.stores.zookeeper import history_folders, refusals
 from headgate.stores.zookeeper.asking import join, make
 from headgate.stores.zookeeper.locks import ZookeeperLocks
@@ -25,7 +25,7 @@ from headgate.stores.zookeeper.records import (
     write_message,
 )
 from headgate.stores.zookeeper.tree import Tree, client_name, name_of, parent
-from tests.contract.steps import EXCLUSIVE, SHARED, request_for
+from tests.contract.steps import EXCLUSIVE, SHARED, history_of, request_for
 
 TEXT = st.text(min_size=1, max_size=40)
 HOLDERS = st.builds(
@@ -156,12 +156,12 @@ def test_the_history_goes_on_in_a_new_folder_when_one_is_full(
     assert len(folders) > 5
     assert all(raw.get(f"{store._tree.history}/{name}")[0] == b"closed" for name in folders[:-1])
     assert max(len(raw.get_children(f"{store._tree.history}/{name}")) for name in folders) <= 7
-    entries = store.history(HistoryFilter())
+    entries = history_of(store)
     assert [entry.event for entry in reversed(entries)] == ["grant", "release"] * 20
     assert [entry.id for entry in entries] == sorted((entry.id for entry in entries), reverse=True)
     assert len({entry.id for entry in entries}) == 40
-    pages = list(store.history(HistoryFilter(limit=7)))
-    while more := store.history(HistoryFilter(limit=7, before=pages[-1].id)):
+    pages = list(history_of(store, limit=7))
+    while more := history_of(store, limit=7, before=pages[-1].place):
         pages += more
     assert pages == list(entries)
 
@@ -176,7 +176,7 @@ def test_a_process_that_slept_goes_on_in_the_newest_folder(
         (lock,) = store.acquire(request_for("busy", ("r", EXCLUSIVE)))
         store.release(lock.id, lock.token)
     sleeper.acquire(request_for("late", ("s", SHARED)))
-    assert store.history(HistoryFilter(limit=1))[0].client == "late"
+    assert history_of(store, limit=1)[0].client == "late"
 
 
 def test_refusals_of_one_minute_are_one_entry_and_the_next_minute_begins_another(
@@ -185,13 +185,13 @@ def test_refusals_of_one_minute_are_one_entry_and_the_next_minute_begins_another
     store.acquire(request_for("a", ("r", EXCLUSIVE)))
     for _ in range(4):
         refuse(store)
-    (entry,) = store.history(HistoryFilter(event="refuse"))
+    (entry,) = history_of(store, event="refuse")
     assert entry.count == 4
     monkeypatch.setattr(refusals, "MINUTE", 1)  # Every millisecond is a minute of its own.
     refuse(store)
     monkeypatch.undo()
     refuse(store)
-    assert [entry.count for entry in store.history(HistoryFilter(event="refuse"))] == [2, 4]
+    assert [entry.count for entry in history_of(store, event="refuse")] == [2, 4]
 
 
 def test_a_client_that_was_cut_off_while_it_was_refused_is_refused_again(store: ZookeeperLocks) -> None:
@@ -201,7 +201,7 @@ def test_a_client_that_was_cut_off_while_it_was_refused_is_refused_again(store: 
     store.acquire(request_for("a", ("r", EXCLUSIVE)))
     refuse(store)
     refuse(store)
-    assert [entry.count for entry in store.history(HistoryFilter(event="refuse"))] == [2]
+    assert [entry.count for entry in history_of(store, event="refuse")] == [2]
 
 
 def test_a_waiter_is_listed_from_when_its_place_counts(store: ZookeeperLocks) -> None:

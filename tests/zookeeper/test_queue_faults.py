@@ -11,7 +11,6 @@ from headgate import ForeignStore, Gate, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.queue import Folder
 from headgate.service.queue import Queue
-from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.zookeeper import queue_faults
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_removing import Removing
@@ -73,7 +72,7 @@ def test_a_job_that_is_not_where_it_says_is_put_there(gate: Gate, raw: Any, root
     kind, spoil = SPOILT[what]
     spoil(raw, root, job.id)
     fault = mended(queue, kind, job.id)
-    told = queue.history(QueueHistoryFilter(item=job.id, event="repair"))
+    told = gate.history(item=job.id, event="repair")
     assert [(entry.client, fault.what in entry.reason) for entry in told] == [("ann", True)]
     assert taken_job(queue, "downloading").id == job.id
     assert queue.job_ids(job.batch, Folder.PROCESSING) == [job.id]

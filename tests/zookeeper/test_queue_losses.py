@@ -12,7 +12,6 @@ from headgate import Gate, ItemLost, StoreUnavailable
 from headgate.core.queue import Changes, Folder, NewJob
 from headgate.core.queue import Report as ReportOf
 from headgate.service.queue import Queue
-from headgate.stores.queue_port import QueueHistoryFilter
 from headgate.stores.zookeeper import queue_reports
 from headgate.stores.zookeeper.queue import ZookeeperQueue
 from tests.contract.queue_steps import (
@@ -60,7 +59,7 @@ def through(url: str, proxy: FrameProxy) -> str:
 
 
 def events(gate: Gate) -> list[str]:
-    return [entry.event for entry in reversed(gate.queue.history(QueueHistoryFilter(limit=10_000)))]
+    return [entry.event for entry in reversed(gate.history(limit=10_000))]
 
 
 Prepare = Callable[[Queue], Any]

@@ -14,9 +14,8 @@ from headgate.cli.progress import working
 from headgate.cli.session import DURATION, Session, common, tabular
 from headgate.cli.values import JOB, Word, after_option, limit_option
 from headgate.core.durations import in_words
-from headgate.core.errors import BadValue
+from headgate.core.history import EVENTS, QUEUE_NOUNS
 from headgate.core.owners import LOCAL
-from headgate.core.states import MACHINES
 from headgate.core.wire import plain, rfc3339
 
 if TYPE_CHECKING:
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 
     from headgate.core.history import Entry
 
-
-#: What the history of a batch or ingest job tells of.
-QUEUE_NOUNS = ("batch", "ingest job", "hold")
-EVENT = Word("event", tuple(dict.fromkeys(word for machine in MACHINES for word in machine.told)))
+EVENT = Word("event", tuple(dict.fromkeys(word for events in EVENTS.values() for word in events)))
 
 
 class Since(click.ParamType[datetime]):
@@ -58,24 +54,24 @@ class Since(click.ParamType[datetime]):
 @click.option("--client", help="Only events of this client.")
 @click.option("--event", type=EVENT, help="Only events of this kind: grant, release, refuse, expire, break, …")
 @click.option("--lock", "lock_id", metavar="ID", help="Only events of this lock.")
-@click.option("--job", type=JOB, help="Events of this job and its chunks, instead of locks.")
-@click.option("--dataid", type=ONE, help="Events of this chunk, instead of locks.")
+@click.option("--noun", type=click.Choice(tuple(EVENTS)), help="Only events of this noun.")
+@click.option("--job", type=JOB, help="Only events of this job and its chunks.")
+@click.option("--dataid", type=ONE, help="Only events of chunks with this data id.")
 @EXACT
 @click.option(
     "--item",
     type=ItemId("jid", "bid"),
     metavar="ID",
-    help="Events of this batch or ingest job, instead of locks.",
+    help="Only events of this batch (with its jobs) or ingest job.",
 )
 @click.option("--since", type=Since(), help="Oldest event: 2h (ago), or 2026-11-15T04:50.")
+@click.option("--until", type=Since(), help="Newest event: 2h (ago), or 2026-11-15T04:50.")
 @after_option
 @limit_option("entries")
 @tabular
 @click.pass_obj
-def history(session: Session, /, limit: int, after: str | None, **which: Any) -> None:
+def history(session: Session, /, limit: int, **which: Any) -> None:
     """Show past events, newest first.
-
-    Without --job, --dataid or --item: events of locks.
 
     \b
     Examples:
@@ -85,10 +81,8 @@ def history(session: Session, /, limit: int, after: str | None, **which: Any) ->
       headgate history --item bid0000000007
     """
     with session.gate() as gate:
-        found = list(gate.history(limit=limit + 1, before=_entry_id(after), **which))
-    shown = found[:limit]
-    more = str(shown[-1].id) if len(found) > limit else None
-    session.answer_list(plain(shown), lambda: _history_text(shown), more=more)
+        found = gate.history(limit=limit, **which)
+    session.answer_list(plain(list(found)), lambda: _history_text(found), more=found.next)
 
 
 @click.command("settings")
@@ -141,16 +135,10 @@ def migrate(session: Session, beside: bool, dry_run: bool) -> None:  # noqa: FBT
     session.answer({"dry_run": dry_run, "done": done.lines}, lambda: "\n".join(done.lines) or "nothing to do")
 
 
-def _entry_id(after: str | None) -> int | None:
-    if after is not None and not after.isdecimal():
-        raise BadValue("after", after, "is not the cursor of a page of history")
-    return None if after is None else int(after)
-
-
 def _history_text(entries: Sequence[Entry]) -> str:
     if not entries:
         return "no matching events"
-    if entries[0].noun in QUEUE_NOUNS:
+    if all(each.noun in QUEUE_NOUNS for each in entries):
         return _queue_history_text(entries)
     rows = [
         (
@@ -158,7 +146,7 @@ def _history_text(entries: Sequence[Entry]) -> str:
             rfc3339(each.at)[:19] + "Z",
             ago(each.at),
             _event(each),
-            each.resource,
+            each.resource or each.job,
             _who(each),
             each.token,
             each.reason,

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from headgate.client.connection import Connection
 from headgate.core.census import Span, Tally
 from headgate.core.claims import Plan, Verdict
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
-from headgate.core.history import Entry
 from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Port, Row
 from headgate.core.locks import Lock
 from headgate.core.wire import parse, plain
-from headgate.stores.base import Asker, LedgerHistoryFilter, RowFilter, SpanFilter
+from headgate.stores.base import Asker, RowFilter, SpanFilter
 from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
-from headgate.stores.history import Happened
 
 
 @answered_in_time(LEDGER_CALLS)
@@ -193,16 +190,6 @@ class ServiceLedger:
     def running(self) -> Sequence[Lock]:
         claims: Iterable[Any] = self._connection.pages("locks", claims=True)
         return [parse(Lock, each) for each in claims]
-
-    def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
-        from headgate.client.locks import history
-
-        return history(self._connection, "ledger", which, job=which.job, dataid=which.dataid, client=which.client)
-
-    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-        from headgate.client.locks import happened
-
-        return happened(self._connection, "ledger", since, events)
 
     def _act(
         self, job: str, dataid: str, act: str, body: Mapping[str, Any], *, request_id: str | None = None,

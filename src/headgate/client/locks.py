@@ -10,12 +10,10 @@ from typing import Any
 
 from headgate.client.connection import Connection
 from headgate.core.faults import Fault
-from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
 from headgate.core.wire import parse, plain
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import Grant, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
-from headgate.stores.history import Happened
 
 #: A look waits at the service for at most this long, so that its place there is kept.
 LOOK_SECONDS = 3.0
@@ -120,14 +118,6 @@ class ServiceLocks:
     def expire(self, limit: int = 1000) -> int:
         return int(self._connection.send("POST", "reap", of="locks", limit=limit)["count"])
 
-    def history(self, which: HistoryFilter) -> Sequence[Entry]:
-        return history(
-            self._connection, "locks", which, resource=which.resource, client=which.client, lock_id=which.lock_id
-        )
-
-    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-        return happened(self._connection, "locks", since, events)
-
     def register_client(self, client: str) -> datetime:
         return datetime.fromisoformat(self._connection.send("PUT", "clients", client)["since"])
 
@@ -163,18 +153,6 @@ class ServiceLocks:
     def _waiter(self, ticket: Ticket, act: str, wait: float = 0.0) -> Any:
         body = {**_asked(ticket.request), "request_id": ticket.request.id, "wait": wait}
         return self._connection.send("POST", "waiters", str(ticket.number), act, body=body, wait=wait)
-
-
-def history(connection: Connection, of: str, which: Any, **more: Any) -> list[Entry]:
-    """What happened, page by page."""
-    query = {"of": of, "event": which.event, "since": plain(which.since), "after": which.before, **more}
-    return [parse(Entry, each) for each in connection.pages("history", limit=which.limit, **query)]
-
-
-def happened(connection: Connection, of: str, since: datetime, events: Sequence[str]) -> list[Happened]:
-    """How often events happened in each hour."""
-    found = connection.pages("history", "counts", of=of, since=plain(since), event=list(events))
-    return [parse(Happened, each) for each in found]
 
 
 def _asked(request: Request) -> dict[str, Any]:

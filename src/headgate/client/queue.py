@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from typing import Any
 
 from headgate.client.connection import Connection
 from headgate.core.daemons import Daemon
 from headgate.core.faults import Fault
-from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
 from headgate.core.queue import (
     MAX_CRASHES,
@@ -30,8 +28,7 @@ from headgate.core.states import BATCH, INGEST_JOB, MERRITT_BATCH, MERRITT_INGES
 from headgate.core.wire import parse, plain
 from headgate.stores.base import Asker
 from headgate.stores.deadlines import QUEUE_CALLS, answered_in_time
-from headgate.stores.history import Happened
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.queue_port import BatchFilter, JobFilter
 
 #: By the spelling of the store behind the service.
 TABLES = {"design": (BATCH, INGEST_JOB), "mrt-zk": (MERRITT_BATCH, MERRITT_INGEST_JOB)}
@@ -169,16 +166,6 @@ class ServiceQueue:
     def repair(self, fault: Fault, who: str) -> bool:
         body = {**plain(fault), "by": who}
         return bool(self._connection.once("queue", "repair", body=body)["repaired"])
-
-    def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
-        from headgate.client.locks import history
-
-        return history(self._connection, "queue", which, item=which.item, noun=which.noun, client=which.client)
-
-    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-        from headgate.client.locks import happened
-
-        return happened(self._connection, "queue", since, events)
 
     def _take(self, kind: Any, folder: str, state: str, asker: Asker, after: Any) -> Any:
         body = {"worker": asker.worker, "lease": asker.lease, "after": after}

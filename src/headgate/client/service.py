@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate.client.connection import Connection
+from headgate.client.history import ServiceHistory
 from headgate.client.inventory import ServiceInventory
 from headgate.client.ledger import ServiceLedger
 from headgate.client.locks import ServiceLocks
@@ -61,6 +62,7 @@ class ServiceStore:
         self.name, self.tag = connection.name, str(about["tag"])
         self.parts = (self,)
         self.locks = ServiceLocks(connection, self.tag)
+        self.history = ServiceHistory(connection)
         self.queue = ServiceQueue(connection, str(about["spelling"]))
         self.ledger = ServiceLedger(connection) if about["ledger"] else None
         self.inventory = ServiceInventory(connection) if about["inventory"] else None

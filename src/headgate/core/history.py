@@ -1,9 +1,36 @@
-"""History: what happened, kept with the change that it tells of."""
+"""History: what happened, kept with the change that it tells of. One for all nouns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, Self
+
+from headgate.core.queue import HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
+from headgate.core.states import BATCH, CHUNK, INGEST_JOB, LOCK
+
+#: Every noun that something may happen to, and the events of each.
+EVENTS: Mapping[str, tuple[str, ...]] = {
+    LOCK.name: LOCK.told,
+    CHUNK.name: CHUNK.told,
+    "job": ("pause", "unpause"),
+    BATCH.name: (*BATCH.told, REPAIR_EVENT),
+    INGEST_JOB.name: (*INGEST_JOB.told, *JOB_EVENTS, REPAIR_EVENT),
+    "hold": HOLD_EVENTS,
+}
+#: Those that the queue keeps.
+QUEUE_NOUNS = (BATCH.name, INGEST_JOB.name, "hold")
+HOUR_SECONDS = 3600
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Place(NamedTuple):
+    """Where an entry stands in the history of its store, newest first: its time, then its id."""
+
+    #: Micro-seconds since 1970.
+    at: int
+    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +66,64 @@ class Entry:
     spent: float | None = None
     #: The principal that did it; empty: the store itself, or it was told before principals were recorded.
     principal: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return Place((self.at - _EPOCH) // timedelta(microseconds=1), self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFilter:
+    """Which entries to list, newest first; None: any."""
+
+    #: Of these nouns; none named: of all.
+    nouns: tuple[str, ...] = ()
+    event: str | None = None
+    #: A resource, exact; a chunk's is `data:DATASET/DATAID`.
+    resource: str | None = None
+    lock_id: str | None = None
+    #: A job of the ledger, a data id.
+    job: str | None = None
+    dataid: str | None = None
+    #: A batch (with its jobs) or an ingest job.
+    item: str | None = None
+    #: The name that the caller gave.
+    client: str | None = None
+    #: From this time on, and up to this time.
+    since: datetime | None = None
+    until: datetime | None = None
+    #: Only entries that stand behind this place: the next page.
+    before: Place | None = None
+    #: Only entries with a greater id: what is new.
+    newer: int | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """How often an event happened in an hour."""
+
+    noun: str
+    event: str
+    #: Hours since 1970.
+    hour: int
+    count: int
+
+
+class HistoryPage(tuple[Entry, ...]):  # noqa: SLOT001 - it has an attribute
+    """Entries, newest first, and where the next page begins."""
+
+    #: The cursor of the next page; None: this is the last one.
+    next: str | None
+
+    def __new__(cls, entries: Iterable[Entry] = (), following: str | None = None) -> Self:
+        """These entries, with the cursor of the next page."""
+        page = super().__new__(cls, entries)
+        page.next = following
+        return page
+
+
+def hour_of(at: datetime) -> int:
+    """The hour of a moment, in hours since 1970."""
+    return int(at.timestamp() // HOUR_SECONDS)

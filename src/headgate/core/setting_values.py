@@ -6,6 +6,9 @@ import math
 
 from headgate.core.durations import LONGEST, parse_duration
 
+#: What is kept this long is never removed; nothing is kept for less than a day.
+FOREVER, SHORTEST_KEEP = "forever", 86_400.0
+
 
 def parse_number(text: str) -> float:
     """A number from 0 on; ValueError otherwise."""
@@ -37,4 +40,14 @@ def parse_span(text: str) -> float:
     seconds = parse_duration(text)
     if not 0 <= seconds <= LONGEST:
         raise ValueError("is not a duration from 0 seconds to 100 years")
+    return seconds
+
+
+def parse_keep(text: str) -> float | None:
+    """How long something is kept, in seconds; None: forever. ValueError when that is less than a day."""
+    if text == FOREVER:
+        return None
+    seconds = parse_span(text)
+    if seconds < SHORTEST_KEEP:
+        raise ValueError(f"is neither {FOREVER!r} nor a day or more")
     return seconds

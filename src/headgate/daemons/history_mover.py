@@ -19,7 +19,7 @@ def history_mover(source: HistorySource, keeper: HistoryKeeper, age: float, inte
     """Moves what nothing has touched for `age` seconds."""
     seconds = check_span("history_age", age)
     return Rounds(
-        f"history of {source.book.about}",
+        "history",
         lambda: until_nothing(lambda: move(source, keeper, seconds)),
         interval,
         done_word="moved",
@@ -31,5 +31,5 @@ def move(source: HistorySource, keeper: HistoryKeeper, age: float) -> int:
     leaves = source.oldest(age, PORTION)
     if not leaves:
         return 0
-    keeper.keep(source.book, leaves)
-    return source.forget(leaves)
+    keeper.copy(source.tag, leaves)
+    return source.remove(leaves)

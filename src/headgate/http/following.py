@@ -1,4 +1,4 @@
-"""Following the histories of locks, ledger and queue: what happened since, in its order."""
+"""Following the history: what happened since, in its order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from headgate.core.errors import BadValue, Unavailable
 from headgate.core.history import Entry
 from headgate.gate import Gate
-from headgate.service.activity import entries_after
+from headgate.service.history import entries_after
 
 #: A gap in a history's ids is waited for so long: where many write at once, a later one may be there first.
 GAP = timedelta(seconds=2)
@@ -29,22 +29,21 @@ class Mark:
 def parse_mark(gate: Gate, text: str) -> Mark:
     """A mark, as the id of an event has it."""
     parts = text.split(".")
-    if len(parts) != len(gate.histories()) or not all(part.isdecimal() and len(part) < 19 for part in parts):
+    if len(parts) != len(gate.history.books) or not all(part.isdecimal() and len(part) < 19 for part in parts):
         raise BadValue("Last-Event-ID", text, "is not an event id of this stream")
     return Mark(tuple(map(int, parts)))
 
 
 def newest(gate: Gate) -> Mark:
     """Where the histories end now."""
-    found = [next(iter(ask(None, 1)), None) for ask in gate.histories()]
-    return Mark(tuple(0 if entry is None else entry.id for entry in found))
+    return Mark(tuple(book.last() for book in gate.history.books))
 
 
 def newer(gate: Gate, mark: Mark) -> list[tuple[Mark, Entry]]:
     """What happened since, oldest first, each with how far that is. A history is told in the order of its ids."""
     found = [
-        [(place, entry) for entry in settled(entries_after(ask, mark.ids[place]), mark.ids[place])]
-        for place, ask in enumerate(gate.histories())
+        [(place, entry) for entry in settled(entries_after(book, mark.ids[place]), mark.ids[place])]
+        for place, book in enumerate(gate.history.books)
     ]
     marks = list(mark.ids)
     told = []

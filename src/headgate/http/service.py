@@ -137,7 +137,7 @@ class Service:
         await asyncio.sleep(FIRST_SECONDS)
         while True:
             try:
-                await run_in_threadpool(self.gate.activity.day)
+                await run_in_threadpool(self.gate.history.activity.day)
             except HeadgateError as error:
                 event("http.activity_not_read", why=str(error))
             await asyncio.sleep(ACTIVITY_SECONDS)

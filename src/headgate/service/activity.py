@@ -1,4 +1,4 @@
-"""What happened in the last day, hour by hour: counted by the stores from their histories."""
+"""What happened in the last day, hour by hour: counted by the stores from the history."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from headgate.core.history import Entry
+from headgate.core.history import HOUR_SECONDS, Happened, hour_of
 from headgate.service.clock import steady
-from headgate.stores.history import HOUR_SECONDS, Happened, hour_of
 
-#: Reads a history: entries before that one, or the newest; at most so many.
-Ask = Callable[[int | None, int], Sequence[Entry]]
-#: Counts a history: how often these events happened in each hour since then.
+#: Counts the history: how often these events happened in each hour since then.
 AskCounts = Callable[[datetime, Sequence[str]], Sequence[Happened]]
-#: Entries that are read at once, and at most after a break.
-PORTION, MOST_MISSED = 200, 10_000
 HOURS = 24
 #: What is counted of locks: the noun and the event of its table, and the label under which it is shown.
 LOCK_EVENTS: dict[tuple[str, str], str] = {("lock", "grant"): "locks granted", ("lock", "refuse"): "locks refused"}
@@ -37,24 +31,6 @@ FAILURES = ("chunk failures", "ingest job failures")
 FRESH_SECONDS, PATIENCE = 1.0, 20
 #: An hour is not counted again when it has been over for this long: what was under way then has been written.
 SETTLED_SECONDS = 300
-
-
-def asking(history: Callable[[Any], Sequence[Entry]], kind: Callable[..., Any]) -> Ask:
-    """How to read a history that is asked by filters of that kind."""
-    return lambda before, limit: history(kind(before=before, limit=limit))
-
-
-def entries_after(ask: Ask, last: int) -> list[Entry]:
-    """The entries after that one, oldest first; the newest of them, when there are too many."""
-    found: list[Entry] = []
-    before: int | None = None
-    while len(found) < MOST_MISSED:
-        portion = [entry for entry in ask(before, PORTION) if entry.id > last]
-        found += portion
-        if len(portion) < PORTION:
-            break
-        before = portion[-1].id
-    return found[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +67,18 @@ class Day:
 
 
 class Activity:
-    """Counts the histories. Hours that are over are remembered, the others are counted anew."""
+    """Counts the history. Hours that are over are remembered, the others are counted anew."""
 
-    def __init__(self, locks: Sequence[AskCounts], work: Sequence[AskCounts]) -> None:
-        """`locks`: the histories of locks; `work`: those of ledger and queue."""
-        self._locks, self._work = _Part(locks, LOCK_EVENTS), _Part(work, WORK_EVENTS)
+    def __init__(self, ask: AskCounts) -> None:
+        """`ask`: how to count the history."""
+        self._locks, self._work = _Part(ask, LOCK_EVENTS), _Part(ask, WORK_EVENTS)
 
     def day(self) -> Day:
         """The last day, up to now."""
         return self._told(self._locks, self._work)
 
     def failures(self) -> int:
-        """The failures of the last day. Reads no history of locks."""
+        """The failures of the last day."""
         return self._told(self._work).failures
 
     def _told(self, *parts: _Part) -> Day:
@@ -114,11 +90,11 @@ class Activity:
 
 
 class _Part:
-    """Some of the histories."""
+    """Some of the events."""
 
-    def __init__(self, asks: Sequence[AskCounts], events: dict[tuple[str, str], str]) -> None:
+    def __init__(self, ask: AskCounts, events: dict[tuple[str, str], str]) -> None:
         self.labels = tuple(dict.fromkeys(events.values()))
-        self._asks, self._events = asks, events
+        self._ask, self._events = ask, events
         self._names = sorted({event for _, event in events})
         self._counts: Counter[tuple[str, int]] = Counter()
         #: Hours before this one are not counted again.
@@ -142,10 +118,9 @@ class _Part:
         start = max(oldest, self._settled)
         found = Counter({key: count for key, count in self._counts.items() if oldest <= key[1] < start})
         since = datetime.fromtimestamp(start * HOUR_SECONDS, UTC)
-        for ask in self._asks:
-            for each in ask(since, self._names):
-                what = self._events.get((each.noun, each.event))
-                if what is not None:
-                    found[what, each.hour] += each.count
+        for each in self._ask(since, self._names):
+            what = self._events.get((each.noun, each.event))
+            if what is not None:
+                found[what, each.hour] += each.count
         self._counts = found
         self._settled = hour_of(datetime.now(UTC) - timedelta(seconds=SETTLED_SECONDS))

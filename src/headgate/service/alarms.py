@@ -12,14 +12,14 @@ from typing import Protocol
 from headgate.core.alarms import Alarm, Facts, Unclaimed, Waiting, find_alarms
 from headgate.core.daemons import step_of
 from headgate.core.errors import Unavailable
+from headgate.core.history import HistoryFilter
 from headgate.core.queue import ALL, Batch, work_states
 from headgate.core.states import BATCH, MERRITT_INGEST_JOB
 from headgate.service.clock import steady, wall
 from headgate.service.inventory import Inventory
 from headgate.service.ledger import LEFT_MOST, Ledger
 from headgate.service.queue import Queue
-from headgate.stores.base import LedgerHistoryFilter
-from headgate.stores.queue_port import QueueHistoryFilter
+from headgate.stores.history import HistoryStore
 
 #: Pending batches whose profile is looked at, jobs of the ledger, and messages that are counted.
 MOST_BATCHES, MOST_JOBS, MOST_COUNTED = 100, 100, 1000
@@ -55,8 +55,16 @@ class FindsAlarms(Protocol):
 class Alarms:
     """Finds what is stuck in one store."""
 
-    def __init__(self, queue: Queue, ledger: Ledger | None, inventory: Inventory | None, profiles: Profiles) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        ledger: Ledger | None,
+        inventory: Inventory | None,
+        profiles: Profiles,
+        history: HistoryStore,
+    ) -> None:
         self._queue = queue
+        self._history = history
         self._ledger = ledger
         self._inventory = inventory
         self._profiles = profiles
@@ -150,7 +158,7 @@ class Alarms:
 
     def _usual(self, noun: str, state: str) -> timedelta | None:
         """How long items stayed in a state, by the newest history."""
-        told = self._queue.history(QueueHistoryFilter(noun=noun, limit=EXPERIENCE))
+        told = self._history.page(HistoryFilter(nouns=(noun,), limit=EXPERIENCE))
         spent = [entry.spent for entry in told if entry.before == state and entry.spent is not None]
         return timedelta(seconds=median(spent)) if spent else None
 
@@ -162,22 +170,23 @@ class Alarms:
         if steady() >= self._ledger_until:
             busy = {row.job for row in ledger.running()}
             idle = [job for job in ledger.jobs() if job.inputs and not job.paused and job.name not in busy]
-            found = (_unclaimed(ledger, job.name) for job in idle[:MOST_JOBS])
+            found = (self._unclaimed_of(ledger, job.name) for job in idle[:MOST_JOBS])
             self._unclaimed = [each for each in found if each]
             self._ledger_until = steady() + LEDGER_SECONDS
         return self._unclaimed
 
-
-def _unclaimed(ledger: Ledger, job: str) -> Unclaimed | None:
-    # The port: a name that somebody wrote into the store may be one that callers may not use.
-    plan = ledger.store.plan(job, 1)
-    if not plan.next:
-        return None
-    first = plan.next[0]
-    times = [each.row.since for each in first.conditions if each.row is not None and each.row.since is not None]
-    if not times:
-        return None
-    ran = [entry.at for entry in ledger.store.history(LedgerHistoryFilter(job=job, event="claim", limit=EXPERIENCE))]
-    pauses = (later - earlier for later, earlier in pairwise(ran))
-    count = ledger.store.left(job, LEFT_MOST)
-    return Unclaimed(job, first.dataid, count, max(times), ran[0] if ran else None, max(pauses, default=timedelta()))
+    def _unclaimed_of(self, ledger: Ledger, job: str) -> Unclaimed | None:
+        # The port: a name that somebody wrote into the store may be one that callers may not use.
+        plan = ledger.store.plan(job, 1)
+        if not plan.next:
+            return None
+        first = plan.next[0]
+        times = [each.row.since for each in first.conditions if each.row is not None and each.row.since is not None]
+        if not times:
+            return None
+        ran = [entry.at for entry in self._history.page(HistoryFilter(job=job, event="claim", limit=EXPERIENCE))]
+        pauses = (later - earlier for later, earlier in pairwise(ran))
+        count = ledger.store.left(job, LEFT_MOST)
+        return Unclaimed(
+            job, first.dataid, count, max(times), ran[0] if ran else None, max(pauses, default=timedelta())
+        )

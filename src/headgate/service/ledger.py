@@ -41,14 +41,13 @@ from headgate.service.definitions import Definitions
 from headgate.service.identity import actor, asker_for
 from headgate.service.secrets import Opened, Secrets
 from headgate.service.working import Work
-from headgate.stores.base import LedgerHistoryFilter, LedgerStore, RowFilter
+from headgate.stores.base import LedgerStore, RowFilter
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
     from threading import Event
 
     from headgate.core.census import Tally
-    from headgate.core.history import Entry
     from headgate.core.locks import Lock
     from headgate.service.job_waiting import JobProgress
 
@@ -448,10 +447,6 @@ class Ledger:
     def failures(self, limit: int = 100, after: str | None = None) -> Sequence[Row]:
         """Chunks that are in ERROR, newest first; `after`: the `failure_cursor` of the last one."""
         return self._store.failures(check_limit(limit), after)
-
-    def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
-        """What happened to chunks and jobs, newest first."""
-        return self._store.history(which)
 
     def _defined(self, defined: Defined) -> Defined:
         for line in defined.changes:

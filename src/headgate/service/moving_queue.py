@@ -9,13 +9,14 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from headgate.core.errors import HalfMoved, StoreInUse
-from headgate.core.history import Entry
+from headgate.core.history import QUEUE_NOUNS, Entry, HistoryFilter
 from headgate.core.jumps import Jump, next_jump
 from headgate.core.plurals import plural
 from headgate.core.queue import Batch, Hold, IngestJob, is_batch
 from headgate.core.wire import parse, plain
+from headgate.stores.history import all_entries
 from headgate.stores.moving_port import PORTION, Contents, Digest, QueuePlace, Row
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
+from headgate.stores.queue_port import BatchFilter, JobFilter, QueueStore
 
 #: What a queue is made of, in the order in which it is written.
 PARTS = ("holds", "batches", "ingest jobs", "history")
@@ -39,11 +40,11 @@ class QueueSource:
         )  # fmt: skip
 
     def rows(self, table: str) -> Iterator[Sequence[Row]]:
-        return _documents(self._queue, table)
+        return _documents(self._place, table)
 
     def check_unchanged(self, digests: Mapping[str, Digest]) -> None:
         for part, digest in digests.items():
-            if _digest(self._queue, part) != digest:
+            if _digest(self._place, part) != digest:
                 raise HalfMoved(
                     f"the {part} in {self.name} changed during the copy. Stop all clients of that store and repeat "
                     "the command: it starts over"
@@ -64,7 +65,7 @@ class QueueSource:
         """How many there are of each, and the greatest token of all."""
         batches = [each.token for portion in _batches(self._queue) for each in portion]
         jobs = [each.token for portion in _jobs(self._queue) for each in portion]
-        told = sum(len(rows) for rows in _history(self._queue))
+        told = sum(len(rows) for rows in _history(self._place))
         counts = (len(self._queue.holds()), len(batches), len(jobs), told)
         return dict(zip(PARTS, counts, strict=True)), max([0, *batches, *jobs])
 
@@ -94,7 +95,7 @@ class QueueTarget:
 
     def digests(self) -> Iterator[tuple[str, Digest]]:
         for part in PARTS:
-            yield part, _digest(self._place.queue, part)
+            yield part, _digest(self._place, part)
 
     def finish(self, digests: Mapping[str, Digest], jump: Callable[[], Jump]) -> None:
         del digests
@@ -112,15 +113,16 @@ def _refuse_users(place: QueuePlace) -> None:
         raise StoreInUse(place.name, users)
 
 
-def _digest(queue: QueueStore, part: str) -> Digest:
+def _digest(place: QueuePlace, part: str) -> Digest:
     digest = Digest()
-    for rows in _documents(queue, part):
+    for rows in _documents(place, part):
         digest.add(rows)
     return digest
 
 
-def _documents(queue: QueueStore, part: str) -> Iterator[Sequence[Row]]:
+def _documents(place: QueuePlace, part: str) -> Iterator[Sequence[Row]]:
     """A part of the queue in JSON, without what a move changes: who has taken an item, and by which token."""
+    queue = place.queue
     if part == "holds":
         yield [[plain(replace(each, since=_milliseconds(each.since)))] for each in queue.holds()]
     elif part == "batches":
@@ -128,7 +130,7 @@ def _documents(queue: QueueStore, part: str) -> Iterator[Sequence[Row]]:
     elif part == "ingest jobs":
         yield from ([[plain(_still(each))] for each in portion] for portion in _jobs(queue))
     else:
-        yield from _history(queue)
+        yield from _history(place)
 
 
 def _batches(queue: QueueStore) -> Iterator[Sequence[Batch]]:
@@ -155,12 +157,10 @@ def _still_batch(batch: Batch) -> Batch:
     return replace(_still(batch), report=report)
 
 
-def _history(queue: QueueStore) -> Iterator[Sequence[Row]]:
+def _history(place: QueuePlace) -> Iterator[Sequence[Row]]:
     """Oldest first, each with its batch and without its number, which each store gives by itself."""
-    entries: list[Entry] = []
-    while found := queue.history(QueueHistoryFilter(before=entries[-1].id if entries else None, limit=PORTION)):
-        entries += found
-    batches = {job.id: job.batch for portion in _jobs(queue) for job in portion}
+    entries = list(all_entries(place.history, HistoryFilter(nouns=QUEUE_NOUNS), PORTION))
+    batches = {job.id: job.batch for portion in _jobs(place.queue) for job in portion}
     told = [[_told(entry, batches)] for entry in reversed(entries)]
     yield from (told[start : start + PORTION] for start in range(0, len(told), PORTION))
 

@@ -14,23 +14,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headgate.core.census import Span, Tally
 from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import NotAllowed, UnknownName
-from headgate.core.history import Entry
+from headgate.core.history import Entry, HistoryFilter
 from headgate.core.inventory import Message
 from headgate.core.ledger import Dataset, Job, Row, failure_cursor
 from headgate.core.locks import Lock, Mode, Waiter
 from headgate.core.queue import ALL, Batch, Folder, Hold, IngestJob
 from headgate.core.sights import Sight
 from headgate.stores.base import (
-    HistoryFilter,
-    LedgerHistoryFilter,
     LedgerStore,
     LockFilter,
     LockStore,
     RowFilter,
     SpanFilter,
 )
+from headgate.stores.history import History, HistoryBook
 from headgate.stores.inventory_port import InventoryStore
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
+from headgate.stores.queue_port import BatchFilter, JobFilter, QueueStore
 from headgate.stores.store import Store
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from headgate.stores.history import HistoryKeeper, HistorySource
 
 T = TypeVar("T")
-W = TypeVar("W", HistoryFilter, LedgerHistoryFilter, QueueHistoryFilter)
 #: As many entries are asked for at once, and looked through for one answer at most.
 PORTION, MOST_LOOKED_AT = 1000, 100_000
 #: Items that are counted by state.
@@ -72,6 +70,7 @@ class NarrowedStore:
         self.name, self.tag, self.side_by_side = store.name, store.tag, store.side_by_side
         self.locks = NarrowedLocks(store.locks, sight)
         self.queue = NarrowedQueue(store.queue, sight)
+        self.history = History(*(NarrowedBook(book, sight) for book in store.history.books))
         self.ledger = None if store.ledger is None else NarrowedLedger(store.ledger, sight)
         self.inventory = None if store.inventory is None else NarrowedInventory(store.inventory, sight)
         several = len(store.parts) > 1
@@ -131,9 +130,6 @@ class NarrowedLocks(_Narrowed):
 
     def resources(self) -> Sequence[str]:
         return [each for each in self._store.resources() if self._sight.resource(each)]
-
-    def history(self, which: HistoryFilter) -> Sequence[Entry]:
-        return _history(self._store.history, which, self._sight)
 
 
 class NarrowedLedger(_Narrowed):
@@ -205,11 +201,6 @@ class NarrowedLedger(_Narrowed):
         self.job(job)
         return self._store.left(job, most)
 
-    def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
-        with suppress(UnknownName):  # As above.
-            return _history(self._store.history, which, self._sight)
-        return []
-
 
 class NarrowedQueue(_Narrowed):
     """Batches and ingest jobs of profiles that may be seen."""
@@ -252,9 +243,6 @@ class NarrowedQueue(_Narrowed):
             "ingest job": Counter(each.state for each in self.jobs(JobFilter(limit=MOST_COUNTED))),
         }
 
-    def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
-        return _history(self._store.history, which, self._sight)
-
 
 class NarrowedInventory(_Narrowed):
     """Nothing of what is stored, and no messages: neither has a namespace of its own."""
@@ -282,11 +270,22 @@ def _one(noun: str, name: str, ask: Callable[[str], T], admits: Callable[[T], bo
     raise UnknownName(noun, name)
 
 
-def _history(ask: Callable[[W], Sequence[Entry]], which: W, sight: Sight) -> Sequence[Entry]:
-    def older(last: Entry | None) -> Sequence[Entry]:
-        return ask(replace(which, before=which.before if last is None else last.id, limit=PORTION))
+class NarrowedBook(_Narrowed):
+    """Entries that may be seen."""
 
-    return _filled(older, sight.entry, which.limit)
+    port = HistoryBook
+
+    def __init__(self, book: HistoryBook, sight: Sight) -> None:
+        self._book, self._sight = book, sight
+
+    def read(self, which: HistoryFilter) -> Sequence[Entry]:
+        def older(last: Entry | None) -> Sequence[Entry]:
+            before = which.before if last is None else last.place
+            return self._book.read(replace(which, before=before, limit=PORTION))
+
+        with suppress(UnknownName):  # The answer is the same as if nothing had happened to the job.
+            return _filled(older, self._sight.entry, which.limit)
+        return []
 
 
 def _filled(ask: Callable[[T | None], Sequence[T]], admits: Callable[[T], bool], limit: int | None) -> list[T]:

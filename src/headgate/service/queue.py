@@ -12,7 +12,6 @@ from typing import Any
 from headgate.core.daemons import step_of
 from headgate.core.errors import QueueRefused, Refused
 from headgate.core.faults import Fault
-from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.core.pipeline import check_count
@@ -54,7 +53,7 @@ from headgate.service.queue_checks import (
     names_in_use,
 )
 from headgate.service.renewal import ItemHold
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter, QueueStore
+from headgate.stores.queue_port import BatchFilter, JobFilter, QueueStore
 from headgate.telemetry import event
 
 #: Jobs that are made in one transaction.
@@ -447,10 +446,6 @@ class Queue:
         if repaired:
             event("queue.repair", logging.WARNING, kind=fault.kind, item=fault.item)
         return repaired
-
-    def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
-        """What happened to batches, ingest jobs and holds, newest first."""
-        return self._store.history(which)
 
     def _act_on_all(self, items: Sequence[str], event_name: str, why: str) -> list[str]:
         """Another daemon may have been first: that is as good."""

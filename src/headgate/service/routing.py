@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue, Refused
 from headgate.core.faults import Fault
-from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Request, Waiter
-from headgate.stores.base import Grant, HistoryFilter, LedgerStore, LockFilter, LockStore, Ticket
+from headgate.stores.base import Grant, LedgerStore, LockFilter, LockStore, Ticket
+from headgate.stores.history import History
 from headgate.stores.idempotency import Kept, Keyed, RepeatStore
 from headgate.stores.store import Outages, Store
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headgate.stores.epoch_port import EpochStore
-    from headgate.stores.history import HistoryKeeper, HistorySource
+    from headgate.stores.history import HistoryKeeper, HistorySource, HistoryStore
     from headgate.stores.inventory_port import InventoryStore
     from headgate.stores.queue_port import QueueStore
     from headgate.stores.token_port import SessionStore, TokenStore
@@ -98,6 +98,11 @@ class JoinedStore:
     def outages(self) -> JoinedOutages:
         """The times without a service, as both know them."""
         return JoinedOutages([each.outages for each in self.parts if each.outages is not None])
+
+    @property
+    def history(self) -> HistoryStore:
+        """What happened in both, by time."""
+        return History(*(book for each in self.parts for book in each.history.books))
 
     @property
     def keeper(self) -> HistoryKeeper | None:
@@ -211,15 +216,6 @@ class RoutedLocks:
 
     def expire(self, limit: int = 1000) -> int:
         return sum(store.expire(limit) for store in self._both)
-
-    def history(self, which: HistoryFilter) -> Sequence[Entry]:
-        if which.resource is not None:
-            return self._for_resource(which.resource).history(which)
-        if which.before is not None:
-            why = "is the id of an entry in one store, but this history joins two; continue with the `next` of a page"
-            raise BadValue("before", which.before, why)
-        found = heapq.merge(*(store.history(which) for store in self._both), key=lambda entry: entry.at, reverse=True)
-        return list(islice(found, which.limit))
 
     def register_client(self, client: str) -> datetime:
         return self._coordination.register_client(client)

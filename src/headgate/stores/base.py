@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # Whoever asks for one has loaded it: the command starts fast
     from headgate.core.census import Span, Tally
     from headgate.core.claims import Plan, Verdict
     from headgate.core.credentials import Custody, CustodyChange, MasterWrap
-    from headgate.core.history import Entry
 
 Grant = tuple[Lock, ...]
 
@@ -53,26 +52,12 @@ class LockFilter:
         return all(want is None or want == has for want, has in wanted) and (self.after is None or lock.id > self.after)
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryFilter:
-    """Which history entries to list; None: any."""
-
-    resource: str | None = None
-    client: str | None = None
-    event: str | None = None
-    lock_id: str | None = None
-    since: datetime | None = None
-    #: Only entries before this one (newest first, page by key).
-    before: int | None = None
-    limit: int = 100
-
-
 #: Calls that one process sends to a server at a time: more would only wait for each other's turn in the process.
 SIDE_BY_SIDE = 8
 
 
 class LockStore(Protocol):
-    """Locks and their queues, clients, resources and history."""
+    """Locks and their queues, clients and resources."""
 
     #: What errors call this store: its URL without a password.
     name: str
@@ -162,9 +147,6 @@ class LockStore(Protocol):
     def expire(self, limit: int = 1000) -> int:
         """Held, but its lease has run out: free, told in the history. Gives how many."""
 
-    def history(self, which: HistoryFilter) -> Sequence[Entry]:
-        """What happened, newest first."""
-
     def register_client(self, client: str) -> datetime:
         """Make the client known, if it is not; gives since when it is."""
 
@@ -237,21 +219,6 @@ class SpanFilter:
     #: How many data ids are one span.
     size: int = 1
     #: How many spans at most.
-    limit: int = 100
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerHistoryFilter:
-    """Which history entries of chunks and jobs to list; None: any."""
-
-    job: str | None = None
-    dataid: str | None = None
-    #: Who did it.
-    client: str | None = None
-    event: str | None = None
-    since: datetime | None = None
-    #: Only entries before this one (newest first, page by key).
-    before: int | None = None
     limit: int = 100
 
 
@@ -349,9 +316,6 @@ class LedgerStore(Protocol):
 
     def running(self) -> Sequence[Lock]:
         """What runs now, as the locks that it acts as, by id."""
-
-    def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
-        """What happened to chunks and jobs, newest first."""
 
     def dataset_custody(self, dataset: str) -> Custody:
         """A dataset's secrets, every copy of them, and the keys of all jobs that use it. UnknownName without it."""

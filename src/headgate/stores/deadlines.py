@@ -161,21 +161,21 @@ def waiting(answer_within: float, _what: object, seconds: float) -> Limit:
 
 
 #: The calls of each port that are no quick ones.
+HISTORY_CALLS: Mapping[str, Rule] = {"read": listing, "count": listing, "copy": bulk, "forget": bulk}
 LOCK_CALLS: Mapping[str, Rule] = {
-    "list": listing, "summary": listing, "waiters": listing, "history": listing,
-    "happened": listing, "clients": listing, "resources": listing, "expire": bulk,
+    "list": listing, "summary": listing, "waiters": listing,
+    "clients": listing, "resources": listing, "expire": bulk,
 }  # fmt: skip
 LEDGER_CALLS: Mapping[str, Rule] = {
     "define": bulk, "datasets": listing, "jobs": listing, "publish": of_rows,
     "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": of_chunks, "failures": listing,
-    "standing": listing, "happened": listing, "tallies": listing, "spans": listing, "running": listing,
-    "history": listing, "master_wraps": listing, "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,
+    "standing": listing, "tallies": listing, "spans": listing, "running": listing,
+    "master_wraps": listing, "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,
 }  # fmt: skip
 QUEUE_CALLS: Mapping[str, Rule] = {
     "create_jobs": bulk, "act": of_item, "set_hold": bulk, "holds": listing, "batches": listing, "jobs": listing,
     "job_ids": listing, "counts": listing, "reportable": listing, "cleanable": listing, "await_work": waiting,
-    "expire": bulk, "faults": bulk, "repair": bulk, "history": listing, "daemons": listing,
-    "happened": listing,
+    "expire": bulk, "faults": bulk, "repair": bulk, "daemons": listing,
 }  # fmt: skip
 INVENTORY_CALLS: Mapping[str, Rule] = {
     "known_local_ids": listing, "claim_local_ids": bulk, "record": bulk, "objects": listing, "versions": listing,

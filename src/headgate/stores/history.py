@@ -1,86 +1,104 @@
-"""History beside the ports of locks, ledger and queue: how it is counted, and how it moves to where there is room."""
+"""The port of the history: one for all nouns, read by page, counted, shortened, and copied to where there is room."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from itertools import islice
+from typing import Protocol
 
-from headgate.core.history import Entry
-from headgate.stores.base import HistoryFilter, LedgerHistoryFilter
-from headgate.stores.queue_port import QueueHistoryFilter
+from headgate.core.errors import BadValue
+from headgate.core.history import Entry, Happened, HistoryFilter, HistoryPage, Place
 
-#: Entries that are read at once where a store does not count them itself.
-PORTION = 1000
-HOUR_SECONDS = 3600
-
-
-#: How each history is asked.
-FILTERS: Mapping[str, Callable[..., Any]] = {
-    "locks": HistoryFilter,
-    "ledger": LedgerHistoryFilter,
-    "queue": QueueHistoryFilter,
-}
+#: The cursor of a book that has been read to its end.
+END = Place(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """How often an event happened in an hour."""
+class HistoryBook(Protocol):
+    """The entries of one store: their ids are its own, and each has one place in it."""
 
-    noun: str
-    event: str
-    #: Hours since 1970.
-    hour: int
-    count: int
+    def read(self, which: HistoryFilter) -> Sequence[Entry]:
+        """Return the entries that fit, newest first."""
 
+    def last(self) -> int:
+        """Return the greatest id; 0: there is none."""
 
-@runtime_checkable
-class CountsHistory(Protocol):
-    """A store that counts the events of its history itself."""
+    def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        """Return how often each of these events happened in each hour since then."""
 
-    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-        """How often each of these events happened in each hour since then."""
+    def forget(self, until: datetime, limit: int) -> int:
+        """Remove at most `limit` entries from before that time, oldest first. Returns how many."""
 
 
-def count_history(of: str, store: Any, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-    """How often each of these events happened in each hour; `of`: what the store keeps, locks, ledger or queue."""
-    if isinstance(store, CountsHistory):
-        return store.happened(since, events)
-    counts: Counter[tuple[str, str, int]] = Counter()
-    for event in events:
-        before: int | None = None
-        while True:
-            found: Sequence[Entry] = store.history(FILTERS[of](event=event, since=since, before=before, limit=PORTION))
-            for entry in found:
-                counts[entry.noun, entry.event, hour_of(entry.at)] += entry.count
-            if len(found) < PORTION:
-                break
-            before = found[-1].id
-    return [Happened(*key, count) for key, count in counts.items()]
+class HistoryStore(Protocol):
+    """The history of a store, or of two that act as one."""
+
+    @property
+    def books(self) -> Sequence[HistoryBook]:
+        """One for each store; none where a service reads them."""
+
+    def page(self, which: HistoryFilter, after: str | None = None) -> HistoryPage:
+        """Return entries that fit, newest first, behind the cursor `after`. BadValue when that is not a cursor."""
+
+    def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        """Return how often each of these events happened in each hour since then."""
 
 
-def hour_of(at: datetime) -> int:
-    """The hour of a moment, in hours since 1970."""
-    return int(at.timestamp() // HOUR_SECONDS)
+class History:
+    """Books read as one, by time. Each is shown in its own order, so that a page goes on exactly where one ended."""
+
+    def __init__(self, *books: HistoryBook) -> None:
+        self.books: Sequence[HistoryBook] = books
+
+    def page(self, which: HistoryFilter, after: str | None = None) -> HistoryPage:
+        places = _places(after, len(self.books))
+        reads = [
+            () if place == END else book.read(replace(which, before=place, limit=which.limit + 1))
+            for book, place in zip(self.books, places, strict=True)
+        ]
+        merged = heapq.merge(*reads, key=lambda entry: entry.at, reverse=True)
+        shown = list(islice(merged, which.limit))
+        seen = {id(entry) for entry in shown}
+        left = [next((entry.place for entry in read if id(entry) not in seen), None) for read in reads]
+        return HistoryPage(shown, _cursor(left) if any(left) else None)
+
+    def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        return [found for book in self.books for found in book.count(since, events)]
 
 
-@dataclass(frozen=True, slots=True)
-class Book:
-    """A series of entries whose ids are its own."""
+def _cursor(left: Sequence[Place | None]) -> str:
+    """Where each book goes on: at its first entry that was not shown."""
+    return "_".join(f"{at}.{number + 1}" for at, number in (place or Place(0, -1) for place in left))
 
-    #: The tag of the store that it began in.
-    store: str
-    #: What it tells of: locks or queue.
-    about: str
+
+def _places(after: str | None, count: int) -> list[Place | None]:
+    if after is None:
+        return [None] * count
+    parts = [part.split(".") for part in after.split("_")]
+    if len(parts) != count or not all(len(part) == 2 and all(map(_is_number, part)) for part in parts):
+        raise BadValue("after", after, "is not a cursor of the history; use the `next` of a page")
+    return [Place(int(at), int(number)) for at, number in parts]
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19
+
+
+def all_entries(book: HistoryBook, which: HistoryFilter, portion: int) -> Iterator[Entry]:
+    """Every entry of a book that fits, newest first, read in portions."""
+    before = which.before
+    while found := book.read(replace(which, before=before, limit=portion)):
+        yield from found
+        before = found[-1].place
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An entry on its way."""
+    """An entry on its way to another store."""
 
-    #: With the id that it keeps for ever.
+    #: With the id that it has in its own.
     entry: Entry
     #: What names it in the store that it leaves.
     name: str
@@ -91,23 +109,26 @@ class Leaf:
 
 
 class HistorySource(Protocol):
-    """Where a book is written."""
+    """Where entries are written that should not stay there."""
 
-    book: Book
+    #: The tag of the store.
+    tag: str
 
     def oldest(self, seconds: float, limit: int) -> Sequence[Leaf]:
-        """Entries that nobody needs here, and that nothing has touched for so long; none when there are no more."""
+        """Return entries that are not needed there, and unchanged for so long; none: there are no more."""
 
-    def forget(self, leaves: Sequence[Leaf]) -> int:
-        """Gone from here, if unchanged since they were read. Gives how many went. Only for what is kept elsewhere."""
+    def remove(self, leaves: Sequence[Leaf]) -> int:
+        """Remove entries that are unchanged since they were read. Returns how many. Only for what is kept elsewhere."""
 
 
 class HistoryKeeper(Protocol):
-    """Where books are kept."""
+    """Room for the entries of another store."""
 
-    def keep(self, book: Book, leaves: Sequence[Leaf]) -> None:
-        """Each is kept once, however often it is given; of two versions the later. ForeignStore when another entry
-        has its id."""
+    def copy(self, tag: str, leaves: Sequence[Leaf]) -> None:
+        """Keep each entry once, however often it is given; of two counts the later.
 
-    def read(self, book: Book, which: HistoryFilter | QueueHistoryFilter) -> Sequence[Entry]:
-        """What is kept of a book, newest first."""
+        ForeignStore when another entry has its place.
+        """
+
+    def read(self, which: HistoryFilter, tag: str | None = None) -> Sequence[Entry]:
+        """Return what was copied from that store, newest first."""

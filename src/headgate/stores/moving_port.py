@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from headgate.core.history import Entry
 from headgate.core.jumps import Jump
 from headgate.core.queue import Batch, Hold, IngestJob
+from headgate.stores.history import HistoryBook
 from headgate.stores.queue_port import QueueStore
 
 #: A row as JSON can tell it: its values in the order of the table's columns.
@@ -118,6 +119,10 @@ class QueuePlace(Protocol):
     @property
     def queue(self) -> QueueStore:
         """The queue itself, for reading."""
+
+    @property
+    def history(self) -> HistoryBook:
+        """The history, for reading."""
 
     def last_numbers(self) -> Mapping[str, int]:
         """The last numbers that were given: of batches (bid), of ingest jobs (jid)."""

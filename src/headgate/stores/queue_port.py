@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
 from headgate.core.daemons import Daemon
 from headgate.core.faults import Fault
-from headgate.core.history import Entry
 from headgate.core.machine import By, Machine
 from headgate.core.queue import (
     Batch,
@@ -52,23 +50,6 @@ class JobFilter:
     #: Only ids after this one (page by key).
     after: str | None = None
     limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueHistoryFilter:
-    """Which history entries of batches, ingest jobs and holds to list; None: any."""
-
-    #: A batch (with its jobs) or an ingest job.
-    item: str | None = None
-    #: batch, ingest job or hold.
-    noun: str | None = None
-    #: Who did it.
-    client: str | None = None
-    event: str | None = None
-    since: datetime | None = None
-    #: Only entries before this one (newest first, page by key).
-    before: int | None = None
-    limit: int = 100
 
 
 class QueueStore(Protocol):
@@ -184,6 +165,3 @@ class QueueStore(Protocol):
 
     def repair(self, fault: Fault, who: str) -> bool:
         """Mend it as it says, if it is still so. False: it is no longer so, or cannot be mended."""
-
-    def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
-        """What happened to batches, ingest jobs and holds, newest first."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # Loaded by the parts of a store that are used: the command s
 
     from headgate.stores.base import LedgerStore, LockStore
     from headgate.stores.epoch_port import EpochStore
-    from headgate.stores.history import HistoryKeeper, HistorySource
+    from headgate.stores.history import HistoryKeeper, HistorySource, HistoryStore
     from headgate.stores.idempotency import RepeatStore
     from headgate.stores.inventory_port import InventoryStore
     from headgate.stores.queue_port import QueueStore
@@ -48,7 +48,7 @@ class Store(Protocol):
 
     @property
     def locks(self) -> LockStore:
-        """Locks and their wait queues, clients, resources and history."""
+        """Locks and their wait queues, clients and resources."""
 
     @property
     def queue(self) -> QueueStore:
@@ -81,6 +81,10 @@ class Store(Protocol):
     @property
     def outages(self) -> Outages | None:
         """The times without a service."""
+
+    @property
+    def history(self) -> HistoryStore:
+        """What happened to everything that is kept here."""
 
     @property
     def keeper(self) -> HistoryKeeper | None:

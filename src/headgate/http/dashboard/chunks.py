@@ -141,7 +141,7 @@ async def _act(request: Request, service: TheService, who: Caller, find: Callabl
 def _page(request: Request, gate: Gate, who: Caller, story: Story) -> Response:
     made_here = story.job != EXTERNAL
     verdict = gate.ledger.explain(story.job, story.dataid) if made_here else None
-    entries = gate.history(job=story.job, dataid=story.dataid, limit=TOLD)
+    entries = list(gate.history(job=story.job, dataid=story.dataid, limit=TOLD))
     if not made_here:
         entries = [entry for entry in entries if entry.resource == f"data:{story.dataset}/{story.dataid}"]
     return render(

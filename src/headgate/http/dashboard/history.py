@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request, Response
 
 from headgate.core.errors import BadValue
-from headgate.core.history import Entry
+from headgate.core.history import EVENTS, Entry
 from headgate.core.ledger import parse_chunk_resource
 from headgate.core.wire import rfc3339
 from headgate.gate import Gate
@@ -18,7 +19,6 @@ from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.ingest_acts import path_of
 from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv, link
 from headgate.http.dashboard.words import absolute, some
-from headgate.service.histories import EVENTS, Wanted
 
 router = page_router()
 FILTERS = ("noun", "event", "resource", "job", "dataid", "item", "client")
@@ -53,21 +53,21 @@ def history(request: Request, gate: TheGate, who: Reader) -> Response:
     """What happened to locks, to chunks and in the queue, newest first."""
     query = dict(request.query_params)
     chosen = {name: query[name].strip() for name in (*FILTERS, *TIMES) if query.get(name, "").strip()}
-    which = wanted(chosen)
-    told = gate.whole_history(which, after=query.get("after") or None, limit=ROWS)
-    times = {name: moment for name in TIMES if (moment := getattr(which, name))}
+    which = filters(chosen)
+    told = gate.history(**which, after=query.get("after") or None, limit=ROWS)
+    times = {name: which[name] for name in TIMES if name in which}
     asked = {**chosen, **{name: rfc3339(moment) for name, moment in times.items()}}
     table = Table(
-        "history", "History entries", COLUMNS, told.entries, lambda entry: f"{entry.noun.replace(' ', '-')}-{entry.id}",
-        path="/history", query=query, next=told.next, fixed=True, json=link("/v1/history/all", asked),
+        "history", "History entries", COLUMNS, told, lambda entry: f"{entry.noun.replace(' ', '-')}-{entry.id}",
+        path="/history", query=query, next=told.next, fixed=True, json=link("/v1/history", asked),
         csv=link("/history.csv", chosen),
     )  # fmt: skip
     events = sorted({event for events in EVENTS.values() for event in events})
     return render(
         request, "history.html", who, title="History", table=table, nouns=list(EVENTS), events=events,
         fields={**query, **{name: _in_field(moment) for name, moment in times.items()}},
-        filtered=bool(chosen), thing=thing, as_of=as_of(which, told.entries, first="after" not in query),
-        looked_to=told.looked_to, until=which.until, summary=f"{some(len(told.entries), 'entry', 'entries')} shown",
+        filtered=bool(chosen), thing=thing, as_of=as_of(which, told, first="after" not in query),
+        summary=f"{some(len(told), 'entry', 'entries')} shown",
     )  # fmt: skip
 
 
@@ -75,14 +75,14 @@ def history(request: Request, gate: TheGate, who: Reader) -> Response:
 def history_file(request: Request, gate: TheGate, _who: Reader) -> Response:
     """The same as a file, whole."""
     given = request.query_params
-    which = wanted({name: given[name].strip() for name in (*FILTERS, *TIMES) if given.get(name, "").strip()})
+    which = filters({name: given[name].strip() for name in (*FILTERS, *TIMES) if given.get(name, "").strip()})
     return as_csv("history", IN_FILE, _all(gate, which))
 
 
-def wanted(chosen: Mapping[str, str]) -> Wanted:
-    """What the filters say."""
+def filters(chosen: Mapping[str, str]) -> dict[str, Any]:
+    """What the fields say, as the history is asked."""
     times = {name: moment(name, chosen[name]) for name in TIMES if name in chosen}
-    return Wanted(**{name: chosen[name] for name in FILTERS if name in chosen}, **times)  # type: ignore[arg-type]
+    return {**{name: chosen[name] for name in FILTERS if name in chosen}, **times}
 
 
 def moment(name: str, text: str) -> datetime:
@@ -108,15 +108,16 @@ def thing(entry: Entry) -> str:
     return f"/pipeline/datasets/{quote(chunk[0], safe='')}/chunks/{quote(chunk[1], safe='')}"
 
 
-def as_of(which: Wanted, entries: Sequence[Entry], *, first: bool) -> str:
+def as_of(which: Mapping[str, Any], entries: Sequence[Entry], *, first: bool) -> str:
     """How the one thing that is asked for stood at that time, in a sentence; empty: it is not asked for."""
-    one = which.item or which.resource
-    if which.until is None or not one or which.event or which.client or not first:
+    item, until = which.get("item"), which.get("until")
+    one = item or which.get("resource")
+    if until is None or not one or "event" in which or "client" in which or not first:
         return ""
-    found = next((entry for entry in entries if which.item in (None, entry.job)), None)
+    found = next((entry for entry in entries if item in (None, entry.job)), None)
     if found is None:
-        return f"{one} has no history before {absolute(which.until)}."
-    return f"At {absolute(which.until)}, {one} was {found.after}, since {absolute(found.at)}."
+        return f"{one} has no history before {absolute(until)}."
+    return f"At {absolute(until)}, {one} was {found.after}, since {absolute(found.at)}."
 
 
 def _in_field(moment: datetime) -> str:
@@ -124,11 +125,11 @@ def _in_field(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
-def _all(gate: Gate, which: Wanted) -> Iterator[Entry]:
+def _all(gate: Gate, which: Mapping[str, Any]) -> Iterator[Entry]:
     after: str | None = None
     while True:
-        told = gate.whole_history(which, after=after, limit=PORTION)
-        yield from told.entries
-        after = told.next
+        found = gate.history(**which, after=after, limit=PORTION)
+        yield from found
+        after = found.next
         if after is None:
             return

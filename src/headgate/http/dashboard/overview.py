@@ -53,7 +53,7 @@ class Tile(NamedTuple):
 @router.get("/")
 def overview(request: Request, gate: TheGate, who: Reader) -> Response:
     """The first page."""
-    found, day = gate.overview(), gate.activity.day()
+    found, day = gate.overview(), gate.history.activity.day()
     # Both are counted in the same way; here they are also of the same moment.
     found = replace(found, now=replace(found.now, failures_last_day=day.failures))
     needs, now = list(needs_of(found)), found.now

@@ -11,16 +11,13 @@ from pydantic import BaseModel, Field
 from headgate import __version__
 from headgate.core.counts import Counts
 from headgate.core.describe import machine_data
-from headgate.core.errors import BadValue, NotAllowed
+from headgate.core.errors import NotAllowed
 from headgate.core.faults import Fault
-from headgate.core.history import Entry
+from headgate.core.history import Entry, Happened
 from headgate.core.locks import Lock
-from headgate.core.names import check_name
-from headgate.core.queue import check_item_id
 from headgate.core.scopes import ApiToken
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
 from headgate.core.wire import plain
-from headgate.gate import Gate
 from headgate.http import direct
 from headgate.http.auth import Admin, Anybody, Caller, Operator, Reader, TheGate, TheService, needs
 from headgate.http.queue_schemas import FaultGiven
@@ -39,17 +36,11 @@ from headgate.http.schemas import (
     listing,
     moment,
     nothing,
-    page,
     page_after,
     shown_lock,
 )
-from headgate.service.checks import check_limit
-from headgate.service.histories import Wanted
-from headgate.service.history_filters import check_time
+from headgate.service.history import check_time
 from headgate.service.holdings import held_by
-from headgate.stores.base import LedgerHistoryFilter
-from headgate.stores.history import Happened
-from headgate.stores.queue_port import QueueHistoryFilter
 
 router = direct.router("whole")
 Anyone = Annotated[
@@ -146,63 +137,10 @@ def machines(gate: TheGate, _who: Anyone) -> Response:
 def history(
     gate: TheGate,
     _who: Reader,
-    of: Annotated[str, Query(pattern="^(locks|ledger|queue)$", description="locks, ledger or queue.")] = "locks",
-    resource: str | None = None,
-    client: str | None = None,
-    event: str | None = None,
-    lock_id: str | None = None,
-    job: str | None = None,
-    dataid: str | None = None,
-    item: str | None = None,
-    noun: Annotated[
-        str | None,
-        Query(pattern="^(batch|ingest job|hold)$", description=("With `of=queue`: only entries of this noun.")),
-    ] = None,
-    since: Since = None,
-    after: Annotated[
-        str | None, Query(pattern=r"^\d{1,18}(\.\d{1,18})?$", description="The `next` of the previous page.")
-    ] = None,
-    limit: Limit = 100,
-) -> Response:
-    """Return the history: of locks; with a job or data id, or `of=ledger`, of chunks; with an item, or `of=queue`, of
-    batches and ingest jobs.
-    """
-    asked = {"resource": resource, "client": client, "lock_id": lock_id, "job": job, "dataid": dataid, "item": item,
-             "noun": noun}  # fmt: skip
-    if of == "locks" and not (job or dataid or item or noun):
-        told = gate.lock_history(
-            resource, client, event, lock_id=lock_id, since=moment(since), after=after, limit=limit
-        )
-        return listing(told.entries, told.next)
-    if after is not None and not after.isdecimal():
-        raise BadValue("after", after, "is not a cursor of this history; use the `next` of a page")
-    common: dict[str, Any] = {
-        "event": event, "since": moment(since), "before": None if after is None else int(after),
-        "limit": check_limit(limit + 1),
-    }  # fmt: skip
-    return page(_history(gate, of, common, **asked), limit, lambda each: each.id)
-
-
-@router.get("/history/counts", responses=documented(200, Page[Happened], "By noun, event and hour."))
-def history_counts(
-    gate: TheGate,
-    _who: Reader,
-    event: Annotated[list[str], Query(min_length=1, max_length=100, description="Only these events.")],
-    of: Annotated[str, Query(pattern="^(locks|ledger|queue)$", description="locks, ledger or queue.")] = "locks",
-    since: Since = None,
-) -> Response:
-    """How often events happened, hour by hour (default: in the last day)."""
-    begin = check_time(moment(since)) or datetime.now(UTC) - timedelta(days=1)
-    return listing(gate.count_history(of, begin, event))
-
-
-@router.get("/history/all", responses=documented(200, Page[Entry], "Newest first."))
-def whole_history(
-    gate: TheGate,
-    _who: Reader,
     noun: str | None = None,
     event: str | None = None,
     resource: str | None = None,
+    lock_id: str | None = None,
     job: str | None = None,
     dataid: str | None = None,
     item: str | None = None,
@@ -212,10 +150,24 @@ def whole_history(
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """Return the history of locks, chunks and queue together. Entry ids are unique per noun only."""
-    which = Wanted(noun, event, resource, job, dataid, item, client, moment(since), moment(until))
-    told = gate.whole_history(which, after=after, limit=limit)
-    return listing(told.entries, told.next)
+    """Return what happened to locks, chunks, jobs, batches, ingest jobs and holds."""
+    found = gate.history(
+        resource, client, event, noun=noun, lock_id=lock_id, job=job, dataid=dataid, item=item, since=moment(since),
+        until=moment(until), after=after, limit=limit,
+    )  # fmt: skip
+    return listing(found, found.next)
+
+
+@router.get("/history/counts", responses=documented(200, Page[Happened], "By noun, event and hour."))
+def history_counts(
+    gate: TheGate,
+    _who: Reader,
+    event: Annotated[list[str], Query(min_length=1, max_length=100, description="Only these events.")],
+    since: Since = None,
+) -> Response:
+    """How often events happened, hour by hour (default: in the last day)."""
+    begin = check_time("since", moment(since)) or datetime.now(UTC) - timedelta(days=1)
+    return listing(gate.history.count(begin, event))
 
 
 # ---------------------------------------------------------------- known names
@@ -348,16 +300,3 @@ def new_sign_in_code(gate: TheGate, who: Anybody) -> Response:
 def _age(token: ApiToken) -> str:
     """By when it was made, then by id."""
     return f"{token.created.timestamp():020.6f} {token.id}"
-
-
-def _history(gate: Gate, of: str, common: dict[str, Any], **which: str | None) -> Any:
-    asked: dict[str, Any] = {name: value for name, value in which.items() if value is not None}
-    who = check_name("client", asked["client"]) if "client" in asked else None
-    if of == "ledger" and asked.keys() <= {"client"}:
-        return gate.ledger.history(LedgerHistoryFilter(client=who, **common))
-    if of == "queue" and asked.keys() <= {"client", "item", "noun"}:
-        item = check_item_id(asked["item"]) if "item" in asked else None
-        return gate.queue.history(QueueHistoryFilter(item, asked.get("noun"), who, **common))
-    if "noun" in asked:
-        raise BadValue("noun", asked["noun"], "can only be used with of=queue")
-    return gate.history(**asked, **common)

@@ -136,8 +136,7 @@ def pause(tx: Transaction, name: str, paused: str, who: str) -> Job:
     tx.run(sql.PAUSE_JOB, id=shape.id, paused=paused)
     event, before, after = ("pause", "active", "paused") if paused else ("unpause", "paused", "active")
     tx.run(
-        sql.TELL, event=event, job=shape.id, dataset=None, dataid="", who=who, token=0, before=before, after=after,
-        reason=paused,
+        sql.TELL_JOB, event=event, job=shape.id, who=who, before=before, after=after, reason=paused,
     )  # fmt: skip
     stamp_definitions(tx)
     return shape_of(tx, name, share=False).job

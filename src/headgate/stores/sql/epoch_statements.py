@@ -31,8 +31,8 @@ FIRST_NUMBERS = Statement(
 _ENDS = "lease is not null and lock_delay = 0"
 TELL_LOCKS = Statement(
     "Record the end of every leased lock.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       select {wall}, 'lock', {expire_event}, rkey, client, id, token, mode, {expire_target}, :reason
+    """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason)
+       select {wall}, 'lock', {expire_event}, substr(id, 6, 16), id, client, token, mode, {expire_target}, :reason
        from hg_lock where lease is not null""",
 )
 FREE_RESOURCES = Statement(
@@ -49,8 +49,8 @@ CUT_LOCKS = Statement(
 RAISE_LOCKS = Statement("Locks that stay have a new token.", "update hg_lock set token = token + :step")
 TELL_RAISED = Statement(
     "Record the new token of every persistent lock.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason)
-       select {wall}, 'lock', {grant_event}, rkey, client, id, token, mode, mode, :reason
+    """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason)
+       select {wall}, 'lock', {grant_event}, substr(id, 6, 16), id, client, token, mode, mode, :reason
        from hg_lock where lease is null""",
 )
 READ_WAITING = Statement(
@@ -68,10 +68,10 @@ _FIRST = """join hg_job_dataset k on k.job_id = c.job_id and k.dataset_id = c.da
        and (k.kind = '{}' or not exists (select 1 from hg_job_dataset o where o.job_id = c.job_id and o.kind = '{}'))"""
 TELL_CLAIMS = Statement(
     "Record the end of every claim.",
-    f"""insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after,
-                                      reason)
-        select {{wall}}, 'reap', c.job_id, c.dataset_id, c.dataid, c.worker, c.token + :step, 'RUNNING', 'ERROR',
-               :reason
+    f"""insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before,
+                                state_after, reason)
+        select {{wall}}, 'chunk', 'reap', c.dataid, c.job_id, c.dataset_id, c.worker, c.token + :step, 'RUNNING',
+               'ERROR', :reason
         from hg_chunk c {_FIRST.format("OUTPUT", "OUTPUT")} where {_RUNS}""",
 )
 OPEN_CLAIMS = Statement(
@@ -92,16 +92,14 @@ END_CLAIMS = Statement(
 
 TELL_JOBS = Statement(
     "Record that ingest jobs are nobody's again.",
-    """insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
-                                     reason, spent)
-       select {wall}, 'repair', batch_id, id, '', worker, token, state, state, :reason, null
+    """insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after, reason)
+       select {wall}, 'ingest job', 'repair', cast(id as varchar(20)), batch_id, worker, token, state, state, :reason
        from hg_ingest_job where lease is not null""",
 )
 TELL_BATCHES = Statement(
     "Record that batches are nobody's again.",
-    """insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
-                                     reason, spent)
-       select {wall}, 'repair', id, null, '', worker, token, state, state, :reason, null
+    """insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after, reason)
+       select {wall}, 'batch', 'repair', cast(id as varchar(20)), id, worker, token, state, state, :reason
        from hg_batch where lease is not null""",
 )
 FREE_JOBS = Statement(

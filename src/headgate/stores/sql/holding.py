@@ -5,7 +5,6 @@ Checking and renewing compare id, token, owner and lease within one statement.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -76,8 +75,7 @@ def release(tx: Transaction, tag: str, lock_id: str, token: int) -> Done[None]:
 
 def lost(tx: Transaction, lock_id: str, token: int) -> LockLost:
     """Why a lock is not there, as the history tells it."""
-    low, high = _key_range(lock_id)
-    ends = [row for row in tx.all(sql.READ_END, low=low, high=high, lock_id=lock_id) if row[0] in ENDINGS]
+    ends = [row for row in tx.all(sql.READ_END, lock_id=lock_id) if row[0] in ENDINGS]
     if not ends:
         return LockLost(lock_id, token, NO_SUCH_LOCK)
     event, _token, _client, reason, at = ends[0]
@@ -86,15 +84,5 @@ def lost(tx: Transaction, lock_id: str, token: int) -> LockLost:
 
 
 def _was_released(tx: Transaction, lock_id: str, token: int) -> bool:
-    low, high = _key_range(lock_id)
-    rows = tx.all(sql.READ_END, low=low, high=high, lock_id=lock_id)
+    rows = tx.all(sql.READ_END, lock_id=lock_id)
     return any(event in RELEASES and row_token == token for event, row_token, *_ in rows)
-
-
-def _key_range(lock_id: str) -> tuple[bytes, bytes]:
-    """A lock's id has the first ten bytes of its resource's key."""
-    try:
-        start = base64.b32decode(lock_id.split("-")[1].upper())
-    except ValueError:
-        start = b"\0" * 10
-    return start + b"\0" * 22, start + b"\xff" * 22

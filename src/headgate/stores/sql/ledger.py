@@ -9,7 +9,7 @@ from headgate.core.claims import Plan, Verdict, may_claim
 from headgate.core.errors import StoreUnavailable
 from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Row
 from headgate.core.locks import Lock
-from headgate.stores.base import Asker, LedgerHistoryFilter, RowFilter, SpanFilter
+from headgate.stores.base import Asker, RowFilter, SpanFilter
 from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
 from headgate.stores.idempotency import is_keyed
 from headgate.stores.sql import claiming, definitions, mending
@@ -21,12 +21,8 @@ from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from headgate.core.census import Span, Tally
     from headgate.core.credentials import Custody, CustodyChange, MasterWrap
-    from headgate.core.history import Entry
-    from headgate.stores.history import Happened
 
 #: From so many new chunks on, a planner that thinks the tables empty goes wrong.
 MANY = 1000
@@ -233,16 +229,6 @@ class SqlLedger:
         from headgate.stores.sql.ledger_questions import ask_running
 
         return ask_running(self._database, self._tag)
-
-    def history(self, which: LedgerHistoryFilter) -> Sequence[Entry]:
-        from headgate.stores.sql.ledger_questions import ask_ledger_history
-
-        return ask_ledger_history(self._database, which)
-
-    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-        from headgate.stores.sql.history_counts import ask_chunk_events
-
-        return ask_chunk_events(self._database, since, events)
 
 
 def _plan(tx: Transaction, job: str, limit: int) -> Plan:

@@ -9,15 +9,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
 
 from headgate.core.errors import BadValue
-from headgate.core.history import Entry
-from headgate.core.ledger import DONE, ERROR, READY, RUNNING, Dataset, Kind, Row, chunk_resource
+from headgate.core.ledger import DONE, ERROR, READY, RUNNING, Dataset, Kind, Row
 from headgate.core.locks import Lock
 from headgate.core.ordering import order_key
-from headgate.stores.base import LedgerHistoryFilter, RowFilter
+from headgate.stores.base import RowFilter
 from headgate.stores.sql import schema
 from headgate.stores.sql.chunks import job_names, read_row
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.moments import MICROSECONDS, micro, moment
+from headgate.stores.sql.moments import micro
 from headgate.stores.sql.running import as_lock
 from headgate.stores.sql.shapes import all_datasets, unknown
 from headgate.stores.sql.statement import Row as SqlRow
@@ -188,49 +187,6 @@ def ask_running(database: Database, tag: str) -> Sequence[Lock]:
 
     locks = [as_lock(tag, row) for row in database.read(ask)]
     return sorted(locks, key=lambda lock: lock.id)
-
-
-def ask_ledger_history(database: Database, which: LedgerHistoryFilter) -> Sequence[Entry]:
-    """What happened to chunks and jobs, newest first."""
-    return database.read(lambda tx: _history(tx, which))
-
-
-def _history(tx: Transaction, which: LedgerHistoryFilter) -> list[Entry]:
-    told, dataset, job = schema.chunk_history.c, schema.dataset.c, schema.job.c
-    question: Select[Any] = (
-        select(
-            told.id, told.at, told.event, dataset.name, told.dataid, func.coalesce(job.name, "external"), told.who,
-            told.token, told.state_before, told.state_after, told.reason, told.principal,
-        )
-        .select_from(schema.chunk_history)
-        .outerjoin(schema.dataset, dataset.id == told.dataset_id)
-        .outerjoin(schema.job, job.id == told.job_id)
-        .order_by(told.id.desc())
-        .limit(which.limit)
-    )  # fmt: skip
-    if which.job is not None:
-        numbers = {name: number for number, name in job_names(tx).items()}
-        question = question.where(told.job_id == number_of("job", which.job, numbers))
-    if which.dataid is not None:
-        question = question.where(told.dataid == which.dataid)
-    if which.client is not None:
-        question = question.where(told.who == which.client)
-    if which.event is not None:
-        question = question.where(told.event == which.event)
-    if which.since is not None:
-        question = question.where(told.at >= round(which.since.timestamp() * MICROSECONDS))
-    if which.before is not None:
-        question = question.where(told.id < which.before)
-    return [_entry(row) for row in tx.ask(question)]
-
-
-def _entry(row: SqlRow) -> Entry:
-    number, at, event, dataset, dataid, job, who, token, before, after, reason, principal = row
-    noun, resource = ("job", "") if dataset is None else ("chunk", chunk_resource(str(dataset), str(dataid)))
-    return Entry(
-        int(number), moment(at), noun, str(event), resource, str(who), "", int(token), str(before), str(after),
-        str(reason), job=str(job), principal=str(principal),
-    )  # fmt: skip
 
 
 def number_of(what: str, name: str, there: dict[str, int]) -> int:

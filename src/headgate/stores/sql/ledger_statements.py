@@ -323,20 +323,26 @@ COUNT_STATUSES = Statement(
 # ---------------------------------------------------------------- history
 
 TELL = Statement(
-    "Tell of an event.",
-    """insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after,
-                                     reason, principal)
-       values ({wall}, :event, :job, :dataset, :dataid, :who, :token, :before, :after, :reason, :principal)""",
+    "Record an event of a chunk.",
+    """insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
+                               reason, principal)
+       values ({wall}, 'chunk', :event, :dataid, :job, :dataset, :who, :token, :before, :after, :reason, :principal)""",
+)
+TELL_JOB = Statement(
+    "Record an event of a job.",
+    """insert into hg_history (at, noun, event, subject, job_id, client, token, state_before, state_after, reason,
+                               principal)
+       values ({wall}, 'job', :event, '', :job, :who, 0, :before, :after, :reason, :principal)""",
 )
 FIND_INTERRUPTION = Statement(
     "Whether this claim on a chunk was reported as interrupted.",
-    """select 1 from hg_chunk_history
-       where job_id = :job and dataid = :dataid and event = 'interrupt' and token = :token limit 1""",
+    """select 1 from hg_history
+       where subject = :dataid and job_id = :job and event = 'interrupt' and token = :token limit 1""",
 )
 COUNT_INTERRUPTIONS = Statement(
     "How often workers were interrupted on a chunk since its counts began.",
-    """select count(*) from hg_chunk_history
-       where job_id = :job and dataid = :dataid and event = 'interrupt' and at >= :since
-         and id > (select coalesce(max(id), 0) from hg_chunk_history
-                   where job_id = :job and dataid = :dataid and event in ('success', 'resubmit', 'forget'))""",
+    """select count(*) from hg_history
+       where subject = :dataid and job_id = :job and event = 'interrupt' and at >= :since
+         and id > (select coalesce(max(id), 0) from hg_history
+                   where subject = :dataid and job_id = :job and event in ('success', 'resubmit', 'forget'))""",
 )

@@ -186,8 +186,8 @@ class _Writer:
         self._write_history([*records, *first])
         if first:
             keys = [self._rows[record.resource].key for record in first]
-            ids = [record.lock_id for record in first]
-            self._tx.run(sql.WRITE_REFUSALS, keys=keys, ids=ids, client=first[0].client, event=first[0].event)
+            new: Columns = {"rkey": keys, "id": [record.lock_id for record in first]}
+            self._tx.many(sql.WRITE_REFUSALS, new, client=first[0].client, event=first[0].event)
 
     def _first_refusals(self, records: Sequence[Record]) -> list[Record]:
         if not records:
@@ -195,17 +195,16 @@ class _Writer:
         client = records[0].client
         keys = {record.resource: self._rows[record.resource].key for record in records}
         found = self._tx.all(sql.READ_REFUSALS, keys=sorted(keys.values()), client=client)
-        known = {bytes(row[0]) for row in found}
+        known = {bytes(key): int(number) for key, number in found}
         if known:
-            self._tx.run(sql.COUNT_REFUSALS, keys=sorted(known), client=client)
+            self._tx.run(sql.COUNT_REFUSALS, ids=sorted(known.values()))
         return [record for record in records if keys[record.resource] not in known]
 
     def _write_history(self, records: Sequence[Record]) -> None:
         columns: Columns = {
             "event": [record.event for record in records],
-            "rkey": [self._rows[record.resource].key for record in records],
-            "client": [record.client for record in records],
             "lock_id": [record.lock_id for record in records],
+            "client": [record.client for record in records],
             "token": [record.token for record in records],
             "before": [record.before for record in records],
             "after": [record.after for record in records],

@@ -59,9 +59,10 @@ TAKE_EXPIRED = Statement(
 )
 TELL_EXPIRED = Statement(
     "Tell that these locks expired, and what they are then.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+    """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                                principal)
-       select {wall}, 'lock', :event, rkey, client, id, token, mode, :after, :reason, principal from hg_lock
+       select {wall}, 'lock', :event, substr(id, 6, 16), id, client, token, mode, :after, :reason, principal
+       from hg_lock
        where id in (:ids*) and mode in (:modes*)""",
 )
 COUNT_HOLDERS = Statement(
@@ -125,28 +126,30 @@ WRITE_RESOURCES = Statement(
 )
 WRITE_HISTORY = Statement(
     "Tell of an event.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+    """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                                principal)
-       values ({wall}, 'lock', :event, :rkey, :client, :lock_id, :token, :before, :after, :reason, :principal)""",
+       values ({wall}, 'lock', :event, substr(:lock_id, 6, 16), :lock_id, :client, :token, :before, :after, :reason,
+               :principal)""",
 )
 READ_END = Statement(
     "How a lock ended, if the history has it: newest first.",
     """select event, token, client, reason, at from hg_history
-       where rkey between :low and :high and lock_id = :lock_id order by id desc limit 5""",
+       where subject = substr(:lock_id, 6, 16) and lock_id = :lock_id order by at desc, id desc limit 5""",
 )
 READ_REFUSALS = Statement(
-    "On which of these resources a client was refused within this minute.",
-    "select rkey from hg_refusal where rkey in (:keys*) and client = :client and minute = {minute}",
+    "On which of these resources a client was refused within this minute, and the entries that record it.",
+    "select rkey, history_id from hg_refusal where rkey in (:keys*) and client = :client and minute = {minute}",
 )
 COUNT_REFUSALS = Statement(
     "Once more refused within this minute.",
-    "update hg_refusal set count = count + 1 where rkey in (:keys*) and client = :client and minute = {minute}",
+    "update hg_history set count = coalesce(count, 1) + 1 where id in (:ids*)",
 )
 WRITE_REFUSALS = Statement(
-    "The first refusals within this minute; the history's newest rows tell of them.",
-    """{insert_once} hg_refusal (rkey, client, minute, count, history_id)
-       select rkey, :client, {minute}, 1, max(id) from hg_history
-       where rkey in (:keys*) and lock_id in (:ids*) and event = :event group by rkey {or_leave}""",
+    "The first refusals within this minute; the history's newest entries record them.",
+    """{insert_once} hg_refusal (rkey, client, minute, history_id)
+       values (:rkey, :client, {minute},
+               (select max(id) from hg_history where subject = substr(:id, 6, 16) and lock_id = :id
+                and event = :event)) {or_leave}""",
 )
 WRITE_TICKET = Statement(
     "Take a number.",

@@ -18,7 +18,7 @@ from headgate.core.lock_work import unknown_lock
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.core.plurals import plural
 from headgate.stores.acting import actor
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import Grant, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
@@ -33,8 +33,6 @@ from headgate.stores.sql.parts import Parts
 
 if TYPE_CHECKING:
     from headgate.core.faults import Fault
-    from headgate.core.history import Entry
-    from headgate.stores.history import Happened
     from headgate.stores.sql.queueing import Queueing
     from headgate.stores.sql.waiting import Wakeups
 
@@ -184,16 +182,6 @@ class SqlLocks:
         from headgate.stores.sql.questions import ask_waiters
 
         return ask_waiters(self._database, resource)
-
-    def history(self, which: HistoryFilter) -> Sequence[Entry]:
-        from headgate.stores.sql.questions import ask_history
-
-        return ask_history(self._database, which)
-
-    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-        from headgate.stores.sql.history_counts import ask_lock_events
-
-        return ask_lock_events(self._database, since, events)
 
     def expire(self, limit: int = 1000) -> int:
         count, wakes = self._expiry.expire(limit)

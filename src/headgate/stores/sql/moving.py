@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Boolean, LargeBinary, Table
@@ -173,8 +174,12 @@ def open_target(
 class SqlTarget:
     """A database that a store is written into."""
 
-    def __init__(self, database: Database, tables: Sequence[Table] = TABLES) -> None:
+    def __init__(
+        self, database: Database, tables: Sequence[Table] = TABLES, own: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`own`: the condition on the rows of a table that must be empty, where that is not the whole table."""
         self.name = database.name
+        self._own = own
         self._database = database
         self._tables = {table.name: table for table in tables}
         self._run = secrets.token_hex(8)
@@ -237,7 +242,7 @@ class SqlTarget:
         mark = {"from": tag, "run": self._run}
         standing = tx.one(sql.READ_FACT, name=opening.ARRIVING)
         if standing is None:
-            full = [name for name in self._tables if tx.one(Statement("Is it empty?", f"select 1 from {name} limit 1"))]
+            full = [name for name in self._tables if tx.one(self._on("Is it empty?", "select 1 from", name, "limit 1"))]
             if full:
                 raise BadValue("target", self.name, f"is not empty ({', '.join(full[:3])} …); name an empty database")
             tx.run(sql.ADD_FACT, name=opening.ARRIVING, value=json.dumps(mark))
@@ -251,7 +256,10 @@ class SqlTarget:
 
     def _clear(self, tx: Transaction) -> None:
         for table in self._tables:
-            tx.run(Statement("Begin anew.", f"delete from {table}"))
+            tx.run(self._on("Begin anew.", "delete from", table))
+
+    def _on(self, sentence: str, act: str, table: str, tail: str = "") -> Statement:
+        return Statement(sentence, f"{act} {table}{self._own.get(table, '')} {tail}")
 
     def write(self, work: Callable[[Transaction], None]) -> None:
         """In one transaction, if nobody else has begun to move something into the same place."""

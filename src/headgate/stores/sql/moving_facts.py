@@ -20,6 +20,7 @@ JUMPED = "jumped"
 OF_THE_STORE: Mapping[str, str] = {
     "definitions": "[0-9a-z]{1,64}",
     "ensembl": ".{0,255}",
+    opening.HISTORY_SINCE: "[0-9]{1,18}",
     r"master_check\.[0-9]{1,9}": "[A-Za-z0-9_-]{43}",
     "min_decrypt_version": "[0-9]{1,9}",
 }

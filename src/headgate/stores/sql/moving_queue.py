@@ -6,21 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from headgate.core.history import Entry
-from headgate.core.queue import Batch, Hold, IngestJob, is_batch
+from headgate.core.history import QUEUE_NOUNS, Entry
+from headgate.core.queue import Batch, Hold, IngestJob
+from headgate.stores.history import HistoryBook
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
 from headgate.stores.sql import moving_statements as sql
 from headgate.stores.sql import opening
 from headgate.stores.sql import queue_schema as schema
+from headgate.stores.sql.columns import one_of
 from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.history import subject_of
+from headgate.stores.sql.history_schema import history
 from headgate.stores.sql.moments import micro, to_micro
 from headgate.stores.sql.moving import SqlTarget, require_store
 from headgate.stores.sql.queue_rows import batch_columns, document, job_columns, number_of
 from headgate.stores.sql.queue_statements import ADD_COUNTER
 from headgate.stores.sql.store import SqlStore
 
-TABLES = (schema.counter, schema.batch, schema.ingest_job, schema.hold, schema.queue_history)
+TABLES = (schema.counter, schema.batch, schema.ingest_job, schema.hold, history)
+#: What of a table belongs to the queue, where that is not all of it.
+OWN = {history.name: f" where {one_of('noun', QUEUE_NOUNS)}"}
 #: Of what nobody has taken.
 FREE: Mapping[str, Any] = {"worker": "", "request_id": "", "token": 0, "lease": None, "lease_until": None}
 
@@ -48,13 +54,17 @@ class SqlQueuePlace:
         self._database = database
         self._store = SqlStore(database)
         self.tag = self._store.tag
-        self._target = SqlTarget(database, TABLES)
+        self._target = SqlTarget(database, TABLES, OWN)
         #: How many jobs of each batch were put here.
         self._put: dict[str, int] = {}
 
     @property
     def queue(self) -> QueueStore:
         return self._store.queue
+
+    @property
+    def history(self) -> HistoryBook:
+        return self._store.keeper
 
     def last_numbers(self) -> Mapping[str, int]:
         found = self._database.read(lambda tx: tx.all(sql.READ_COUNTERS))
@@ -93,7 +103,7 @@ class SqlQueuePlace:
         self._insert("hg_ingest_job", rows)
 
     def put_history(self, entries: Sequence[tuple[Entry, str]]) -> None:
-        self._insert("hg_queue_history", [_history_row(entry, batch) for entry, batch in entries])
+        self._insert(history.name, [_history_row(entry, batch) for entry, batch in entries])
 
     def finish(self, numbers: Mapping[str, int], token: int) -> None:
         def end(tx: Transaction) -> None:
@@ -130,10 +140,9 @@ def _batch_row(batch: Batch) -> dict[str, object]:
 
 
 def _history_row(entry: Entry, batch: str) -> dict[str, object]:
-    of_job = bool(entry.job) and not is_batch(entry.job)
     return {
-        "at": micro(entry.at), "event": entry.event, "batch_id": number_of(batch) if batch else None,
-        "job_id": number_of(entry.job) if of_job else None, "profile": entry.resource, "who": entry.client,
-        "token": entry.token, "state_before": entry.before, "state_after": entry.after, "reason": entry.reason,
+        "at": micro(entry.at), "noun": entry.noun, "event": entry.event, "subject": subject_of(entry),
+        "batch_id": number_of(batch) if batch else None, "client": entry.client, "token": entry.token,
+        "state_before": entry.before, "state_after": entry.after, "reason": entry.reason,
         "spent": to_micro(entry.spent), "principal": entry.principal,
     }  # fmt: skip

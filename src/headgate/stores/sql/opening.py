@@ -22,6 +22,8 @@ READ_FLOOR = Statement("The token after which all others come.", "select {token_
 #: Facts about a store that another one was moved into: while it is not whole, who moves; where new tokens begin.
 ARRIVING, TOKEN_FLOOR = "arriving", "token_floor"
 #: Facts about the server that keeps it: its epoch, when its clock was last followed, how tokens were last raised.
+#: A fact about the history: entries from before this time (micro-seconds) may have been removed.
+HISTORY_SINCE = "history_since"
 EPOCH, CLOCK_SET, RAISED = "epoch", "clock_set", "tokens_raised"
 
 

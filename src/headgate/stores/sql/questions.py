@@ -8,9 +8,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
 
-from headgate.core.history import Entry
 from headgate.core.locks import Lock, Mode, Waiter, resource_digest
-from headgate.stores.base import HistoryFilter, LockFilter
+from headgate.stores.base import LockFilter
 from headgate.stores.sql import schema
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.lock_snapshots import read_lock
@@ -69,50 +68,6 @@ def ask_waiters(database: Database, resource: str | None) -> Sequence[Waiter]:
         Waiter(number, uri, client, Mode(mode), moment(since), owner)
         for number, uri, client, mode, since, owner in _ask(database, question)
     ]
-
-
-def ask_history(database: Database, which: HistoryFilter) -> Sequence[Entry]:
-    """What happened, newest first."""
-    told, resource, refusal = schema.history.c, schema.resource.c, schema.refusal.c
-    question = (
-        select(
-            told.id, told.at, told.noun, told.event, resource.uri, told.client, told.lock_id, told.token,
-            told.state_before, told.state_after, told.reason, func.coalesce(refusal.count, 1), told.principal,
-        )
-        .join_from(schema.history, schema.resource, told.rkey == resource.rkey)
-        .outerjoin(schema.refusal, refusal.history_id == told.id)
-        .order_by(told.id.desc())
-        .limit(which.limit)
-    )  # fmt: skip
-    for condition in _history_conditions(which):
-        question = question.where(condition)
-    return [_entry(row) for row in _ask(database, question)]
-
-
-def _history_conditions(which: HistoryFilter) -> list[ColumnElement[bool]]:
-    told = schema.history.c
-    conditions: list[ColumnElement[bool]] = []
-    if which.resource is not None:
-        conditions.append(told.rkey == resource_digest(which.resource))
-    if which.client is not None:
-        conditions.append(told.client == which.client)
-    if which.event is not None:
-        conditions.append(told.event == which.event)
-    if which.lock_id is not None:
-        conditions.append(told.lock_id == which.lock_id)
-    if which.since is not None:
-        conditions.append(told.at >= _microseconds(which.since))
-    if which.before is not None:
-        conditions.append(told.id < which.before)
-    return conditions
-
-
-def _entry(row: Row) -> Entry:
-    number, at, noun, event, uri, client, lock_id, token, before, after, reason, count, principal = row
-    return Entry(
-        int(number), moment(at), str(noun), str(event), str(uri), str(client), str(lock_id), int(token),
-        str(before), str(after), str(reason), int(count), principal=str(principal),
-    )  # fmt: skip
 
 
 def _ask(database: Database, question: Select[Any]) -> list[Row]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from typing import Any
 
 from headgate.core.daemons import Daemon
 from headgate.core.errors import ItemLost, StoreUnavailable, Unavailable, UnknownName
 from headgate.core.faults import Fault
-from headgate.core.history import Entry
 from headgate.core.machine import Also, By, Machine, Transition
 from headgate.core.queue import (
     MESSAGE_LENGTH,
@@ -32,9 +30,8 @@ from headgate.core.queue import (
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.stores.base import Asker
 from headgate.stores.deadlines import QUEUE_CALLS, answered_in_time
-from headgate.stores.history import Happened
 from headgate.stores.idempotency import is_keyed
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.sql import queue_making as making
 from headgate.stores.sql import queue_moving as moving
 from headgate.stores.sql import queue_reaping as reaping
@@ -218,16 +215,6 @@ class SqlQueue:
         from headgate.stores.sql.queue_faults import repair
 
         return self._database.write(lambda tx: repair(tx, fault, who, self.options.max_crashes))
-
-    def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
-        from headgate.stores.sql.queue_questions import ask_queue_history
-
-        return ask_queue_history(self._database, which)
-
-    def happened(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-        from headgate.stores.sql.history_counts import ask_queue_events
-
-        return ask_queue_events(self._database, since, events)
 
     def close(self) -> None:
         """The database is closed by whoever opened it."""

@@ -39,7 +39,12 @@ def submit(tx: Transaction, submission: Submission, who: str) -> Batch:
         payload_url=submission.payload_url, type=submission.type, mode=submission.mode,
         metadata=document(dict(submission.metadata)), submit_id=submit_id, message=SUBMIT.meaning, at=at,
     )  # fmt: skip
-    tx.run(sql.TELL, **_told(SUBMIT.event, SUBMIT.target, who, at, batch=number, before=SUBMIT.source))
+    tx.run(
+        sql.TELL,
+        **_told(
+            "batch", SUBMIT.event, who, at, subject=str(number), batch=number, before=SUBMIT.source, after=SUBMIT.target
+        ),
+    )
     return read_batch(tx.one(BATCHES.sql.read, id=number))
 
 
@@ -59,8 +64,10 @@ def create_jobs(tx: Transaction, taken: Taken, position: int, jobs: Sequence[New
     columns = _job_columns(batch, first, new, work_folder)
     common = {"batch": number, "state": CREATE.target, "message": CREATE.meaning, "profile": batch.profile}
     tx.many(sql.ADD_JOB, columns, **common, at=held.at)
-    told = _told(CREATE.event, CREATE.target, batch.worker, held.at, batch=number, before=CREATE.source)
-    tx.many(sql.TELL, {"job": columns["id"]}, **{name: value for name, value in told.items() if name != "job"})
+    told = _told(
+        "ingest job", CREATE.event, batch.worker, held.at, batch=number, before=CREATE.source, after=CREATE.target
+    )
+    tx.many(sql.TELL, {"subject": [str(each) for each in columns["id"]]}, **told)
     tx.run(sql.COUNT_MADE, id=number, count=len(new))
     return batch.made + len(new)
 
@@ -69,7 +76,7 @@ def set_hold(tx: Transaction, hold: Hold) -> Hold:
     """The collection waits; the hold that stands."""
     at = _now(tx)
     if tx.count(sql.ADD_HOLD, profile=hold.profile, reason=hold.reason, who=hold.who, at=at) > 0:
-        tx.run(sql.TELL, **_told("hold", "held", hold.who, at, profile=hold.profile, reason=hold.reason))
+        tx.run(sql.TELL, **_told("hold", "hold", hold.who, at, subject=hold.profile, after="held", reason=hold.reason))
     standing = read_collection_hold(tx, hold.profile)
     assert standing  # noqa: S101 - its row is ours, or was there
     return standing
@@ -80,7 +87,7 @@ def clear_hold(tx: Transaction, profile: str, who: str) -> bool:
     standing = read_collection_hold(tx, profile)
     if standing is None or not tx.count(sql.DROP_HOLD, profile=profile):
         return False
-    tx.run(sql.TELL, **_told("clear", "", who, _now(tx), profile=profile, before="held", reason=standing.reason))
+    tx.run(sql.TELL, **_told("hold", "clear", who, _now(tx), subject=profile, before="held", reason=standing.reason))
     return True
 
 
@@ -119,9 +126,9 @@ def _now(tx: Transaction) -> int:
     return int(tx.one(sql.READ_WALL)[0])
 
 
-def _told(event: str, after: str, who: str, at: int, **more: Any) -> dict[str, object]:
+def _told(noun: str, event: str, who: str, at: int, **more: Any) -> dict[str, object]:
     """What the history keeps of something new."""
     return {
-        "at": at, "event": event, "batch": None, "job": None, "profile": "", "who": who, "token": 0, "before": "",
-        "after": after, "reason": "", "spent": None, **more,
+        "at": at, "noun": noun, "event": event, "batch": None, "who": who, "token": 0, "before": "", "after": "",
+        "reason": "", "spent": None, **more,
     }  # fmt: skip

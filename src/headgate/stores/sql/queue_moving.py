@@ -203,11 +203,10 @@ def tell(tx: Transaction, held: Held, event: str, who: str, after: str, reason: 
 
 def told_columns(item: Item, event: str, who: str, before: str, after: str, reason: str) -> dict[str, Any]:
     """What the history keeps of an event, but for the time."""
-    job = item if isinstance(item, IngestJob) else None
+    noun, batch = (JOBS, item.batch) if isinstance(item, IngestJob) else (BATCHES, item.id)
     return {
-        "event": event, "batch": number_of(job.batch if job else item.id), "job": number_of(job.id) if job else None,
-        "profile": "", "who": who, "token": item.token, "before": before, "after": after,
-        "reason": reason[:MESSAGE_LENGTH],
+        "event": event, "noun": noun.machine.name, "subject": str(number_of(item.id)), "batch": number_of(batch),
+        "who": who, "token": item.token, "before": before, "after": after, "reason": reason[:MESSAGE_LENGTH],
     }  # fmt: skip
 
 
@@ -235,8 +234,7 @@ def _done_already(
     tx: Transaction, noun: Noun, held: Held | None, item_id: str, event: str, reason: str, who: str, seen: list[Item]
 ) -> Item | None:
     """What an earlier try of the same act did before it was cut off."""
-    statement = sql.READ_LAST_TOLD_BATCH if noun is BATCHES else sql.READ_LAST_TOLD_JOB
-    told = tx.one(statement, id=number_of(item_id))
+    told = tx.one(sql.READ_LAST_TOLD, noun=noun.machine.name, subject=str(number_of(item_id)))
     if told is None or tuple(told[:3]) != (event, who, reason[:MESSAGE_LENGTH]) or not seen:
         return None
     if held is None:

@@ -7,16 +7,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, literal_column, select, text
 
-from headgate.core.history import Entry
 from headgate.core.machine import Machine
-from headgate.core.queue import FOLDERS, Batch, Folder, IngestJob, is_batch
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.core.queue import FOLDERS, Batch, Folder, IngestJob
+from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.sql import queue_schema as schema
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Database
-from headgate.stores.sql.moments import micro, moment, to_micro, to_seconds
+from headgate.stores.sql.moments import to_micro
 from headgate.stores.sql.queue_rows import BATCHES, JOBS, number_of, read_batch, read_job
-from headgate.stores.sql.statement import Row
 
 
 def ask_batches(database: Database, which: BatchFilter) -> Sequence[Batch]:
@@ -68,40 +66,3 @@ def ask_cleanable(database: Database, machine: Machine, seconds: float, limit: i
     question = select(table.c.id).where(table.c.state.in_(states), table.c.since <= until)
     rows = database.read(lambda tx: tx.ask(question.order_by(table.c.id).limit(limit)))
     return [noun.id_of(int(row[0])) for row in rows]
-
-
-def ask_queue_history(database: Database, which: QueueHistoryFilter) -> Sequence[Entry]:
-    """What happened to batches, ingest jobs and holds, newest first."""
-    told = schema.queue_history.c
-    question = select(
-        told.id, told.at, told.event, told.batch_id, told.job_id, told.profile, told.who, told.token,
-        told.state_before, told.state_after, told.reason, told.spent, told.principal,
-    ).order_by(told.id.desc()).limit(which.limit)  # fmt: skip
-    if which.item is not None:
-        column = told.batch_id if is_batch(which.item) else told.job_id
-        question = question.where(column == number_of(which.item))
-    if which.noun is not None:
-        of_job, of_batch = which.noun == JOBS.machine.name, which.noun == BATCHES.machine.name
-        question = question.where(told.job_id.is_not(None) if of_job else told.job_id.is_(None))
-        question = question.where(told.batch_id.is_not(None) if of_job or of_batch else told.batch_id.is_(None))
-    for column, wanted in ((told.who, which.client), (told.event, which.event)):
-        if wanted is not None:
-            question = question.where(column == wanted)
-    if which.since is not None:
-        question = question.where(told.at >= micro(which.since))
-    if which.before is not None:
-        question = question.where(told.id < which.before)
-    return [_entry(row) for row in database.read(lambda tx: tx.ask(question))]
-
-
-def _entry(row: Row) -> Entry:
-    number, at, event, batch, job, profile, who, token, before, after, reason, spent, principal = row
-    noun, item = "hold", ""
-    if job is not None:
-        noun, item = JOBS.machine.name, JOBS.id_of(int(job))
-    elif batch is not None:
-        noun, item = BATCHES.machine.name, BATCHES.id_of(int(batch))
-    return Entry(
-        int(number), moment(at), noun, str(event), str(profile), str(who), "", int(token), str(before), str(after),
-        str(reason), job=item, spent=to_seconds(spent), principal=str(principal),
-    )  # fmt: skip

@@ -1,13 +1,13 @@
-"""The queue's tables: batches, ingest jobs, holds, and what happened to them."""
+"""The queue's tables: batches, ingest jobs and holds."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, Table
 
 from headgate.core.machine import Also, Machine
-from headgate.core.queue import HIGHEST_NUMBER, HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
+from headgate.core.queue import HIGHEST_NUMBER
 from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.sql.columns import MYSQL, ON_LEASE_CLOCK, Document, Number, metadata, one_of, principal, text
+from headgate.stores.sql.columns import MYSQL, ON_LEASE_CLOCK, Document, metadata, one_of, principal, text
 
 
 def kept_states(machine: Machine) -> tuple[str, ...]:
@@ -15,8 +15,6 @@ def kept_states(machine: Machine) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.target for row in machine.rows if Also.DROP_ALL not in row.also))
 
 
-#: What the history tells of: the tables' events, and what else people do.
-QUEUE_EVENTS = tuple(dict.fromkeys((*BATCH.told, *INGEST_JOB.told, *HOLD_EVENTS, *JOB_EVENTS, REPAIR_EVENT)))
 #: What has been taken has an end of its lease, and a length.
 TAKEN = "(lease is null) = (lease_until is null)"
 
@@ -120,27 +118,5 @@ daemon = Table(
     Column("since", BigInteger, nullable=False),
     Column("lease", BigInteger, nullable=False, comment="micro-seconds"),
     Column("lease_until", BigInteger, nullable=False, comment="on the lease clock", info=ON_LEASE_CLOCK),
-    **MYSQL,
-)
-
-queue_history = Table(
-    "hg_queue_history",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
-    Column("at", BigInteger, nullable=False),
-    Column("event", text(20), nullable=False),
-    Column("batch_id", BigInteger, comment="null: it happened to a hold"),
-    Column("job_id", BigInteger, comment="null: it happened to a batch or a hold"),
-    Column("profile", text(255), nullable=False, comment="of the hold; empty: it happened to a batch or job"),
-    Column("who", text(255), nullable=False),
-    Column("token", BigInteger, nullable=False),
-    Column("state_before", text(20), nullable=False),
-    Column("state_after", text(20), nullable=False),
-    Column("reason", text(1000), nullable=False),
-    Column("spent", BigInteger, comment="micro-seconds in the state before"),
-    principal("who did it"),
-    CheckConstraint(one_of("event", QUEUE_EVENTS), name="hg_queue_history_event"),
-    Index("hg_queue_history_batch", "batch_id", "id"),
-    Index("hg_queue_history_job", "job_id", "id"),
     **MYSQL,
 )

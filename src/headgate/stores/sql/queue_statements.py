@@ -165,18 +165,14 @@ LOCK_BATCH_STATE = Statement(
 SET_PRIORITY = Statement("A job gets another priority.", "update hg_ingest_job set priority = :priority where id = :id")
 TELL = Statement(
     "Tell of an event.",
-    """insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
-                                     reason, spent, principal)
-       values (:at, :event, :batch, :job, :profile, :who, :token, :before, :after, :reason, :spent, :principal)""",
+    """insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after, reason,
+                               spent, principal)
+       values (:at, :noun, :event, :subject, :batch, :who, :token, :before, :after, :reason, :spent, :principal)""",
 )
-READ_LAST_TOLD_BATCH = Statement(
-    "What was last told of a batch itself.",
-    """select event, who, reason, state_after from hg_queue_history
-       where batch_id = :id and job_id is null order by id desc limit 1""",
-)
-READ_LAST_TOLD_JOB = Statement(
-    "What was last told of a job.",
-    "select event, who, reason, state_after from hg_queue_history where job_id = :id order by id desc limit 1",
+READ_LAST_TOLD = Statement(
+    "The newest event of a batch or an ingest job.",
+    """select event, client, reason, state_after from hg_history
+       where subject = :subject and noun = :noun order by at desc, id desc limit 1""",
 )
 
 # ---------------------------------------------------------------- holds

@@ -8,13 +8,12 @@ from sqlalchemy import text as condition
 from headgate.core.ledger import Kind, OnFailure
 from headgate.core.locks import Mode
 from headgate.core.ordering import Order
-from headgate.core.states import CHUNK, LOCK
-from headgate.stores.sql import columns, inventory_schema, queue_schema
+from headgate.stores.sql import columns, history_schema, inventory_schema, queue_schema
 from headgate.stores.sql.columns import MYSQL, ON_LEASE_CLOCK, Document, Key, Number, OrderKey, one_of, principal, text
 
 metadata = columns.metadata
 #: Tables that stand in files of their own.
-inventory, queue = inventory_schema, queue_schema
+history, inventory, queue = history_schema.history, inventory_schema, queue_schema
 
 MODES = tuple(mode.value for mode in Mode)
 
@@ -102,36 +101,14 @@ wait = Table(
     **MYSQL,
 )
 
-history = Table(
-    "hg_history",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
-    Column("at", BigInteger, nullable=False),
-    Column("noun", text(10), nullable=False),
-    Column("event", text(20), nullable=False),
-    Column("rkey", Key, nullable=False),
-    Column("client", text(255), nullable=False),
-    Column("lock_id", text(40), nullable=False),
-    Column("token", BigInteger, nullable=False),
-    Column("state_before", text(20), nullable=False),
-    Column("state_after", text(20), nullable=False),
-    Column("reason", text(1000), nullable=False),
-    principal("who did it"),
-    CheckConstraint(one_of("event", LOCK.told), name="hg_history_event"),
-    Index("hg_history_resource", "rkey", "id"),
-    **MYSQL,
-)
-
-# How often somebody was refused within a minute; the history has one row for it.
+# That a client was refused on a resource within a minute; the entry of the history counts how often.
 refusal = Table(
     "hg_refusal",
     metadata,
     Column("rkey", Key, primary_key=True),
     Column("client", text(255), primary_key=True),
     Column("minute", BigInteger, primary_key=True, autoincrement=False),
-    Column("count", BigInteger, nullable=False),
     Column("history_id", BigInteger, nullable=False),
-    Index("hg_refusal_history", "history_id", unique=True),
     **MYSQL,
 )
 
@@ -146,8 +123,6 @@ client = Table(
 # ---------------------------------------------------------------- the ledger
 
 KINDS = tuple(kind.value for kind in Kind)
-#: What the history tells of: chunks, and jobs that are paused.
-LEDGER_EVENTS = (*CHUNK.told, "pause", "unpause")
 
 dataset = Table(
     "hg_dataset",
@@ -276,26 +251,6 @@ token = Table(
     **MYSQL,
 )
 
-chunk_history = Table(
-    "hg_chunk_history",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
-    Column("at", BigInteger, nullable=False),
-    Column("event", text(20), nullable=False),
-    Column("job_id", Integer, nullable=False),
-    Column("dataset_id", Integer, comment="of the row that tells the status; null: it happened to the job"),
-    Column("dataid", text(255), nullable=False),
-    Column("who", text(255), nullable=False),
-    Column("token", BigInteger, nullable=False),
-    Column("state_before", text(40), nullable=False),
-    Column("state_after", text(40), nullable=False),
-    Column("reason", text(1000), nullable=False),
-    principal("who did it"),
-    CheckConstraint(one_of("event", LEDGER_EVENTS), name="hg_chunk_history_event"),
-    Index("hg_chunk_history_job", "job_id", "dataid", "id"),
-    **MYSQL,
-)
-
 # ---------------------------------------------------------------- credentials
 
 # A secret, sealed for one holder. Nothing in the store opens it.
@@ -325,40 +280,6 @@ escrow = Table(
     Column("generation", Integer, primary_key=True, autoincrement=False, comment="which of the job's keys"),
     Column("master_id", Integer, nullable=False),
     Column("master_wrap", text(80), nullable=False),
-    **MYSQL,
-)
-
-# ---------------------------------------------------------------- history that was moved here
-
-# Of locks and queues that are kept in ZooKeeper. An entry keeps the id that it had there.
-moved_history = Table(
-    "hg_moved_history",
-    metadata,
-    Column("store", text(4), primary_key=True, comment="the tag of the store that it comes from"),
-    Column("about", text(10), primary_key=True),
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("version", Integer, nullable=False, comment="how often it was changed there; the latest is kept"),
-    Column("at", BigInteger, nullable=False),
-    Column("noun", text(10), nullable=False),
-    Column("event", text(20), nullable=False),
-    Column("rkey", Key, nullable=False),
-    Column("resource", text(2048), nullable=False),
-    Column("client", text(255), nullable=False),
-    Column("lock_id", text(40), nullable=False),
-    Column("token", BigInteger, nullable=False),
-    Column("state_before", text(20), nullable=False),
-    Column("state_after", text(20), nullable=False),
-    Column("reason", text(1000), nullable=False),
-    Column("count", BigInteger, nullable=False),
-    Column("batch", text(20), nullable=False, comment="of the batch or ingest job that it happened to"),
-    Column("item", text(20), nullable=False, comment="the batch or ingest job"),
-    Column("spent", BigInteger, comment="micro-seconds in the state before"),
-    principal("who did it"),
-    CheckConstraint(one_of("about", ("locks", "queue")), name="hg_moved_history_about"),
-    Index("hg_moved_history_resource", "store", "about", "rkey", "id"),
-    Index("hg_moved_history_lock", "store", "about", "lock_id", "id"),
-    Index("hg_moved_history_batch", "store", "about", "batch", "id"),
-    Index("hg_moved_history_item", "store", "about", "item", "id"),
     **MYSQL,
 )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.stores.deadlines import answered_in_time
+from headgate.stores.history import History
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.locks import SqlLocks
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from headgate.stores.inventory_port import InventoryStore
     from headgate.stores.queue_port import QueueStore
     from headgate.stores.sql.epochs import SqlEpochs
+    from headgate.stores.sql.history import SqlHistory
     from headgate.stores.sql.outages import SqlOutages
     from headgate.stores.sql.repeats import SqlRepeats
     from headgate.stores.sql.sessions import SqlSessions
@@ -89,11 +91,16 @@ class SqlStore:
         return self._built.only(SqlEpochs, self._database)
 
     @property
-    def keeper(self) -> HistoryKeeper:
-        """Room for the history of another store."""
-        from headgate.stores.sql.moved_history import SqlHistoryKeeper
+    def history(self) -> History:
+        """What happened in this database."""
+        return self._built.only(History, self.keeper)
 
-        return self._built.only(SqlHistoryKeeper, self._database)
+    @property
+    def keeper(self) -> SqlHistory:
+        """Room for the history of another store."""
+        from headgate.stores.sql.history import SqlHistory
+
+        return self._built.only(SqlHistory, self._database)
 
     def keep_history_in(self, keeper: HistoryKeeper) -> None:
         """Nothing to do: history stays in this database."""

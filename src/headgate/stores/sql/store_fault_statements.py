@@ -18,7 +18,7 @@ RESTORE_RESOURCE = Statement(
               (select max(token) as top from (
                  select token from hg_lock where rkey = (select rkey from hg_lock where id = :id)
                  union all
-                 select token from hg_history where rkey = (select rkey from hg_lock where id = :id)) tokens
+                 select token from hg_history where subject = substr(:id, 6, 16) and noun = 'lock') tokens
               ) greatest_token
        where l.rkey = (select rkey from hg_lock where id = :id) group by l.rkey, greatest_token.top {or_leave}""",
 )
@@ -169,33 +169,36 @@ GREATEST_TOKEN = Statement(
 
 #: Rows that are compared with the history; a whole large store would take too long.
 SAMPLE = 100_000
+READ_HISTORY_SINCE = Statement(
+    "The time before which entries may have been removed.", "select value from hg_meta where name = 'history_since'"
+)
 LOCKS_WITHOUT_HISTORY = Statement(
     "Locks whose grant the history does not have.",
     """select l.id, l.client from hg_lock l
-       where not exists (select 1 from hg_history h where h.rkey = l.rkey and h.lock_id = l.id)
-       order by l.id limit :limit""",
+       where not exists (select 1 from hg_history h where h.subject = substr(l.id, 6, 16) and h.lock_id = l.id)
+         and l.since >= :since order by l.id limit :limit""",
 )
 CHUNKS_WITHOUT_HISTORY = Statement(
     "Chunks that were claimed, and of which the history has nothing.",
     f"""select distinct j.name, c.dataid from (
-          select job_id, dataid from hg_chunk where token > 0 limit {SAMPLE}) c
+          select job_id, dataid from hg_chunk where token > 0 and since >= :since limit {SAMPLE}) c
         join hg_job j on j.id = c.job_id
-        where not exists (select 1 from hg_chunk_history h where h.job_id = c.job_id and h.dataid = c.dataid)
+        where not exists (select 1 from hg_history h where h.subject = c.dataid and h.job_id = c.job_id)
         order by 1, 2 limit :limit""",
 )
 BATCHES_WITHOUT_HISTORY = Statement(
     "Batches of which the history has nothing.",
-    """select b.id from hg_batch b where not exists (select 1 from hg_queue_history h where h.batch_id = b.id)
-       order by b.id limit :limit""",
+    """select b.id from hg_batch b where not exists (select 1 from hg_history h where h.batch_id = b.id)
+         and b.since >= :since order by b.id limit :limit""",
 )
 JOBS_WITHOUT_HISTORY = Statement(
     "Ingest jobs of which the history has nothing.",
-    """select i.id from hg_ingest_job i where not exists (select 1 from hg_queue_history h where h.job_id = i.id)
-       order by i.id limit :limit""",
+    """select i.id from hg_ingest_job i
+       where not exists (select 1 from hg_history h
+                         where h.subject = cast(i.id as varchar(20)) and h.noun = 'ingest job')
+         and i.since >= :since order by i.id limit :limit""",
 )
 NEWEST_ENTRIES = Statement(
     "The time of the newest entry, and the time now.",
-    """select max(t.at), {wall} from (
-         select max(at) as at from hg_history union all select max(at) as at from hg_chunk_history
-         union all select max(at) as at from hg_queue_history) t""",
+    "select max(at), {wall} from hg_history",
 )

@@ -243,12 +243,15 @@ def _lost_history(tx: Transaction) -> Found:
     def lost(item: str, what: str) -> Fault:
         return Fault("lost-history", item, f"{what}, but the history has no entry of it: entries were deleted")
 
-    for lock, client in tx.all(sql.LOCKS_WITHOUT_HISTORY, limit=MOST):
+    # What changed last before that may have had its entries removed because they were old.
+    fact = tx.one(sql.READ_HISTORY_SINCE)
+    since = int(fact[0]) if fact else 0
+    for lock, client in tx.all(sql.LOCKS_WITHOUT_HISTORY, limit=MOST, since=since):
         yield lost(str(lock), f"{client} holds the lock")
-    for job, dataid in tx.all(sql.CHUNKS_WITHOUT_HISTORY, limit=MOST):
+    for job, dataid in tx.all(sql.CHUNKS_WITHOUT_HISTORY, limit=MOST, since=since):
         yield lost(f"{job}/{dataid}", "it was claimed")
     for noun, statement in ((BATCHES, sql.BATCHES_WITHOUT_HISTORY), (JOBS, sql.JOBS_WITHOUT_HISTORY)):
-        for (number,) in tx.all(statement, limit=MOST):
+        for (number,) in tx.all(statement, limit=MOST, since=since):
             yield lost(noun.id_of(int(number)), "it exists")
 
 

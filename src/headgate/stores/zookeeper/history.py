@@ -1,44 +1,50 @@
-"""The history of the locks."""
+"""The history: of locks, batches, ingest jobs and holds, in one folder."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from headgate.core.documents import read_document
-from headgate.core.history import Entry
+from headgate.core.history import Entry, Happened, HistoryFilter, hour_of
 from headgate.core.lock_snapshot import Record
 from headgate.core.locks import resource_key
-from headgate.stores.base import HistoryFilter
-from headgate.stores.history import Book
+from headgate.core.queue import is_batch
+from headgate.stores.zookeeper import queue_history
 from headgate.stores.zookeeper.history_folders import HistoryFolders, parts_of
+from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.records import moment, quoted
 from headgate.stores.zookeeper.session import Sessions
 from headgate.stores.zookeeper.tree import Tree, key_of_lock, letters_of_lock
 
-NOUN = "lock"
+LOCK = "lock"
+#: The parts of the name of a lock's entry; those of other nouns have one more.
+LOCK_PARTS = 5
 
 
 class History(HistoryFolders):
-    """Writes and reads the history of one store's locks."""
+    """Writes and reads the history of one store."""
+
+    #: What is added to the versions of the queue's nodes (see queue_tokens.py).
+    token_base = 0
 
     def __init__(self, sessions: Sessions, tree: Tree, tag: str) -> None:
-        super().__init__(sessions, tree.history, Book(tag, "locks"))
-        self._tag = tag
+        super().__init__(sessions, tree.history, tag)
+        self.movable = MovableHistory(sessions, self, tree.clock)
 
-    def op(self, told: Record, mark: str, folder: str) -> Op:
-        key, letters = key_of_lock(told.lock_id), letters_of_lock(told.lock_id)
-        name = f"{key}.{letters}.{told.event}.{told.token}.{mark}:"
-        reason = f',"reason":{quoted(told.reason[:1000])}' if told.reason else ""
-        data = (
-            f'{{"uri":{quoted(told.resource)},"client":{quoted(told.client)},'
-            f'"before":"{told.before}","after":"{told.after}","principal":{quoted(told.principal)}{reason}}}'
-        )
+    def op(self, told: Record | queue_history.Told, mark: str, folder: str) -> Op:
+        """An entry's node."""
+        if isinstance(told, queue_history.Told):
+            name, data = told.node(mark, self.token_base)
+        else:
+            name, data = _node(told, mark)
         return Op("tell", f"{folder}/{name}", data.encode())
 
     def append(self, told: Record, mark: str) -> str:
-        """Write an entry by itself. Gives its node's path."""
+        """Write an entry by itself. Returns its node's path."""
         while True:
             guard = self.guard()
             results = self._sessions.base.ask(multi([guard, self.op(told, mark, guard.path)]))[0]
@@ -51,43 +57,84 @@ class History(HistoryFolders):
         which = HistoryFilter(lock_id=lock_id, limit=5)
         return [entry for entry in self._entries(which, self.newest_folders()) if entry.event in events]
 
-    def ask(self, which: HistoryFilter) -> Sequence[Entry]:
-        """What happened, newest first."""
+    def read(self, which: HistoryFilter) -> Sequence[Entry]:
+        """Return what happened, newest first."""
+        if which.job is not None or which.dataid is not None:
+            return []  # The ledger is elsewhere.
         self.catch_up()
-        return self.with_moved(self._entries(which, self.folders()), which)
+        return self.with_copied(self._entries(which, self.folders(which.until)), which)
 
-    def _entries(self, which: HistoryFilter, folders: Sequence[str]) -> list[Entry]:
-        def fits(entry: Entry) -> bool:
-            return which.resource in (None, entry.resource)
+    def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        """Return how often each of these events happened in each hour since then."""
+        self.catch_up()
+        counts: Counter[tuple[str, str, int]] = Counter()
+        for entry in self._since(since, frozenset(events)):
+            counts[entry.noun, entry.event, hour_of(entry.at)] += entry.count
+        return [Happened(*key, count) for key, count in counts.items()]
 
-        return self.matching(which, folders, self._name_filter(which), fits)
+    def forget(self, until: datetime, limit: int) -> int:
+        """Remove at most so many of the entries before that time that need not stay, oldest first."""
+        age = (datetime.now(UTC) - until).total_seconds()
+        return self.movable.remove([leaf for leaf in self.movable.oldest(age, limit) if leaf.entry.at < until])
 
     def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
+        """A node as an entry; None: it is not ours."""
         try:
-            content = read_document(data)
-            key, letters, event, token, _ = parts_of(name)
+            content, parts, at = read_document(data), parts_of(name), moment(stat.ctime)
+            if len(parts) == queue_history.PARTS:
+                return queue_history.read_entry(number, parts, content, at)
+            key, letters, event, token, _ = parts
             return Entry(
-                number, moment(stat.ctime), content.get("noun", NOUN), event, content["uri"],
-                content["client"], f"{self._tag}-{key}-{letters}", int(token), content["before"], content["after"],
-                content.get("reason", ""), content.get("count", 1), principal=content.get("principal", ""),
+                number, at, LOCK, event, content["uri"], content["client"], f"{self.tag}-{key}-{letters}", int(token),
+                content["before"], content["after"], content.get("reason", ""), content.get("count", 1),
+                principal=content.get("principal", ""),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def batch_of(self, name: str) -> str:
-        del name
-        return ""
+        """The batch that an entry belongs to; empty: to none."""
+        parts = parts_of(name)
+        return parts[0] if len(parts) == queue_history.PARTS else ""
 
-    def _name_filter(self, which: HistoryFilter) -> Callable[[int, str], bool]:
-        key = None if which.resource is None else resource_key(which.resource)
-        lock = None if which.lock_id is None else which.lock_id.split("-")[1:]
+    def _entries(self, which: HistoryFilter, folders: Sequence[str]) -> list[Entry]:
+        return self.matching(which, folders, _name_filter(which))
 
-        def fits(number: int, name: str) -> bool:
+    def _since(self, since: datetime, events: frozenset[str]) -> Sequence[Entry]:
+        def fits(_number: int, name: str) -> bool:
             parts = parts_of(name)
-            if len(parts) != 5 or (lock is not None and parts[:2] != lock):
-                return False
-            if which.before is not None and number >= which.before:
-                return False
-            return (key is None or parts[0] == key) and which.event in (None, parts[2])
+            return len(parts) in (LOCK_PARTS, queue_history.PARTS) and parts[2] in events
 
-        return fits
+        return self.matching(HistoryFilter(since=since, limit=2**62), self.folders(), fits)
+
+
+def _node(told: Record, mark: str) -> tuple[str, str]:
+    """The name of a lock's entry, which has all that is searched for, and its content."""
+    key, letters = key_of_lock(told.lock_id), letters_of_lock(told.lock_id)
+    name = f"{key}.{letters}.{told.event}.{told.token}.{mark}:"
+    reason = f',"reason":{quoted(told.reason[:1000])}' if told.reason else ""
+    who = f'"uri":{quoted(told.resource)},"client":{quoted(told.client)}'
+    states = f'"before":"{told.before}","after":"{told.after}"'
+    return name, f'{{{who},{states},"principal":{quoted(told.principal)}{reason}}}'
+
+
+def _name_filter(which: HistoryFilter) -> Callable[[int, str], bool]:
+    """What can be told from the name of a node and its number."""
+    key = None if which.resource is None else resource_key(which.resource)
+    lock = None if which.lock_id is None else which.lock_id.split("-")[1:]
+    column = 0 if which.item is not None and is_batch(which.item) else 1
+
+    def fits(number: int, name: str) -> bool:
+        parts = parts_of(name)
+        if len(parts) == LOCK_PARTS:
+            noun, wanted = LOCK, which.item is None and key in (None, parts[0]) and lock in (None, parts[:2])
+        elif len(parts) == queue_history.PARTS:
+            noun = queue_history.noun_of(parts)
+            wanted = key is None and lock is None and which.item in (None, parts[column])
+        else:
+            return False
+        after, before = which.newer, which.before
+        here = (before is None or number < before.id) and (after is None or number > after)
+        return wanted and here and which.event in (None, parts[2]) and (not which.nouns or noun in which.nouns)
+
+    return fits

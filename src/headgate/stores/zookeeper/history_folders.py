@@ -2,20 +2,19 @@
 
 A folder that is full is closed (its version moves on, and every writer checks it) before the next one is made, so
 that folder and sequence number together are the order of events. A closed folder never grows again. Old ones are
-moved to a keeper (history_moving.py); what is asked for is then read from both.
+copied to a keeper (history_moving.py); what is asked for is then read from both.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from headgate.core.errors import StoreUnavailable
-from headgate.core.history import Entry
-from headgate.stores.base import HistoryFilter
-from headgate.stores.history import Book, HistoryKeeper
-from headgate.stores.queue_port import QueueHistoryFilter
+from headgate.core.history import Entry, HistoryFilter
+from headgate.stores.history import HistoryKeeper
 from headgate.stores.zookeeper.asking import catch_up, children, make, read
 from headgate.stores.zookeeper.multi import Op, multi
 from headgate.stores.zookeeper.session import Session, Sessions, windows
@@ -34,9 +33,10 @@ MOVED = b"moved"
 class HistoryFolders(ABC):
     """The folders below one node."""
 
-    def __init__(self, sessions: Sessions, root: str, book: Book) -> None:
-        self.book = book
-        #: Where old entries are moved to, if anywhere.
+    def __init__(self, sessions: Sessions, root: str, tag: str) -> None:
+        #: The store's.
+        self.tag = tag
+        #: Where old entries are copied to, if anywhere.
         self.keeper: HistoryKeeper | None = None
         self._sessions = sessions
         self._root = root
@@ -86,10 +86,28 @@ class HistoryFolders(ABC):
         """What others were answered before this is seen by what is asked after it."""
         self._sessions.base.send(catch_up(self._root))
 
-    def folders(self) -> list[str]:
-        """Newest first."""
+    def folders(self, until: datetime | None = None) -> list[str]:
+        """Newest first; `until`: without those that were made later."""
         names = self._sessions.base.ask(children(self._root))[0]
-        return [] if isinstance(names, Exception) else [f"{self._root}/{name}" for name in sorted(names, reverse=True)]
+        if isinstance(names, Exception):
+            return []
+        found = [f"{self._root}/{name}" for name in sorted(names, reverse=True)]
+        if until is None:
+            return found
+        made = self._sessions.base.ask(*map(read, found))
+        late = until.timestamp() * 1000
+        return [
+            path for path, node in zip(found, made, strict=True) if isinstance(node, Exception) or node[1].ctime <= late
+        ]
+
+    def last(self) -> int:
+        """Return the id of the newest entry; 0: there is none."""
+        self.catch_up()
+        for folder in self.folders():
+            names = self._sessions.base.ask(children(folder))[0]
+            if not isinstance(names, Exception) and names:
+                return int(name_of(folder)) * FOLDER_STEP + 1 + max(map(sequence_of, names))
+        return 0
 
     def newest_folders(self) -> list[str]:
         """Those that always stay, newest first."""
@@ -115,11 +133,7 @@ class HistoryFolders(ABC):
                     yield number, name, *answer
 
     def matching(
-        self,
-        which: HistoryFilter | QueueHistoryFilter,
-        folders: Sequence[str],
-        by_name: Callable[[int, str], bool],
-        by_content: Callable[[Entry], bool],
+        self, which: HistoryFilter, folders: Sequence[str], by_name: Callable[[int, str], bool]
     ) -> list[Entry]:
         """What fits, newest first: by the nodes' names, and then by what is in them."""
         found: list[Entry] = []
@@ -130,7 +144,8 @@ class HistoryFolders(ABC):
                     continue  # Something that is not ours; it hides nothing else.
                 if which.since is not None and entry.at < which.since:
                     return found
-                if which.client in (None, entry.client) and by_content(entry):
+                late = which.until is not None and entry.at > which.until
+                if not late and which.client in (None, entry.client) and which.resource in (None, entry.resource):
                     found.append(entry)
                 if len(found) >= which.limit:
                     return found
@@ -148,11 +163,11 @@ class HistoryFolders(ABC):
     def batch_of(self, name: str) -> str:
         """The batch that an entry belongs to; empty: to none."""
 
-    def with_moved(self, here: Sequence[Entry], which: HistoryFilter | QueueHistoryFilter) -> Sequence[Entry]:
-        """Together with what was moved. It is read after what is here, so that nothing slips by between the two."""
+    def with_copied(self, here: Sequence[Entry], which: HistoryFilter) -> Sequence[Entry]:
+        """Together with what was copied. It is read after what is here, so that nothing slips by between the two."""
         if self.keeper is None:
             return here
-        found = {entry.id: entry for entry in (*self.keeper.read(self.book, which), *here)}
+        found = {entry.id: entry for entry in (*self.keeper.read(which, self.tag), *here)}
         return [found[number] for number in sorted(found, reverse=True)][: which.limit]
 
     def _newest(self) -> int:

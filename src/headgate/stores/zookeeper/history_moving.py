@@ -19,7 +19,7 @@ class MovableHistory:
     """The entries below one node, as something to be moved."""
 
     def __init__(self, sessions: Sessions, folders: HistoryFolders, clock: str) -> None:
-        self.book = folders.book
+        self.tag = folders.tag
         self._sessions = sessions
         self._folders = folders
         self._clock = clock
@@ -34,7 +34,7 @@ class MovableHistory:
             self._sessions.base.ask(remove(folder))  # It stays if there is something in it that is not ours.
         return []
 
-    def forget(self, leaves: Sequence[Leaf]) -> int:
+    def remove(self, leaves: Sequence[Leaf]) -> int:
         answers = self._sessions.base.ask(*(remove(leaf.name, leaf.version) for leaf in leaves))
         return sum(not isinstance(answer, Exception) for answer in answers)
 

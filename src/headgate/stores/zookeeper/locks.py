@@ -12,11 +12,10 @@ from typing import TypeVar
 from headgate.core import lock_work
 from headgate.core.errors import LockLost, LockRefused, StoreUnavailable
 from headgate.core.faults import Fault
-from headgate.core.history import Entry
 from headgate.core.lock_snapshot import LockSnapshot, Outcome
 from headgate.core.lock_work import Granted, MustWait
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, find_cycle
-from headgate.stores.base import Grant, HistoryFilter, LockFilter, Ticket
+from headgate.stores.base import Grant, LockFilter, Ticket
 from headgate.stores.deadlines import within
 from headgate.stores.zookeeper import store_faults
 from headgate.stores.zookeeper.address import Address
@@ -222,9 +221,6 @@ class ZookeeperLocks:
 
     def expire(self, limit: int = 1000) -> int:
         return sum(self._transitions.act([path], lock_work.expire).result for path in self._questions.expired(limit))
-
-    def history(self, which: HistoryFilter) -> Sequence[Entry]:
-        return self._history.ask(which)
 
     # ------------------------------------------------------------------ names
 

@@ -16,10 +16,12 @@ from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import children, look, read, remove
 from headgate.stores.zookeeper.changes import new_mark
 from headgate.stores.zookeeper.clock import Clock
+from headgate.stores.zookeeper.history import History
+from headgate.stores.zookeeper.history_folders import parts_of
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.opening import Root, open_tree, read_root
 from headgate.stores.zookeeper.queue import ZookeeperQueue
-from headgate.stores.zookeeper.queue_history import Told
+from headgate.stores.zookeeper.queue_history import PARTS, Told
 from headgate.stores.zookeeper.queue_records import crash_note
 from headgate.stores.zookeeper.queue_reports import Reports
 from headgate.stores.zookeeper.queue_tokens import with_token_base
@@ -65,7 +67,9 @@ class ZookeeperQueuePlace:
         self._address = address
         self._sessions = sessions
         self._tree = address.queue
-        self._own = ZookeeperQueue(address, sessions, root.tag, Clock(address.tree), root.number_base)
+        self.history = History(sessions, address.tree, root.tag)
+        self.history.token_base = root.token_base
+        self._own = ZookeeperQueue(address, sessions, self.history, Clock(address.tree), root.number_base)
         self._base = root.token_base
         self._number_base = root.number_base
         #: That nobody else has begun to move something into the same place.
@@ -208,8 +212,15 @@ class ZookeeperQueuePlace:
     def _is_empty(self) -> bool:
         tree = self._tree
         folders = [tree.batches, f"{tree.own}/batches", f"{tree.own}/requests", *tree.hold_folders]
-        found = [name for names in self._names(*folders, *self._own.told.folders()) for name in names]
-        return not found and set(self._names(tree.jobs)[0]) == {"states"}
+        found = [name for names in self._names(*folders) for name in names]
+        return not found and not any(self._entries()) and set(self._names(tree.jobs)[0]) == {"states"}
+
+    def _entries(self) -> Iterator[str]:
+        """The paths of the queue's entries in the history."""
+        for folder in self.history.folders():
+            for name in self._names(folder)[0]:
+                if len(parts_of(name)) == PARTS:
+                    yield f"{folder}/{name}"
 
     def _clear(self) -> None:
         """Everything below the folders that a queue begins with goes; then they are as at the beginning."""
@@ -220,12 +231,13 @@ class ZookeeperQueuePlace:
             f"{tree.own}/batches",
             f"{tree.own}/requests",
             tree.takings,
-            tree.history,
             *tree.hold_folders,
             *lists,
         ):
             self._remove_below(folder)
         self._remove_below(tree.jobs, but="states")
+        for portion in windows(list(self._entries())):
+            self._sessions.base.ask(*map(remove, portion))
         self._own.told.turn()
         self._own.make_tree()
 

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from headgate.core.daemons import Daemon
 from headgate.core.errors import ItemLost, QueueRefused, UnknownName
 from headgate.core.faults import Fault
-from headgate.core.history import Entry
 from headgate.core.machine import Also, By, Machine, Transition
 from headgate.core.queue import (
     Batch,
@@ -30,18 +29,17 @@ from headgate.core.queue import (
     refuse_others,
 )
 from headgate.stores.base import Asker
-from headgate.stores.history import Book
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueHistoryFilter
+from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import look, make
 from headgate.stores.zookeeper.changes import Plan
 from headgate.stores.zookeeper.clock import Clock
-from headgate.stores.zookeeper.history_folders import folder_path
+from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_commits import Commits
 from headgate.stores.zookeeper.queue_daemons import Daemons
 from headgate.stores.zookeeper.queue_faults import Faults
-from headgate.stores.zookeeper.queue_history import QueueHistory, Told
+from headgate.stores.zookeeper.queue_history import Told
 from headgate.stores.zookeeper.queue_leases import ItemLeases
 from headgate.stores.zookeeper.queue_making import Making
 from headgate.stores.zookeeper.queue_moves import Moves
@@ -57,13 +55,13 @@ HELD_CONDITION = "its collection is not held"
 
 
 class ZookeeperQueue:
-    """Batches, ingest jobs, holds and their history in one ZooKeeper ensemble."""
+    """Batches, ingest jobs and holds in one ZooKeeper ensemble."""
 
     def __init__(
         self,
         address: Address,
         sessions: Sessions,
-        tag: str,
+        history: History,
         clock: Clock,
         number_base: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
@@ -72,8 +70,8 @@ class ZookeeperQueue:
         self._tree = tree = address.queue
         self.batch_table: Machine = tree.batch_table
         self.job_table: Machine = tree.job_table
-        #: What happened; written by the commits, read here.
-        self.told = QueueHistory(sessions, tree.history, Book(tag, "queue"))
+        #: What happened; written by the commits.
+        self.told = history
         self.make_tree()
         self._questions = QueueQuestions(sessions, tree, clock)
         self._commits = Commits(sessions, tree, address.tree, self.told)
@@ -90,12 +88,9 @@ class ZookeeperQueue:
 
     def make_tree(self) -> None:
         """The nodes that a queue begins with, if they are not there."""
-        # The first folder is made last. It may have been moved since, but never the newest.
-        if not self.told.folders():
-            first = folder_path(self._tree.history, 0)
-            self._sessions.base.ask(*(make(path, self._tree.empty) for path in self._tree.made_at_once), make(first))
-        elif self._sessions.base.ask(look(self._tree.takings))[0] is None:  # An older release made the rest.
-            self._sessions.base.ask(make(self._tree.takings, self._tree.empty))
+        paths = self._tree.made_at_once
+        if None in self._sessions.base.ask(*map(look, paths)):
+            self._sessions.base.ask(*(make(path, self._tree.empty) for path in paths))
 
     # ------------------------------------------------------------------ depositors and consumers
 
@@ -316,6 +311,3 @@ class ZookeeperQueue:
 
     def repair(self, fault: Fault, who: str) -> bool:
         return self._faults.repair(fault, who)
-
-    def history(self, which: QueueHistoryFilter) -> Sequence[Entry]:
-        return self.told.ask(which)

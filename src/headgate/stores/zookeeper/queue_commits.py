@@ -12,8 +12,8 @@ from headgate.stores.deadlines import within
 from headgate.stores.idempotency import UNKNOWN
 from headgate.stores.zookeeper.asking import make, write
 from headgate.stores.zookeeper.changes import Changes, Happened, Plan
+from headgate.stores.zookeeper.history import History
 from headgate.stores.zookeeper.multi import Op
-from headgate.stores.zookeeper.queue_history import QueueHistory
 from headgate.stores.zookeeper.queue_tree import QueueTree
 from headgate.stores.zookeeper.records import moment
 from headgate.stores.zookeeper.repeats import key_ops
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Commits:
     """Changes the queue of one store."""
 
-    def __init__(self, sessions: Sessions, tree: QueueTree, beside: Tree, history: QueueHistory) -> None:
+    def __init__(self, sessions: Sessions, tree: QueueTree, beside: Tree, history: History) -> None:
         self._sessions = sessions
         self._tree = tree
         #: The rest of the same store.

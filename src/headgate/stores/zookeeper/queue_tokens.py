@@ -45,7 +45,6 @@ class RaisedTokens:
         expire: Any
         faults: Any
         repair: Any
-        history: Any
 
     def __init__(self, queue: QueueStore, base: int) -> None:
         self._queue = queue

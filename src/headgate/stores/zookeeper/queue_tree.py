@@ -18,7 +18,6 @@
     /arrivals/<state>/PP                       the newest job that came with that priority
     /holds/-<profile>                          {"reason", "who", "since"} (spelling design)
     /daemons/-<id>                             a daemon lives: {"worker", "steps", "lease"}; renewed at its mtime
-    /history/…                                 as that of the locks
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ class QueueTree:
         self.jobs = f"{chroot}/jobs"
         self.states = f"{chroot}/jobs/states"
         self.own = f"{chroot}/headgate/queue"
-        self.history = f"{self.own}/history"
         self._hold_folder = f"{self.own}/holds"
         self._chroot = chroot
 
@@ -70,7 +68,7 @@ class QueueTree:
         """The nodes that a queue begins with, in the order of their making."""
         own = (
             self.own,
-            *(f"{self.own}/{name}" for name in ("batches", "requests", "owners", "takings", "arrivals", "history")),
+            *(f"{self.own}/{name}" for name in ("batches", "requests", "owners", "takings", "arrivals")),
         )
         states = (f"{self.states}/{state}" for state in self.entry_states)
         arrivals = (f"{self.own}/arrivals/{state}" for state in self.entry_states)

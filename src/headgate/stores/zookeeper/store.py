@@ -7,12 +7,11 @@ from functools import cached_property
 from pathlib import Path
 
 from headgate.stores.base import SIDE_BY_SIDE
-from headgate.stores.history import HistoryKeeper, HistorySource
+from headgate.stores.history import History, HistoryKeeper, HistorySource
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.queue_port import QueueStore
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.asking import look
-from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.opening import Root, open_tree
 from headgate.stores.zookeeper.outages import ZookeeperOutages
@@ -44,6 +43,8 @@ class ZookeeperStore:
     def __init__(self, address: Address, sessions: Sessions, root: Root) -> None:
         self.name, self.tag = address.name, root.tag
         self.locks = ZookeeperLocks(address, sessions, root)
+        self.locks.told.token_base = root.token_base
+        self.history = History(self.locks.told)
         self.parts = (self,)
         self.repeats = ZkRepeats(sessions, address.tree)
         self._address, self._sessions, self._root = address, sessions, root
@@ -55,9 +56,8 @@ class ZookeeperStore:
 
     @cached_property
     def _own_queue(self) -> ZookeeperQueue:
-        queue = ZookeeperQueue(self._address, self._sessions, self.tag, self.locks.clock, self._root.number_base)
-        queue.told.keeper, queue.told.token_base = self.locks.told.keeper, self._root.token_base
-        return queue
+        locks = self.locks
+        return ZookeeperQueue(self._address, self._sessions, locks.told, locks.clock, self._root.number_base)
 
     @cached_property
     def outages(self) -> ZookeeperOutages:
@@ -70,9 +70,8 @@ class ZookeeperStore:
         self.locks.told.keeper = keeper
 
     def history_sources(self) -> Sequence[HistorySource]:
-        """Return the histories of locks and queue: an ensemble keeps all of its data in memory."""
-        books = (self.locks.told, self._own_queue.told)
-        return [MovableHistory(self._sessions, each, self._address.tree.clock) for each in books]
+        """Return the history: an ensemble keeps all of its data in memory."""
+        return (self.locks.told.movable,)
 
     def files(self) -> Sequence[Path]:
         """Return nothing: an ensemble's files are its own."""

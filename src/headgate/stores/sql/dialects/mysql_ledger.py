@@ -70,9 +70,9 @@ find_next: begin
          a_worker, a_request, a_lease, v_now + a_lease, false, null, v_now, v_now, '', a_principal
   from hg_job_dataset where job_id = a_job;
   delete from hg_candidate where job_id = a_job and dataid = v_dataid;
-  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason,
-                                principal)
-  values (v_now, 'claim', a_job, a_told, v_dataid, a_worker, v_token, 'absent', 'RUNNING', '', a_principal);
+  insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
+                          reason, principal)
+  values (v_now, 'chunk', 'claim', v_dataid, a_job, a_told, a_worker, v_token, 'absent', 'RUNNING', '', a_principal);
   commit;
   select concat(v_token, ' ', v_dataid);
 end""",
@@ -119,9 +119,9 @@ succeed: begin
   end while;
   if v_ended = 0 or v_ended <> v_links then rollback; select null; leave succeed; end if;
   delete from hg_candidate where job_id = a_job and dataid = a_dataid;
-  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason,
-                                principal)
-  values (v_now, 'success', a_job, a_told, a_dataid, a_who, a_token, 'RUNNING', a_made, '', a_principal);
+  insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
+                          reason, principal)
+  values (v_now, 'chunk', 'success', a_dataid, a_job, a_told, a_who, a_token, 'RUNNING', a_made, '', a_principal);
   if a_read then
     if exists (select 1 {COUNTED}) then
       update hg_chunk t join (select c.dataset_id, c.job_id {COUNTED}) n

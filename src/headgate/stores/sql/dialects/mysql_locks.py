@@ -69,8 +69,10 @@ grant_one: begin
                          request_id, owner, note, principal)
     values (a_id, a_rkey, a_client, a_mode, v_token, v_now, a_lease, v_now + a_lease, a_lock_delay, 1,
             a_request, a_owner, a_note, a_principal);
-    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
-    values (v_now, 'lock', {grant_event}, a_rkey, a_client, a_id, v_token, {grant_source}, a_mode, '', a_principal);
+    insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
+                            principal)
+    values (v_now, 'lock', {grant_event}, substr(a_id, 6, 16), a_id, a_client, v_token, {grant_source}, a_mode, '',
+            a_principal);
     commit;
     select v_token, v_now;
   end if;
@@ -98,8 +100,10 @@ begin
     delete from hg_lock where id = a_id;
     update hg_resource set holders = holders - 1 where rkey = v_rkey;
     select waiting into v_waiting from hg_resource where rkey = v_rkey;
-    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
-    values (v_now, 'lock', {release_event}, v_rkey, v_client, a_id, a_token, v_mode, {release_target}, '', a_principal);
+    insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
+                            principal)
+    values (v_now, 'lock', {release_event}, substr(a_id, 6, 16), a_id, v_client, a_token, v_mode, {release_target},
+            '', a_principal);
     commit;
     select v_waiting, v_rkey;
   end if;

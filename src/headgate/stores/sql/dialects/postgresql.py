@@ -97,9 +97,9 @@ MOVE_JOB = Statement(
                                 completed = b.completed + :completed
           from moved m where :leaves and b.id = m.batch_id),
         told as (
-          insert into hg_queue_history (at, event, batch_id, job_id, profile, who, token, state_before, state_after,
-                                        reason, spent, principal)
-          select was.at, :event, m.batch_id, m.id, '', was.worker, :token, :state, :target, :reason,
+          insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after,
+                                  reason, spent, principal)
+          select was.at, 'ingest job', :event, m.id::text, m.batch_id, was.worker, :token, :state, :target, :reason,
                  was.at - was.since, :principal
           from was, moved m)
         select m.*, pg_notify(:channel, :number) from moved m""",

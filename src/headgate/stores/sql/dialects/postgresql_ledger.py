@@ -89,9 +89,9 @@ begin
          v_token, a_worker, a_request, a_lease, v_now + a_lease, false, null, v_now, v_now, '', a_principal
   from unnest(a_datasets) k;
   delete from hg_candidate where ctid = v_row;
-  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason,
-                                principal)
-  values (v_now, 'claim', a_job, a_told, v_dataid, a_worker, v_token, 'absent', 'RUNNING', '', a_principal);
+  insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
+                          reason, principal)
+  values (v_now, 'chunk', 'claim', v_dataid, a_job, a_told, a_worker, v_token, 'absent', 'RUNNING', '', a_principal);
   return v_token || ' ' || v_dataid;
 end $routine$""",
 )
@@ -131,9 +131,9 @@ begin
     raise unique_violation using message = 'only some rows of the claim run';
   end if;
   delete from hg_candidate where job_id = a_job and dataid = a_dataid;
-  insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after, reason,
-                                principal)
-  values (v_now, 'success', a_job, a_told, a_dataid, a_who, a_token, 'RUNNING', a_made, '', a_principal);
+  insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
+                          reason, principal)
+  values (v_now, 'chunk', 'success', a_dataid, a_job, a_told, a_who, a_token, 'RUNNING', a_made, '', a_principal);
   if not a_read then return 'done'; end if;
   select array_agg(distinct i.job_id) into v_consumers
   from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dataset_id and i.kind = 'INPUT'

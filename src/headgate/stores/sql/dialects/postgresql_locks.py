@@ -32,9 +32,10 @@ GRANT = Statement(
                 :request_id, :owner, :note, :principal from granted
          returning token, since),
        told as (
-         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+         insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                                  principal)
-         select since, 'lock', {grant_event}, :rkey, :client, :id, token, {grant_source}, :mode, '', :principal
+         select since, 'lock', {grant_event}, substr(:id, 6, 16), :id, :client, token, {grant_source}, :mode, '',
+                :principal
          from held)
        select token, since from held""",
 )
@@ -49,9 +50,10 @@ RELEASE = Statement(
          update hg_resource r set holders = r.holders - 1 from gone where r.rkey = gone.rkey
          returning r.waiting, r.rkey),
        told as (
-         insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+         insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                                  principal)
-         select {wall}, 'lock', {release_event}, rkey, client, :id, :token, mode, {release_target}, '', :principal
+         select {wall}, 'lock', {release_event}, substr(:id, 6, 16), :id, client, :token, mode, {release_target}, '',
+                :principal
          from gone)
        select waiting, rkey, false from freed""",
 )
@@ -94,8 +96,9 @@ begin
   delete from hg_lock l
   where l.id = a_id and l.token = a_token and l.count = 1 and (l.lease_until is null or l.lease_until > moment);
   if not found then return; end if;
-  insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
-  values (moment, 'lock', {release_event}, lost.rkey, lost.client, a_id, a_token, lost.mode,
+  insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
+                          principal)
+  values (moment, 'lock', {release_event}, substr(a_id, 6, 16), a_id, lost.client, a_token, lost.mode,
           {release_target}, '', a_principal);
   handed := false;
   if kept.holders = 1 and kept.waiting > 0 then
@@ -110,8 +113,9 @@ begin
     values (head.lock_id, lost.rkey, head.client, head.mode, given, moment,
             head.lease, moment + least(coalesce(head.lease, {trial}), {trial}), head.lock_delay, 1,
             head.request_id, head.owner, head.note, head.principal);
-    insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason, principal)
-    values (moment, 'lock', {hand_event}, lost.rkey, head.client, head.lock_id, given,
+    insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
+                          principal)
+    values (moment, 'lock', {hand_event}, substr(head.lock_id, 6, 16), head.lock_id, head.client, given,
             {hand_source}, head.mode, '', head.principal);
     delete from hg_wait w where w.rkey = lost.rkey and w.ticket = head.number;
     delete from hg_ticket t where t.number = head.number;

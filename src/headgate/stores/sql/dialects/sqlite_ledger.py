@@ -47,9 +47,9 @@ RUN = Statement(
 TAKE = Statement("It is claimable no more.", "delete from hg_candidate where job_id = :job and dataid = :dataid")
 TELL = Statement(
     "Tell of it.",
-    """insert into hg_chunk_history (at, event, job_id, dataset_id, dataid, who, token, state_before, state_after,
-                                     reason, principal)
-       values ({wall}, :event, :job, :told, :dataid, :who, :token, :before, :after, '', :principal)""",
+    """insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
+                               reason, principal)
+       values ({wall}, 'chunk', :event, :dataid, :job, :told, :who, :token, :before, :after, '', :principal)""",
 )
 ALL_RUN = Statement(
     "Whether all rows of a claim run with this token.",

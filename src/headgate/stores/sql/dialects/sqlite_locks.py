@@ -26,9 +26,10 @@ GRANT_LOCK = Statement(
 )
 GRANT_HISTORY = Statement(
     "Tell of the grant.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+    """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                                principal)
-       values (:since, 'lock', {grant_event}, :rkey, :client, :id, :token, {grant_source}, :mode, '', :principal)""",
+       values (:since, 'lock', {grant_event}, substr(:id, 6, 16), :id, :client, :token, {grant_source}, :mode, '',
+               :principal)""",
 )
 RELEASE_LOCK = Statement(
     "Remove a live lock that is held once.",
@@ -43,9 +44,10 @@ RELEASE_RESOURCE = Statement(
 )
 RELEASE_HISTORY = Statement(
     "Tell of the release.",
-    """insert into hg_history (at, noun, event, rkey, client, lock_id, token, state_before, state_after, reason,
+    """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                                principal)
-       values ({wall}, 'lock', {release_event}, :rkey, :client, :id, :token, :mode, :after, '', :principal)""",
+       values ({wall}, 'lock', {release_event}, substr(:id, 6, 16), :id, :client, :token, :mode, :after, '',
+               :principal)""",
 )
 
 
@@ -68,5 +70,5 @@ def release(tx: Any, params: Parameters) -> Freed | None:
     rkey, client, mode = gone
     waiting, _ = tx.one(RELEASE_RESOURCE, rkey=rkey)
     after = tx.lock_rules.fast.release[Mode(mode)].target
-    tx.run(RELEASE_HISTORY, **params, rkey=rkey, client=client, mode=mode, after=after)
+    tx.run(RELEASE_HISTORY, **params, client=client, mode=mode, after=after)
     return Freed(waiting, rkey, handed=False)

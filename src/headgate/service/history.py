@@ -1,0 +1,99 @@
+"""The history of everything: read page by page, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from headgate.core.errors import BadValue
+from headgate.core.history import EVENTS, Entry, Happened, HistoryFilter, HistoryPage
+from headgate.core.locks import parse_lock_id
+from headgate.core.names import check_name, check_resource
+from headgate.core.queue import check_item_id
+from headgate.core.words import check_word
+from headgate.service.checks import check_limit
+
+if TYPE_CHECKING:
+    from headgate.service.activity import Activity
+    from headgate.stores.history import HistoryBook, HistoryStore
+
+#: Entries that are read after a break, at most.
+MOST_MISSED = 10_000
+
+
+class History:
+    """What happened to locks, chunks, jobs, batches, ingest jobs and holds."""
+
+    def __init__(self, store: HistoryStore) -> None:
+        self._store = store
+
+    def __call__(  # noqa: PLR0913 - each is a filter by its name
+        self,
+        resource: str | None = None,
+        client: str | None = None,
+        event: str | None = None,
+        *,
+        noun: str | None = None,
+        lock_id: str | None = None,
+        job: str | None = None,
+        dataid: str | None = None,
+        item: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> HistoryPage:
+        """Return what happened, newest first.
+
+        `resource`: exact; a chunk's is `data:DATASET/DATAID`. `client`: the name that the caller gave. `item`: a batch
+        (with its jobs) or an ingest job. `since`, `until`: from this time on, up to this time. `after`: the `next` of
+        the page before. Raises BadValue for values that cannot be.
+        """
+        which = HistoryFilter(
+            nouns=() if noun is None else (check_word("noun", noun, tuple(EVENTS)),),
+            event=None if event is None else _check_event(event),
+            resource=None if resource is None else check_resource(resource),
+            lock_id=None if lock_id is None else parse_lock_id(lock_id),
+            job=None if job is None else check_name("job", job),
+            dataid=None if dataid is None else check_name("dataid", dataid),
+            item=None if item is None else check_item_id(item),
+            client=None if client is None else check_name("client", client),
+            since=check_time("since", since),
+            until=check_time("until", until),
+            limit=check_limit(limit),
+        )
+        return self._store.page(which, after)
+
+    @property
+    def books(self) -> Sequence[HistoryBook]:
+        """One for each store; none where a service reads them."""
+        return self._store.books
+
+    def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        """Return how often these events happened, by noun and hour."""
+        return self._store.count(since, events)
+
+    @cached_property
+    def activity(self) -> Activity:
+        """What happened in the last day, hour by hour."""
+        from headgate.service.activity import Activity
+
+        return Activity(self.count)
+
+
+def entries_after(book: HistoryBook, last: int) -> list[Entry]:
+    """The entries after that one, in the order of their ids; the newest of them, when there are too many."""
+    return sorted(book.read(HistoryFilter(newer=last, limit=MOST_MISSED)), key=lambda entry: entry.id)
+
+
+def check_time(name: str, value: object) -> datetime | None:
+    """A moment, or None."""
+    if value is None or isinstance(value, datetime):
+        return value
+    raise BadValue(name, value, "is not a time")
+
+
+def _check_event(event: str) -> str:
+    return check_word("event", event, tuple(dict.fromkeys(each for events in EVENTS.values() for each in events)))

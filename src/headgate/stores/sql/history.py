@@ -1,0 +1,291 @@
+"""The history in a SQL database: read, counted, shortened, and kept for a store that has no room for its own."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, func, literal, literal_column, or_, select
+
+from headgate.core.errors import ForeignStore
+from headgate.core.history import HOUR_SECONDS, Entry, Happened, HistoryFilter
+from headgate.core.ledger import chunk_resource, parse_chunk_resource
+from headgate.core.locks import resource_digest, resource_key
+from headgate.core.queue import is_batch
+from headgate.stores.deadlines import HISTORY_CALLS, answered_in_time
+from headgate.stores.history import Leaf
+from headgate.stores.sql import schema
+from headgate.stores.sql.chunks import job_names
+from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.history_schema import RARE
+from headgate.stores.sql.ledger_questions import number_of as job_number
+from headgate.stores.sql.lock_statements import ADD_RESOURCE
+from headgate.stores.sql.moments import MICROSECONDS, micro, moment, to_micro, to_seconds
+from headgate.stores.sql.moving_statements import ADD_FACT, DROP_FACT
+from headgate.stores.sql.opening import HISTORY_SINCE
+from headgate.stores.sql.queue_rows import BATCHES, JOBS, number_of
+from headgate.stores.sql.statement import Row, Statement
+
+TOLD = schema.history.c
+#: A copied entry has its store's tag above these bits of its origin, and its id there in them.
+ORIGIN_BITS = 41
+LAST_ID = 2**63 - 1
+#: In a column of whole numbers: not known. (Many rows go in together, and a list of numbers has no gaps.)
+UNKNOWN = -1
+#: Names of resources that are asked for at once.
+MANY = 200
+
+LAST = Statement("The newest id.", "select coalesce(max(id), 0) from hg_history")
+HOLD_TAG = Statement(
+    "One process at a time copies entries.", "select value from hg_meta where name = 'tag' {for_update}"
+)
+FIND_COPIED = Statement(
+    "Which of these entries are here already.",
+    "select origin, event, token from hg_history where at in (:times*) and origin in (:origins*)",
+)
+COPY = Statement(
+    "An entry that came from elsewhere.",
+    """insert into hg_history (at, noun, event, subject, lock_id, batch_id, client, token, state_before, state_after,
+                               reason, count, spent, origin, principal)
+       values (:at, :noun, :event, :subject, nullif(:lock_id, ''), nullif(:batch, -1), :client, :token, :before, :after,
+               :reason, :count, nullif(:spent, -1), :origin, :principal)""",
+)
+COUNT_AGAIN = Statement(
+    "An entry was counted on after it had been copied.",
+    "update hg_history set count = :count where at = :at and origin = :origin and count < :count",
+)
+FIND_LAST = Statement(
+    "The last of the oldest entries that are removed together.",
+    "select at, id from hg_history where at < :until order by at, id limit 1 offset :ahead",
+)
+#: One range of the key. The newest entry of all stays, so that ids go on behind it.
+FORGET = Statement(
+    "The entries up to that one go.",
+    """delete from hg_history
+       where at <= :at and (at < :at or id <= :id)
+         and id <> (select last from (select max(id) as last from hg_history) newest)""",
+)
+FORGET_REFUSALS = Statement(
+    "Minutes that are over are counted in the history.", "delete from hg_refusal where minute < {minute} - 1"
+)
+
+
+@answered_in_time(HISTORY_CALLS)
+class SqlHistory:
+    """The history of one database, with what was copied into it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.options = database.options
+
+    def read(self, which: HistoryFilter, tag: str | None = None) -> Sequence[Entry]:
+        """Entries, newest first: what happened here, or what was copied from the store of that tag."""
+        return self._database.read(lambda tx: _read(tx, which, tag))
+
+    def last(self) -> int:
+        """The newest id."""
+        return int(self._database.single(LAST)[0][0])
+
+    def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        """How often each of these events happened in each hour since then."""
+        hour = (TOLD.at // literal(HOUR_SECONDS * MICROSECONDS)).label("hour")
+        question = (
+            select(TOLD.noun, TOLD.event, hour, func.sum(func.coalesce(TOLD.count, 1)))
+            .where(TOLD.at >= micro(since), TOLD.event.in_(events))
+            .group_by(TOLD.noun, TOLD.event, "hour")
+        )
+        rows = self._database.read(lambda tx: tx.ask(question))
+        return [Happened(str(noun), str(event), int(at), int(times)) for noun, event, at, times in rows]
+
+    def copy(self, tag: str, leaves: Sequence[Leaf]) -> None:
+        """Keep each entry once, however often it is given. ForeignStore when another entry has its place."""
+        self._database.write(lambda tx: _copy(tx, tag, leaves))
+
+    def forget(self, until: datetime, limit: int) -> int:
+        """Remove at most so many of the entries before that time, oldest first. Returns how many."""
+
+        def step(tx: Transaction) -> int:
+            tx.run(FORGET_REFUSALS)
+            last = tx.one(FIND_LAST, until=micro(until), ahead=limit - 1) or (micro(until) - 1, LAST_ID)
+            removed = tx.count(FORGET, at=last[0], id=last[1])
+            if removed:
+                tx.run(DROP_FACT, name=HISTORY_SINCE)
+                tx.run(ADD_FACT, name=HISTORY_SINCE, value=str(micro(until)))
+            return removed
+
+        return self._database.write(step)
+
+
+def _read(tx: Transaction, which: HistoryFilter, store: str | None) -> list[Entry]:
+    dataset, job = schema.dataset.c, schema.job.c
+    # A copied entry is known by its id in its own store.
+    number = TOLD.id if store is None else TOLD.origin.op("&")((1 << ORIGIN_BITS) - 1)
+    question: Select[Any] = (
+        select(
+            number, TOLD.at, TOLD.noun, TOLD.event, TOLD.subject, TOLD.client, func.coalesce(TOLD.lock_id, ""),
+            TOLD.token, TOLD.state_before, TOLD.state_after, TOLD.reason, func.coalesce(TOLD.count, 1), TOLD.spent,
+            TOLD.principal, dataset.name, func.coalesce(job.name, "external"),
+        )
+        .select_from(schema.history)
+        .outerjoin(schema.dataset, dataset.id == TOLD.dataset_id)
+        .outerjoin(schema.job, job.id == TOLD.job_id)
+        .where(*_conditions(tx, which, number), _origin(store))
+        .order_by(TOLD.at.desc(), number.desc())
+        .limit(which.limit)
+    )  # fmt: skip
+    rows = tx.ask(question)
+    names = _resources(tx, {str(row[4]) for row in rows if row[2] == "lock"}, which.resource)
+    return [_entry(row, names) for row in rows]
+
+
+def _origin(store: str | None) -> ColumnElement[bool]:
+    if store is None:
+        return TOLD.origin.is_(None)
+    return TOLD.origin.between(origin_of(store, 0), origin_of(store, (1 << ORIGIN_BITS) - 1))
+
+
+def origin_of(store: str, number: int) -> int:
+    """What a copied entry is known by: the tag of its store and its id there."""
+    return int(store, 36) << ORIGIN_BITS | number
+
+
+def _conditions(tx: Transaction, which: HistoryFilter, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
+    found = [*_of_subject(tx, which), *_of_time(which, number)]
+    found += [
+        column == value
+        for column, value in ((TOLD.event, which.event), (TOLD.client, which.client))
+        if value is not None
+    ]
+    if which.nouns:
+        found.append(TOLD.noun.in_(which.nouns))
+        if not {"lock", "chunk"} & set(which.nouns):
+            found.append(literal_column(RARE))
+    return found
+
+
+def _of_subject(tx: Transaction, which: HistoryFilter) -> Iterator[ColumnElement[bool]]:
+    """What it happened to, in words that an index serves."""
+    if which.lock_id is not None:
+        yield and_(TOLD.subject == which.lock_id.split("-")[1], TOLD.lock_id == which.lock_id)
+    if which.resource is not None:
+        yield _of_resource(which.resource)
+    if which.job is not None:
+        numbers = {name: number for number, name in job_names(tx).items()}
+        yield TOLD.job_id == job_number("job", which.job, numbers)
+    if which.dataid is not None:
+        yield and_(TOLD.noun == "chunk", TOLD.subject == which.dataid)
+    if which.item is not None:
+        number = number_of(which.item)
+        of_job = and_(TOLD.noun == "ingest job", TOLD.subject == str(number))
+        yield TOLD.batch_id == number if is_batch(which.item) else of_job
+
+
+def _of_time(which: HistoryFilter, number: ColumnElement[int]) -> Iterator[ColumnElement[bool]]:
+    if which.since is not None:
+        yield TOLD.at >= micro(which.since)
+    if which.until is not None:
+        yield TOLD.at <= micro(which.until)
+    if which.before is not None:
+        at, last = which.before
+        yield and_(TOLD.at <= at, or_(TOLD.at < at, number < last))
+    if which.newer is not None:
+        yield number > which.newer
+
+
+def _of_resource(resource: str) -> ColumnElement[bool]:
+    """What happened to a resource's locks; for a chunk's resource, to the chunk too."""
+    key, chunk = resource_key(resource), parse_chunk_resource(resource)
+    of_locks = and_(TOLD.noun == "lock", TOLD.subject == key)
+    if chunk is None:
+        return of_locks
+    name, dataid = chunk
+    of_chunk = and_(TOLD.noun == "chunk", TOLD.subject == dataid, schema.dataset.c.name == name)
+    return and_(TOLD.subject.in_([key, dataid]), or_(of_locks, of_chunk))
+
+
+def _resources(tx: Transaction, keys: set[str], known: str | None) -> dict[str, str]:
+    """The resources' names by their keys in lock ids, which are the beginnings of their keys here."""
+    names = {} if known is None else {resource_key(known): known}
+    missing, of = sorted(keys - set(names)), schema.resource.c
+    for start in range(0, len(missing), MANY):
+        spans = [of.rkey.between(*_span(key)) for key in missing[start : start + MANY]]
+        names.update({resource_key(str(uri)): str(uri) for (uri,) in tx.ask(select(of.uri).where(or_(*spans)))})
+    return names
+
+
+def _span(key: str) -> tuple[bytes, bytes]:
+    start = base64.b32decode(key.upper())
+    return start + b"\0" * (32 - len(start)), start + b"\xff" * (32 - len(start))
+
+
+def _entry(row: Row, names: dict[str, str]) -> Entry:
+    number, at, noun, event, subject, client, lock_id, token, before, after, reason, count, spent, by, dataset, job = (
+        row
+    )
+    subject, resource, of = str(subject), "", ""
+    if noun == "lock":
+        resource = names.get(subject, "")
+    elif noun == "chunk":
+        resource, of = chunk_resource(str(dataset), subject), str(job)
+    elif noun == "job":
+        of = str(job)
+    elif noun == "hold":
+        resource = subject
+    else:
+        of = (BATCHES if noun == BATCHES.machine.name else JOBS).id_of(int(subject))
+    return Entry(
+        int(number), moment(at), str(noun), str(event), resource, str(client), str(lock_id),
+        int(token), str(before), str(after), str(reason), int(count), of, to_seconds(spent), str(by),
+    )  # fmt: skip
+
+
+def _copy(tx: Transaction, store: str, leaves: Sequence[Leaf]) -> None:
+    tx.all(HOLD_TAG)
+    origins = [origin_of(store, leaf.entry.id) for leaf in leaves]
+    times = [micro(leaf.entry.at) for leaf in leaves]
+    kept = {int(row[0]): row[1:] for row in tx.all(FIND_COPIED, times=times, origins=origins)}
+    new = []
+    for origin, leaf in zip(origins, leaves, strict=True):
+        if origin not in kept:
+            new.append((origin, leaf))
+        elif kept[origin] != (leaf.entry.event, leaf.entry.token):
+            raise ForeignStore(
+                f"the history of store {store} already has another entry {leaf.entry.id} here: the store was restored "
+                "to an older state, or another store has the same tag. Nothing was copied"
+            )
+        else:
+            tx.run(COUNT_AGAIN, at=micro(leaf.entry.at), origin=origin, count=leaf.entry.count)
+    if new:
+        for uri in sorted({leaf.entry.resource for _, leaf in new if leaf.entry.noun == "lock"}):
+            tx.run(ADD_RESOURCE, rkey=resource_digest(uri), uri=uri, known=False)
+        tx.many(COPY, _columns(new))
+
+
+def _columns(new: Sequence[tuple[int, Leaf]]) -> dict[str, Sequence[object]]:
+    entries = [leaf.entry for _, leaf in new]
+    return {
+        "origin": [origin for origin, _ in new],
+        "at": [micro(entry.at) for entry in entries],
+        "noun": [entry.noun for entry in entries],
+        "event": [entry.event for entry in entries],
+        "subject": [subject_of(entry) for entry in entries],
+        "lock_id": [entry.lock_id for entry in entries],
+        "batch": [number_of(leaf.batch) if leaf.batch else UNKNOWN for _, leaf in new],
+        "client": [entry.client for entry in entries],
+        "token": [entry.token for entry in entries],
+        "before": [entry.before for entry in entries],
+        "after": [entry.after for entry in entries],
+        "reason": [entry.reason for entry in entries],
+        "count": [entry.count for entry in entries],
+        "spent": [UNKNOWN if entry.spent is None else to_micro(entry.spent) for entry in entries],
+        "principal": [entry.principal for entry in entries],
+    }
+
+
+def subject_of(entry: Entry) -> str:
+    """What an entry of a lock, a batch, an ingest job or a hold happened to, as it is kept."""
+    if entry.noun == "lock":
+        return resource_key(entry.resource)
+    return str(number_of(entry.job)) if entry.job else entry.resource

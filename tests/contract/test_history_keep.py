@@ -1,0 +1,72 @@
+"""History is kept as long as `history_keep` says: the oldest entries go in small steps, and nothing else notices."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import headgate
+from headgate import BadValue, Gate
+from headgate.daemon_wiring import daemon_rounds
+from headgate.daemons import history_keeper
+from headgate.stores.sql.statement import Statement
+from tests.contract.ledger_steps import database
+
+OLDER = Statement("Time passes.", "update hg_history set at = at - :far")
+OLDER_LOCKS = Statement("For locks, too.", "update hg_lock set since = since - :far")
+OLDER_BATCHES = Statement("And for batches.", "update hg_batch set since = since - :far")
+DAY = 86_400 * 1_000_000
+
+
+def remove_old(gate: Gate) -> int:
+    """One round of the daemon, as `headgate daemon history --once` runs it."""
+    return sum(rounds.act() for rounds in daemon_rounds(gate, ["history"], 1.0))
+
+
+def test_the_oldest_go_in_steps_and_the_rest_goes_on(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_keeper, "PORTION", 3)
+    with headgate.connect(sql_url, history_keep="30d") as gate:
+        gate.ledger.define_dataset("raw")
+        gate.ledger.publish("raw", ["1"])
+        held = gate.locks.acquire("ann", "file:/held", "write")
+        batch = gate.queue.submit("demo", "bob", "https://example.org/x")
+        for number in range(4):
+            gate.locks.release(gate.locks.acquire("ann", f"file:/{number}", "write"))
+        old = len(gate.history(limit=1000))
+        for statement in (OLDER, OLDER_LOCKS, OLDER_BATCHES):
+            database(gate).write(lambda tx, statement=statement: tx.run(statement, far=31 * DAY))  # type: ignore[misc]
+        young = gate.locks.acquire("ann", "file:/young", "write")
+        last = gate.store.history.books[0].last()
+        assert remove_old(gate) == old
+        assert remove_old(gate) == 0
+        assert [entry.lock_id for entry in gate.history()] == [young.id]
+        assert gate.store.history.books[0].last() == last
+        assert gate.locks.check(held).token == held.token
+        assert gate.queue.batch(batch.id).state == "pending"
+        # What is older than the history has no entries, and that is no damage.
+        assert [fault.kind for fault in gate.locks.faults()] == []
+        gate.locks.release(held)
+        assert gate.history(limit=1)[0].id > last
+
+
+def test_ids_go_on_when_everything_was_old(sql_url: str) -> None:
+    with headgate.connect(sql_url, history_keep="1d") as gate:
+        gate.locks.release(gate.locks.acquire("ann", "file:/x", "write"))
+        last = gate.store.history.books[0].last()
+        database(gate).write(lambda tx: tx.run(OLDER, far=2 * DAY))
+        assert remove_old(gate) == 1, "the newest entry stays"
+        gate.locks.acquire("ann", "file:/x", "write")
+        assert [entry.id for entry in gate.history()] == [last + 1, last]
+
+
+@pytest.mark.parametrize("keep", ["0", "12h", "never", ""])
+def test_less_than_a_day_is_refused(tmp_path: Any, keep: str) -> None:
+    with pytest.raises(BadValue, match="history_keep"):
+        headgate.connect(f"sqlite:///{tmp_path}/a.db", history_keep=keep)
+
+
+def test_by_default_everything_is_kept(tmp_path: Any) -> None:
+    with headgate.connect(f"sqlite:///{tmp_path}/a.db") as gate:
+        assert [rounds.idle != "" for rounds in daemon_rounds(gate, ["history"], 1.0)] == [True]
+        since = datetime.now(UTC) - timedelta(days=36_500)
+        assert gate.store.history.books[0].forget(since, 10) == 0
