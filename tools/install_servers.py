@@ -22,11 +22,14 @@ PACKAGES = {
     "haproxy": "",  # balances requests over two services
     "nginx-light": "",  # does TLS in front of a service, as the docs show
 }
+#: Programs that run the example clients, by the package that has them where nothing else does.
+PROGRAMS = {"curl": "curl", "jq": "jq", "perl": "perl", "nodejs": "node", "default-jdk-headless": "javac"}
 
 
 def main() -> int:
     missing = [package for package in PACKAGES if not is_installed(package)]
     needed = [package for package in missing if not os.environ.get(PACKAGES[package])]
+    needed += [package for package, program in PROGRAMS.items() if shutil.which(program) is None]
     if not needed:
         return 0
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
@@ -55,7 +58,7 @@ def install(packages: list[str]) -> int:
 
 
 def how_to_get(packages: list[str]) -> str:
-    variables = ", ".join(PACKAGES[package] for package in packages if PACKAGES[package])
+    variables = ", ".join(PACKAGES[package] for package in packages if PACKAGES.get(package))
     instead = f", or name existing servers in {variables}" if variables else ""
     return (
         f"WARNING: these packages are missing: {', '.join(packages)}.\n"
