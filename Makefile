@@ -68,7 +68,8 @@ links: venv ## Ask every address beyond the site that the docs name
 	$(BIN)/sphinx-build -W --keep-going -q -b linkcheck docs docs/_build/links
 
 pages: venv servers ## Run what the pages tell to type, and write down what it prints now (as root)
-	HEADGATE_RENEW_PAGES=1 $(BIN)/pytest tests/docs/test_pages.py -n $(WORKERS)
+	HEADGATE_RENEW_PAGES=1 $(BIN)/pytest tests/docs/test_pages.py tests/docs/test_api_examples.py -n $(WORKERS)
+	$(BIN)/python tools/generate_docs.py
 
 transitions: venv servers ## Take every row of the queue's tables on every store, and note it for the docs
 	HEADGATE_TRANSITIONS=docs/reference/transitions.json $(BIN)/pytest tests/contract/test_queue_table.py tests/contract/test_queue_crashes.py -n $(WORKERS)

@@ -21,16 +21,14 @@ from headgate.cli.failures import EXIT_CODES, MEANINGS
 from headgate.cli.tree import root
 from headgate.core import describe, diagram, errors
 from headgate.core.machine import Machine
-from headgate.core.scopes import SCOPES
 from headgate.core.states import MACHINES
 from headgate.http import metrics
-from headgate.http.app import API
-from headgate.http.description import openapi
 from headgate.ingest.profile import Profile
 from headgate.stores.sql import schema
 from headgate.stores.zookeeper import queue_tree, tree
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from tools import api_pages
 from tools.evidence import with_evidence
 from tools.format_pages import manifests_page, pipeline_page
 
@@ -226,20 +224,9 @@ def metrics_page() -> str:
     )
 
 
-def api_page() -> str:
-    """Every route of the service."""
-    document = openapi(API)
-    parts = ["# HTTP API\n", NOTICE, document["info"]["description"], "`GET /openapi.json` has all details.\n"]
-    parts += ["## Scopes\n", describe.table(("scope", "lets"), [(f"`{w}`", text) for w, text in SCOPES.items()]) + "\n"]
-    tags: dict[str, list[tuple[str, str, str]]] = {}
-    for path, methods in document["paths"].items():
-        for method, what in methods.items():
-            words = [f"`{word}`" for each in what.get("security", []) for found in each.values() for word in found]
-            told = " ".join(what["description"].split())
-            tags.setdefault(what["tags"][0], []).append((f"`{method.upper()} {path}`", " or ".join(words) or "-", told))
-    for tag, rows in tags.items():
-        parts += [f"## {tag.capitalize()}\n", describe.table(("request", "scope", "meaning"), rows) + "\n"]
-    return "\n".join(parts)
+def api_page(noun: str) -> str:
+    """Every request of a noun, with an example."""
+    return with_notice(api_pages.noun_page(noun))
 
 
 def promises_page() -> str:
@@ -258,7 +245,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/schema.md": schema_page,
     "docs/reference/zookeeper.md": zookeeper_page,
     "docs/reference/commands.md": commands_page,
-    "docs/reference/api.md": api_page,
+    "docs/reference/api.md": lambda: with_notice(api_pages.overview_page()),
+    **{f"docs/reference/api-{noun}.md": partial(api_page, noun) for noun in api_pages.page_names()},
     "docs/reference/metrics.md": metrics_page,
     PROMISES: promises_page,
 }

@@ -23,7 +23,7 @@ TO_DO = {
     "/v1/jobs/{job}/plan", "/v1/master-wraps", "/v1/messages/due", "/v1/queue/cleanable", "/v1/queue/reportable"
 }  # fmt: skip
 PAGED = (
-    "locks", "waiters", "clients", "resources", "history", "history/all", "datasets", "jobs", "chunks", "failures",
+    "locks", "waiters", "clients", "resources", "history", "datasets", "jobs", "chunks", "failures",
     "chunks/spans?dataset=raw", "batches", "ingest-jobs", "batches/bid0000000001/jobs", "holds", "daemons", "tokens",
 )  # fmt: skip
 
