@@ -20,7 +20,6 @@ from headgate.http.middleware import Around
 from headgate.http.proxies import Proxied, Trusted
 from headgate.http.routes import (
     claims,
-    custody,
     daemons,
     events,
     frozen,
@@ -29,6 +28,7 @@ from headgate.http.routes import (
     ledger,
     locks,
     queue,
+    secrets,
     whole,
 )
 from headgate.http.service import Service
@@ -37,9 +37,9 @@ from headgate.http.waiting import Ending, Gone
 around = Routes("service")
 #: Everything that the OpenAPI tells of.
 API = (
-    locks.handlers.routes(), claims.handlers.routes(), ledger.handlers.routes(), custody.router, whole.router,
-    events.router, frozen.router,
-    queue.router, daemons.router, ingest.router, inventory.router, around,
+    locks.handlers.routes(), claims.handlers.routes(), ledger.handlers.routes(), secrets.handlers.routes(),
+    whole.router, events.router, frozen.router, queue.router, daemons.router, ingest.router,
+    inventory.handlers.routes(), around,
 )  # fmt: skip
 #: Besides, and not told of.
 hidden = Routes()

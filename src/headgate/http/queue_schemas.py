@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from headgate.core import inventory
 from headgate.http.schemas import ActedLightly, Body, By, Lease, Tokened, TokenNumber, Wait, WorkerWaiting
 
 # ---------------------------------------------------------------- the queue
@@ -126,63 +125,6 @@ class FaultGiven(Body):
 
 
 # ---------------------------------------------------------------- the inventory
-
-
-class LocalIds(Body):
-    """What a depositor calls an object."""
-
-    owner: str
-    ids: Annotated[list[str], Field(min_length=1, max_length=1000)]
-    ark: str = Field(examples=["ark:/99999/fk4"])
-
-
-class Recorded(Body):
-    """A stored version. The service adds the callback that the profile asks for."""
-
-    model_config = ConfigDict(strict=False)  # Strictly, a list in JSON is no tuple.
-    recording: inventory.Recording
-    by: By = None
-
-
-class Removed(Body):
-    """An object whose bytes are gone."""
-
-    ark: str = Field(examples=["ark:/99999/fk4"])
-    dataids: Annotated[list[str], Field(max_length=10_000, description="Prefix of its versions in the ledger.")] = []
-    reason: str
-    by: By = None
-
-
-class ProblemTold(Body):
-    """Why something did not go on."""
-
-    problem: str
-
-
-class Announced(Body):
-    """A notice that the service is to write."""
-
-    item: str = Field(examples=["bid0000000001"])
-    notice: Literal["queued", "report", "failed"] = Field(
-        description="`queued`: a batch was accepted. `report`: the report of a batch. `failed`: a failed job."
-    )
-
-
-class MessageSettled(Body):
-    """How a message ended."""
-
-    model_config = ConfigDict(strict=False)  # Strictly, a word in JSON is no member of an enumeration.
-    state: inventory.Delivery = Field(examples=["delivered"])
-    problem: str = ""
-    recipients: list[inventory.Recipient] = []
-
-
-class MessageDelayed(ProblemTold):
-    """A message that is tried again."""
-
-    model_config = ConfigDict(strict=False)
-    recipients: list[inventory.Recipient] = []
-    seconds: float = Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)
 
 
 class Verification(Body):

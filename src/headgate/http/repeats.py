@@ -61,8 +61,6 @@ GRANTS = Repeat(by_store=True)
 FINDS = Repeat(by_store=True, finds=True)
 #: The answer is what the transaction returned.
 RESULT = Repeat(part="")
-#: The same, of a lock that is somebody else's.
-BROKEN = Repeat(part="", without="request_id")
 #: The same, where it is a list.
 LIST = Repeat(part="items", beside={"next": None})
 #: Nothing is answered.

@@ -19,6 +19,7 @@ from headgate.core.locks import Lock
 from headgate.core.wire import plain
 from headgate.operations import ledger as declared_ledger
 from headgate.operations import locks as declared_locks
+from headgate.operations import secrets as declared_secrets
 
 T = TypeVar("T")
 Responses = dict[int | str, dict[str, Any]]
@@ -57,6 +58,12 @@ class Body(BaseModel):
     """Something that is sent: nothing that is not known, nothing bent to fit."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class BodyOfNouns(Body):
+    """The same with nouns in it: strictly, a list in JSON is no tuple, and a word no member of an enumeration."""
+
+    model_config = ConfigDict(strict=False)
 
 
 class Page(BaseModel, Generic[T]):
@@ -170,7 +177,7 @@ def documented(status: int, model: Any, description: str, *, nothing: str = "") 
 def comments() -> Mapping[str, Mapping[str, str]]:
     """The comment of every field of the nouns, by class: what the OpenAPI tells of them."""
     found: dict[str, dict[str, str]] = {}
-    declared = (declared_ledger, declared_locks)
+    declared = (declared_ledger, declared_locks, declared_secrets)
     for module in (claims, credentials, history, inventory, ledger, locks, queue, scopes, *declared):
         for name, kind in vars(module).items():
             if inspect.isclass(kind) and kind.__module__ == module.__name__:

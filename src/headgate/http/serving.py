@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
 from functools import cached_property
 from operator import attrgetter
 from types import GenericAlias
@@ -290,12 +291,19 @@ def _model_of(name: str, text: str, arguments: list[Argument]) -> Any:
     """A model that takes nothing that is not known, and bends nothing to fit."""
     from pydantic import create_model
 
-    from headgate.http.schemas import Body
+    from headgate.http.schemas import Body, BodyOfNouns
 
     found: dict[str, Any] = {
         each.name: (_constrained(each), ... if each.required else each.default) for each in arguments
     }
-    return create_model(name, __base__=Body, __doc__=text, **found)
+    base = BodyOfNouns if any(_has_noun(each.shape) for each in arguments) else Body
+    return create_model(name, __base__=base, __doc__=text, **found)
+
+
+def _has_noun(shape: Any) -> bool:
+    """Whether a value is a noun of the core, which JSON has as an object or a word."""
+    is_noun = isinstance(shape, type) and (issubclass(shape, Enum) or (is_dataclass(shape) and not is_part(shape)))
+    return is_noun or any(_has_noun(each) for each in get_args(shape))
 
 
 def _with_models(shape: Any) -> Any:
@@ -325,6 +333,8 @@ def _constrained(argument: Argument) -> Any:
     if float in (argument.shape, *get_args(argument.shape)):
         limits["allow_inf_nan"] = False
     present = without_none(argument.shape)
+    if argument.place == "body" and present in (str, int, float, bool):
+        limits["strict"] = True
     inner = _with_models(present)
     marks_by_place: dict[str, Any] = {"body": Field, "query": Query, "path": Path}
     mark = marks_by_place[argument.place]
