@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from headgate.core.locks import Lock
 from headgate.stores.idempotency import KEPT_SECONDS, Kept, Keyed, Repeated, effect, pending
@@ -51,8 +51,18 @@ def _columns(keyed: Keyed) -> dict[str, object]:
     return {"id": keyed.id, "principal": keyed.principal, "digest": keyed.digest, "nonce": keyed.nonce}
 
 
+@runtime_checkable
+class WithWakes(Protocol):
+    """What a command on locks came to, and which waiters to wake once it is committed."""
+
+    result: Any
+    wakes: Any
+
+
 def _without_wakes(result: Any) -> Any:
     """The outcome alone, where a transaction also returns which waiters to wake."""
+    if isinstance(result, WithWakes):
+        return result.result
     is_pair = type(result) is tuple and len(result) == 2 and not isinstance(result[1], Lock)
     return result[0] if is_pair else result
 
