@@ -16,7 +16,7 @@ from headgate import Gate
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.opening import open_database
 
-PAIRS = 3000
+PAIRS = 2000
 #: The table with its indexes, as each database counts it, after it has put its pages in order.
 SIZES: dict[str, tuple[Sequence[str], str]] = {
     "sqlite": (("vacuum",), "select sum(pgsize) from dbstat where name like 'hg_history%'"),

@@ -246,9 +246,9 @@ def test_nothing_is_lost_where_a_later_entry_is_written_first(gate: Gate) -> Non
     gate.locks.acquire("c", "gap:1", "shared")
     begun = newest(gate)
     last, now = begun.ids[0], int(time.time() * 1e6)
-    copied = """insert into hg_history (id, at, noun, event, rkey, client, lock_id, token, state_before, state_after,
+    copied = """insert into hg_history (id, at, noun, event, subject, client, lock_id, token, state_before, state_after,
                                         reason)
-                select ?, ?, noun, event, rkey, client, lock_id, token, state_before,
+                select ?, ?, noun, event, subject, client, lock_id, token, state_before,
                 state_after, reason from hg_history where id = ?"""
 
     def write(number: int, at: int = now) -> None:

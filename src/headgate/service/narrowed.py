@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.census import Span, Tally
 from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import NotAllowed, UnknownName
-from headgate.core.history import Entry, HistoryFilter
+from headgate.core.history import Entry, Happened, HistoryFilter, hour_of
 from headgate.core.inventory import Message
 from headgate.core.ledger import Dataset, Job, Row, failure_cursor
 from headgate.core.locks import Lock, Mode, Waiter
@@ -286,6 +287,13 @@ class NarrowedBook(_Narrowed):
         with suppress(UnknownName):  # The answer is the same as if nothing had happened to the job.
             return _filled(older, self._sight.entry, which.limit)
         return []
+
+    def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        counts: Counter[tuple[str, str, int]] = Counter()
+        for entry in self.read(HistoryFilter(since=since, limit=MOST_LOOKED_AT)):
+            if entry.event in events:
+                counts[entry.noun, entry.event, hour_of(entry.at)] += entry.count
+        return [Happened(*key, count) for key, count in counts.items()]
 
 
 def _filled(ask: Callable[[T | None], Sequence[T]], admits: Callable[[T], bool], limit: int | None) -> list[T]:

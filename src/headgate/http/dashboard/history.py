@@ -67,7 +67,7 @@ def history(request: Request, gate: TheGate, who: Reader) -> Response:
         request, "history.html", who, title="History", table=table, nouns=list(EVENTS), events=events,
         fields={**query, **{name: _in_field(moment) for name, moment in times.items()}},
         filtered=bool(chosen), thing=thing, as_of=as_of(which, told, first="after" not in query),
-        summary=f"{some(len(told), 'entry', 'entries')} shown",
+        until=which.get("until"), summary=f"{some(len(told), 'entry', 'entries')} shown",
     )  # fmt: skip
 
 

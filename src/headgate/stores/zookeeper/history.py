@@ -53,9 +53,12 @@ class History(HistoryFolders):
             self.turn()
 
     def endings(self, lock_id: str, events: Sequence[str]) -> list[Entry]:
-        """How a lock ended, newest first, as far as the newest folders tell."""
+        """How a lock ended, newest first, as far as the newest folders tell, or what was copied."""
         which = HistoryFilter(lock_id=lock_id, limit=5)
-        return [entry for entry in self._entries(which, self.newest_folders()) if entry.event in events]
+        found = self._entries(which, self.newest_folders())
+        if not found and self.keeper is not None:
+            found = list(self.keeper.read(which, self.tag))
+        return [entry for entry in found if entry.event in events]
 
     def read(self, which: HistoryFilter) -> Sequence[Entry]:
         """Return what happened, newest first."""
