@@ -344,7 +344,7 @@ def _whole(tour: Tour, gate: Gate) -> None:
     fault = {"kind": "miscounted", "item": RESOURCE, "what": "2 holds are counted, 1 exists", "repair": "count again"}
     tour.ask("POST /store/repair", fault)
     tour.ask("GET /history", query={"resource": RESOURCE, "limit": 1})
-    tour.ask("GET /history/counts", query={"of": "ledger", "event": "fail"})
+    tour.ask("GET /history/counts", query={"event": "fail"})
     tour.ask("PUT /clients/{name}", name="backup-2")
     tour.ask("GET /clients", query={"limit": 1})
     tour.ask("DELETE /clients/{name}", name="backup-2")
