@@ -1,8 +1,9 @@
 """`python -m benchmarks.declarations`: what may serve the declared operations, and what may write nouns as JSON.
 
 Frameworks answer the body of an acquire and a release, both checked, without a store: the app is called as a server
-calls it. Wire code writes and reads a lock and a list of 100 chunks. Contestants that are not installed are left out
-(`pip install litestar msgspec cattrs`). Rounds are taken in turn; only the ratios to the first of each table mean
+calls it. Wire code writes and reads a lock and a list of 100 chunks. What that is part of, is an acquire and a page of
+100 chunks of the whole service on a SQLite file, called in the same way. Contestants that are not installed are left
+out (`pip install litestar msgspec cattrs`). Rounds are taken in turn; only the ratios to the first of each table mean
 anything.
 """
 
@@ -13,6 +14,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -25,7 +27,7 @@ from headgate.core.ledger import Kind, Row
 from headgate.core.locks import Lock, Mode
 from headgate.core.wire import parse, plain
 
-REQUESTS = 1500
+REQUESTS, WHOLE_REQUESTS = 1500, 200
 TIMES = {"a lock": 3000, "100 chunks": 60}
 BODY = json.dumps({"client": "copy-core", "resource": "mysql://db1/core", "wait": 0, "lease": 60}).encode()
 NOW = datetime(2026, 11, 15, 4, 50, tzinfo=UTC)
@@ -107,7 +109,7 @@ def _functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
     return acquire, release
 
 
-async def _ask(app: App, method: str, path: str, body: bytes, query: bytes = b"") -> int:
+async def _ask(app: App, method: str, path: str, body: bytes, query: bytes = b"", token: str = "") -> int:
     sent = [{"type": "http.request", "body": body, "more_body": False}]
     status = 0
 
@@ -119,6 +121,8 @@ async def _ask(app: App, method: str, path: str, body: bytes, query: bytes = b""
         status = message.get("status", status)
 
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if token:
+        headers.append((b"authorization", f"Bearer {token}".encode()))
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": query, "headers": headers, "root_path": "",
@@ -152,6 +156,43 @@ def frameworks() -> None:
     modules = {"FastAPI": ("fastapi",), "Litestar": ("litestar",)}
     starlette = ("starlette.routing", "pydantic")
     _compare("import, ms", {name: _importing(*modules.get(name, starlette)) for name in makers})
+
+
+# ---------------------------------------------------------------- whole requests
+
+
+def requests() -> None:
+    """Processor time of requests to the whole service: what the parts above are part of."""
+    import headgate
+
+    with tempfile.TemporaryDirectory() as folder, headgate.connect(f"sqlite:///{folder}/headgate.db") as gate:
+        gate.ledger.define_dataset("orders")
+        gate.ledger.publish("orders", [f"{number}" for number in range(100)])
+        asyncio.run(_whole_requests(gate, gate.tokens.new("bench", ["admin"]).token))
+
+
+async def _whole_requests(gate: Any, token: str) -> None:
+    from headgate.http.app import make_app
+    from headgate.http.service import Service
+
+    service = Service(gate)
+    app = make_app(service)
+    found: dict[str, list[float]] = {"acquire a lock": [], "page of 100 chunks": []}
+    async with service.running():
+        for _ in range(ROUNDS):
+            began = time.process_time()
+            for number in range(WHOLE_REQUESTS):
+                body = json.dumps({"client": "copy-core", "resource": f"r:{time.monotonic_ns()}:{number}"}).encode()
+                if await _ask(app, "POST", "/v1/locks", body, token=token) != 201:
+                    raise SystemExit("no lock")
+            middle = time.process_time()
+            for _ in range(WHOLE_REQUESTS):
+                if await _ask(app, "GET", "/v1/chunks", b"", b"dataset=orders&limit=100", token) != 200:
+                    raise SystemExit("no chunks")
+            found["acquire a lock"].append((middle - began) / WHOLE_REQUESTS * 1e6)
+            found["page of 100 chunks"].append((time.process_time() - middle) / WHOLE_REQUESTS * 1e6)
+    rows = [(name, f"{min(each):.0f}") for name, each in found.items()]
+    sys.stdout.write(f"{table('processor time of a whole request, µs', ('', 'best'), rows)}\n")
 
 
 # ---------------------------------------------------------------- wire
@@ -234,3 +275,4 @@ def _is_installed(module: str) -> bool:
 if __name__ == "__main__":
     frameworks()
     wire()
+    requests()

@@ -12,14 +12,14 @@ from headgate.core.errors import BadValue
 from headgate.http import description
 from headgate.http.server import Server
 from headgate.http.serving import Handlers, repeat_of
-from headgate.operations import claims, inventory, ledger, locks, secrets
+from headgate.operations import claims, daemons, ingest, inventory, ledger, locks, queue, secrets, tokens, whole
 from headgate.operations.arguments import By, Count, Reason
 from headgate.operations.declaring import About, Declarations, Idempotency, Operation, Page
 from tests.http.conftest import Tokens
 
 #: Every declaration.
-DECLARED = (locks.declared, claims.declared, ledger.declared, secrets.declared, inventory.declared)
-OPERATIONS = [each for part in DECLARED for each in part.operations]
+DECLARED = (locks, claims, ledger, secrets, tokens, whole, ingest, queue, daemons, inventory)
+OPERATIONS = [each for part in DECLARED for each in part.declared.operations]
 
 shelves = Declarations("shelves")
 

@@ -15,9 +15,8 @@ from headgate.service.identity import owner
 
 if TYPE_CHECKING:
     from headgate.cli.session import Session
-    from headgate.core.scopes import ApiToken
+    from headgate.core.scopes import ApiToken, NewToken
     from headgate.gate import Gate
-    from headgate.service.tokens import NewToken
 
 #: What a service is called among the daemons of a store.
 SERVICE = "service"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,13 +11,9 @@ from headgate.cli.output import ago, table
 from headgate.cli.session import DURATION, InOrder, Session, common, tabular
 from headgate.cli.values import JOB
 from headgate.core.durations import in_words
-from headgate.core.scopes import ROLES, SCOPES, ApiToken
+from headgate.core.scopes import ROLES, SCOPES, ApiToken, SignInCode
 from headgate.core.wire import plain
 from headgate.core.words import suggestion
-
-if TYPE_CHECKING:
-    from headgate.service.sessions import SignInCode
-
 
 #: Where `headgate up` listens by itself.
 DEFAULT_SERVICE = "http://127.0.0.1:8750"

@@ -28,9 +28,9 @@ from headgate.core.errors import BadValue, Refused
 
 if TYPE_CHECKING:
     from headgate.cli.example.showing import Shown
+    from headgate.core.scopes import NewToken
     from headgate.gate import Gate
     from headgate.http.server import Server
-    from headgate.service.tokens import NewToken
 
 
 @click.command("up")

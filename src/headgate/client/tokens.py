@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from headgate.client.connection import Connection
 from headgate.core.errors import BadValue
-from headgate.core.scopes import ApiToken, check_scopes
+from headgate.core.scopes import ApiToken, NewToken, SignInCode, check_scopes
 from headgate.core.wire import parse
-from headgate.service.sessions import Sessions, SignInCode
-from headgate.service.tokens import NewToken, Tokens
+from headgate.service.sessions import Sessions
+from headgate.service.tokens import Tokens
 
 
 class ServiceTokens(Tokens):

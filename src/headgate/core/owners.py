@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from headgate.core.errors import BadValue, NotOwner
 from headgate.core.names import check_name
@@ -11,6 +12,22 @@ from headgate.core.names import check_name
 LOCAL = "local"
 #: A request id has room for it.
 PRINCIPAL_LENGTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Something that is held."""
+
+    #: lock, batch or ingest job. A claim is listed as the lock that it acts as.
+    noun: str
+    #: The id of the lock, batch or ingest job.
+    id: str
+    #: The resource that is locked; the state of a batch or ingest job.
+    what: str
+    #: The client or worker, in its own words.
+    by: str
+    #: Since when.
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from headgate.core.errors import BadValue
@@ -130,6 +130,29 @@ class TokenToMake:
     principal: str
     #: Seconds until it ends; None: it does not.
     seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token that was just made."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    #: To be handed to its user; kept nowhere.
+    token: str = field(repr=False)
+    #: The owner of what is taken with it.
+    principal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInCode:
+    """A code that was just made."""
+
+    #: To be handed to a browser; kept nowhere.
+    code: str = field(repr=False)
+    #: Seconds until it expires.
+    seconds: float
 
 
 def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:

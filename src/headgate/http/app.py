@@ -22,13 +22,13 @@ from headgate.http.routes import (
     claims,
     daemons,
     events,
-    frozen,
     ingest,
     inventory,
     ledger,
     locks,
     queue,
     secrets,
+    tokens,
     whole,
 )
 from headgate.http.service import Service
@@ -37,9 +37,11 @@ from headgate.http.waiting import Ending, Gone
 around = Routes("service")
 #: Everything that the OpenAPI tells of.
 API = (
-    locks.handlers.routes(), claims.handlers.routes(), ledger.handlers.routes(), secrets.handlers.routes(),
-    whole.router, events.router, frozen.router, queue.router, daemons.router, ingest.router,
-    inventory.handlers.routes(), around,
+    *(
+        part.handlers.routes()
+        for part in (locks, claims, ledger, secrets, tokens, whole, ingest, queue, daemons, inventory)
+    ),
+    events.router, around,
 )  # fmt: skip
 #: Besides, and not told of.
 hidden = Routes()

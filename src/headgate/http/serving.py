@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from headgate.http.schemas import Responses
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+#: A body that is a file, as the OpenAPI has it.
+FILE_BODY = {
+    "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +239,7 @@ def _woken(operation: Operation, arguments: Mapping[str, Any]) -> list[tuple[str
     """The groups of waiting callers that an operation concerns."""
     if "lock_id" in arguments:
         return [("lock", arguments["lock_id"].split("-")[1])]
-    return [(word,) for word in operation.wakes]
+    return [tuple(words.split()) for words in operation.wakes]
 
 
 def _plain(value: Any, _who: Caller) -> Any:
@@ -354,9 +358,10 @@ class _Told(Mapping[str, Any]):
         operation = self._operation
         answers = _answers(operation)
         words = operation.name.replace("_", " ").capitalize()
+        file = {"openapi_extra": FILE_BODY} if operation.idempotency is Idempotency.FILE else {}
         return {
             "name": f"{operation.noun}_{operation.name}", "summary": words, "status_code": next(iter(answers)),
-            "responses": answers,
+            "responses": answers, **file,
         }  # fmt: skip
 
     def __getitem__(self, name: str) -> Any:
@@ -382,6 +387,8 @@ def _answers(operation: Operation) -> Responses:
         found[status] = {"model": _model(shape), "description": text}
     if operation.nothing:
         found[204] = {"description": operation.nothing}
+    if operation.idempotency is Idempotency.FILE:
+        found[507] = {**PROBLEMS[503], "description": "No space for the file."}
     for status in {status_of_kind(each) for each in operation.errors}:
         names = [f"`{kebab_case(each.__name__)}`" for each in operation.errors if status_of_kind(each) == status]
         told = PROBLEMS[status]

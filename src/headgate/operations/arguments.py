@@ -28,3 +28,4 @@ Steal = Annotated[bool, About("Also from a running worker.")]
 DryRun = Annotated[bool, About("Only report what would change.")]
 
 Count = Annotated[int, Named("count")]
+Repaired = Annotated[bool, Named("repaired")]

@@ -135,7 +135,7 @@ class Operation:
     limit: Limit | None = None
     #: Refusals and losses that a caller has to expect.
     errors: tuple[type[HeadgateError], ...] = ()
-    #: Who may be waiting for what it changes: lock, job, batch, work.
+    #: Who may be waiting for what it changes: lock, job, batch, work; `job pending`: only for jobs in that state.
     wakes: tuple[str, ...] = ()
     #: It takes one short transaction.
     quick: bool = False
@@ -145,7 +145,7 @@ class Operation:
     cursor: str = "id"
     #: The service returns the whole list, which is cut into pages when it is answered.
     whole: bool = False
-    #: An operation whose arguments it takes besides its own.
+    #: An operation whose arguments it takes besides its own, except those in its path.
     like: Operation | None = None
     #: Other good answers: status, result, and what it means.
     or_answers: tuple[tuple[int, Any, str], ...] = ()
@@ -175,7 +175,8 @@ class Operation:
             shape, about = _unpacked(self._hints[name])
             place = "path" if name in self.names else about.place or usual
             found[name] = Argument(name, shape, parameter.default, about, place)
-        return found if self.like is None else {**self.like.arguments, **found}
+        others = {} if self.like is None else self.like.arguments
+        return {name: each for name, each in others.items() if each.place != "path"} | found
 
     @cached_property
     def result(self) -> Any:

@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from headgate.core.locks import Lock
+from headgate.core.owners import Holding
 from headgate.core.queue import Item
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """Something that is held."""
-
-    #: lock, batch or ingest job. A claim is listed as the lock that it acts as.
-    noun: str
-    #: The id of the lock, batch or ingest job.
-    id: str
-    #: The resource that is locked; the state of a batch or ingest job.
-    what: str
-    #: The client or worker, in its own words.
-    by: str
-    #: Since when.
-    since: datetime
 
 
 def held_by(locks: Locks, queue: Queue, principal: str) -> Sequence[Holding]:

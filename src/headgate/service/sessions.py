@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue, NotAllowed
+from headgate.core.scopes import SignInCode
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
@@ -24,16 +25,6 @@ SESSION_SECONDS, CODE_SECONDS = 12 * 3600, 300
 MOST_OF_A_TOKEN = 100
 _NONE = "belongs to no API token yet; create one with: headgate token new NAME --role admin"
 _CODE = re.compile("hgc_[A-Za-z0-9_-]{43}")
-
-
-@dataclass(frozen=True, slots=True)
-class SignInCode:
-    """A code that was just made."""
-
-    #: To be handed to a browser; kept nowhere.
-    code: str = field(repr=False)
-    #: Seconds until it expires.
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

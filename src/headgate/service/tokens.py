@@ -8,13 +8,12 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from headgate.core.durations import in_words
 from headgate.core.errors import BadValue, NotAllowed, UnknownName
 from headgate.core.names import check_name
 from headgate.core.owners import check_principal
-from headgate.core.scopes import ApiToken, TokenToMake, check_scopes
+from headgate.core.scopes import ApiToken, NewToken, TokenToMake, check_scopes
 from headgate.service.checks import check_span
 from headgate.service.clock import steady
 from headgate.stores.idempotency import answering
@@ -29,19 +28,6 @@ LAST_USE_SECONDS = 60.0
 MOST_REMEMBERED = 1000
 #: The command that creates one.
 CREATE = "headgate token new NAME --role operator (or --job JOB, --scope SCOPE)"
-
-
-@dataclass(frozen=True, slots=True)
-class NewToken:
-    """A token that was just made."""
-
-    id: str
-    name: str
-    scopes: tuple[str, ...]
-    #: To be handed to its user; kept nowhere.
-    token: str = field(repr=False)
-    #: The owner of what is taken with it.
-    principal: str = ""
 
 
 class Tokens:

@@ -1,117 +1,103 @@
-"""Ingest over HTTP: profiles, files that are handed in, and whether what is stored is as it was stored."""
+"""Ingest over HTTP: what is more than a call of the service."""
 
 from __future__ import annotations
 
 import shutil
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
-from fastapi import Query, Request, Response
+from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from headgate import private
 from headgate.core.errors import UnknownName
-from headgate.core.names import NAME_LENGTH
+from headgate.core.frozen import Frozen
 from headgate.core.redaction import redact_all
 from headgate.core.wire import plain
-from headgate.http import direct
-from headgate.http.auth import Caller, Operator, TheGate, TheService, needs
+from headgate.http.auth import Caller
 from headgate.http.bodies import declared_length
-from headgate.http.errors import PROBLEMS, TooMany
-from headgate.http.queue_schemas import Uploaded, Verification, Verified
-from headgate.http.repeats import FILE as FILE_SENT
-from headgate.http.repeats import HARMLESS
-from headgate.http.schemas import After, Limit, Page, answer, documented, page_after
-from headgate.http.service import Service
+from headgate.http.errors import TooMany
+from headgate.http.serving import Call, Handlers, page_after
 from headgate.http.uploads import Upload, disk_error, room_of
 from headgate.http.waiting import Gone, while_there
+from headgate.operations import ingest
+from headgate.operations.declaring import Page
 
 if TYPE_CHECKING:
     from headgate.ingest.profile import Profile
 
-router = direct.router("ingest")
-Submitter = Annotated[Caller, needs("queue:submit")]
-ProfileReader = Annotated[Caller, needs("read", "queue:submit")]
-ProfileUser = Annotated[Caller, needs("read", "queue:submit", "queue:work")]
-FILE: dict[str, Any] = {
-    "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
-}
+handlers = Handlers(ingest.declared)
 
 
-@router.get(
-    "/profiles", responses=documented(200, Page[dict[str, Any]], "By name: the current content of their files.")
-)
-def profiles(gate: TheGate, who: ProfileReader, after: After = None, limit: Limit = 100) -> Response:
-    """List the ingest profiles. 422 lists every error in every file."""
+@handlers.of(ingest.frozen)
+def frozen(call: Call, *, jid: str) -> Frozen | None:
+    """Of a job that the caller may see."""
+    return call.gate.deposits.frozen_of(call.gate.queue.job(jid))
+
+
+@handlers.of(ingest.refresh)
+def refresh(call: Call, *, jid: str) -> Frozen:
+    """The same."""
+    return call.gate.deposits.refresh(call.gate.queue.job(jid))
+
+
+@handlers.of(ingest.profiles)
+def profiles(call: Call, *, after: str | None, limit: int) -> Page[dict[str, Any]]:
+    """Those that the caller may see."""
     from headgate.ingest.profile import load_profiles
 
-    def seen(name: str) -> bool:
-        reads = gate.sight.profile(name) if gate.sight else who.reach.has("read")
-        return reads or who.reach.covers("queue:submit", name)
+    reach, sight = call.who.reach, call.gate.sight
 
-    found = load_profiles(Path(gate.settings["profiles_folder"]), seen)
-    by_name = [found[name] for name in sorted(found)]
-    return page_after(by_name, after, limit, lambda each: each.name, lambda each: plain(_snapshot(who, each)))
+    def is_seen(name: str) -> bool:
+        return (sight.profile(name) if sight else reach.has("read")) or reach.covers("queue:submit", name)
+
+    found = load_profiles(Path(call.gate.settings["profiles_folder"]), is_seen)
+    page = page_after(found.values(), after, limit, lambda each: each.name)
+    return Page([_snapshot(call.who, each) for each in page.items], page.next)
 
 
-@router.get("/profiles/{name}", responses=documented(200, dict[str, Any], "The current content of its file."))
-def profile(gate: TheGate, who: ProfileUser, name: str) -> Response:
-    """Return one ingest profile. 422 lists every error in its file."""
+@handlers.of(ingest.profile)
+def profile(call: Call, *, name: str) -> dict[str, Any]:
+    """If the caller may see it."""
     from headgate.ingest.snapshots import read_profile
 
+    who, sight = call.who, call.gate.sight
     if not who.reach.has("queue:work"):
         who.must_see("profile", "queue:submit", name)
-    if gate.sight and not gate.sight.profile(name):
+    if sight and not sight.profile(name):
         raise UnknownName("profile", name)
-    return answer(_snapshot(who, read_profile(Path(gate.settings["profiles_folder"]), name)))
+    return _snapshot(who, read_profile(Path(call.gate.settings["profiles_folder"]), name))
 
 
-@router.post(
-    "/uploads",
-    FILE_SENT,
-    status_code=201,
-    responses={**documented(201, Uploaded, "Kept."), 507: {**PROBLEMS[503], "description": "No space for the file."}},
-    openapi_extra=FILE,
-)
-async def upload(
-    request: Request,
-    service: TheService,
-    who: Submitter,
-    name: Annotated[str, Query(min_length=1, max_length=NAME_LENGTH, description="File name.")],
-) -> Response:
-    """Upload a file; its URL can then be submitted as the payload of a batch. A file that no batch uses is removed
-    after the retention time.
-
-    The body is the file itself. It is written to disk as it arrives, and is stored durably when the request is
-    answered.
-    """
+@handlers.of(ingest.upload)
+async def upload(call: Call, *, name: str) -> ingest.Uploaded:
+    """As it arrives."""
+    service, request = call.service, call.request
     try:
         room = await run_in_threadpool(room_of, service.gate)
-        async with service.uploads.receiving(room, who.token.id, declared_length(request.scope)) as upload:
+        async with service.uploads.receiving(room, call.who.token.id, declared_length(request.scope)) as upload:
             place = await _receive(request, upload, name)
     except OSError as error:
         raise disk_error(error) from error
-    return answer({"payload_url": place.as_uri(), "bytes": upload.size}, 201)
+    return ingest.Uploaded(place.as_uri(), upload.size)
 
 
-@router.post("/objects/verify", HARMLESS, responses=documented(200, Verified, "The result of the verification."))
-async def verify(request: Request, service: TheService, who: Operator, asked: Verification) -> Response:
-    """Read every stored byte of an object, and compare storage and inventory. This takes as long as reading takes.
-
-    With `wait`, wait up to that many seconds while another process writes to it. Closing the connection cancels it.
-    """
-    if not service.readers.available_tokens:
+@handlers.of(ingest.verify)
+async def verify(call: Call, **asked: Any) -> ingest.Verified:
+    """By a thread of its own, until it is done or the caller leaves."""
+    if not call.service.readers.available_tokens:
         raise TooMany("too many objects are being verified at the same time", 30)
-    request.scope["headgate.waits"] = True
-    return answer(await while_there(request, _verify(service, who.by(), asked)))
+    call.request.scope["headgate.waits"] = True
+    return await while_there(call.request, _verify(call, **asked))
 
 
 def _snapshot(who: Caller, profile: Profile) -> dict[str, Any]:
     """The profile as a caller sees it: a worker needs the whole address of a callback."""
-    return profile.snapshot() if who.reach.has("queue:work") else redact_all(plain(profile.snapshot()))
+    found: dict[str, Any] = plain(profile.snapshot())
+    return found if who.reach.has("queue:work") else redact_all(found)
 
 
 async def _receive(request: Request, upload: Upload, name: str) -> Path:
@@ -135,21 +121,20 @@ async def _receive(request: Request, upload: Upload, name: str) -> Path:
         raise
 
 
-async def _verify(service: Service, client: str, asked: Verification) -> dict[str, Any]:
+async def _verify(call: Call, *, ark: str, wait: float, by: str) -> ingest.Verified:
     from headgate.ingest.reading import verify_object
 
     left, count = threading.Event(), [0]
 
-    def read() -> dict[str, Any]:
+    def read() -> ingest.Verified:
         def progress(size: int) -> None:
             count[0] += size
 
-        problems = verify_object(
-            service.gate.ingest, client, asked.ark, wait=asked.wait, stop=left.is_set, progress=progress
-        )
-        return {"bytes": count[0], "problems": problems}
+        context = call.service.gate.ingest
+        problems = verify_object(context, by, ark, wait=wait, stop=left.is_set, progress=progress)
+        return ingest.Verified(count[0], [plain(each) for each in problems])
 
     try:
-        return await anyio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=service.readers)
+        return await anyio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=call.service.readers)
     finally:
         left.set()
