@@ -139,8 +139,8 @@ def history_of(locks: Any, *, limit: int = 100_000, **which: Any) -> list[Entry]
     wanted = HistoryFilter(limit=limit, **which)
     if hasattr(locks, "told"):
         return list(locks.told.read(wanted))
-    if hasattr(locks, "_connection"):
-        return list(ServiceHistory(locks._connection).page(wanted))
+    if hasattr(locks, "connection"):
+        return list(ServiceHistory(locks.connection).page(wanted))
     if hasattr(locks, "_both"):
         found = [entry for each in locks._both for entry in history_of(each, limit=limit, **which)]
         return sorted(found, key=lambda entry: entry.at, reverse=True)[:limit]

@@ -3,11 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Annotated, Any, cast
 
 import pytest
 
 from headgate import Gate
+from headgate.client.connection import Connection
+from headgate.client.sending import send
 from headgate.core.errors import BadValue
 from headgate.http import description
 from headgate.http.server import Server
@@ -67,6 +70,16 @@ def test_an_operation_is_served_by_its_declaration_and_its_service(with_scopes: 
     page = reader.get("/v1/shelves").json()
     assert page == {"items": ["a", "b"], "next": "b"}
     assert reader.get("/v1/shelves", params={"after": page["next"]}).json() == {"items": ["c"], "next": None}
+
+
+@pytest.mark.usefixtures("served")
+def test_an_operation_is_asked_for_by_its_declaration(server: Server, gate: Gate) -> None:
+    with closing(Connection(server.url, gate.tokens.new("a client", ["read", "operate"]).token)) as connection:
+        assert send(connection, tidy, shelf="a shelf? 50 % ä", most=3, reason="dust", by=None) == 3
+        assert send(connection, names) == ["a", "b", "c"]  # Of all pages.
+        assert send(connection, names, limit=1) == ["a"]
+        with pytest.raises(BadValue, match=r"body\.most"):
+            send(connection, tidy, shelf="one", most=0, reason="dust")
 
 
 def test_the_openapi_is_made_of_the_declaration() -> None:

@@ -1,17 +1,19 @@
-"""Locks of a service: the port over HTTP."""
+"""Locks of a service: each operation as it is declared in `headgate.operations.locks`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from headgate.client.connection import Connection
+from headgate.client.sending import send, sends
 from headgate.core.faults import Fault
-from headgate.core.locks import Lock, Mode, Request, Waiter, parse_lock_id
+from headgate.core.locks import Lock, Mode, Request, parse_lock_id
 from headgate.core.wire import parse, plain
+from headgate.operations import locks
+from headgate.operations.declaring import Operation
 from headgate.stores.base import Grant, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
 
@@ -21,6 +23,12 @@ LOOK_SECONDS = 3.0
 SOON_SECONDS = 0.001
 
 
+def _of_lock(operation: Operation) -> Callable[..., Any]:
+    """The method that asks for an operation on one lock."""
+    call = sends(operation)
+    return lambda self, lock_id, *given, **named: call(self, parse_lock_id(lock_id), *given, **named)
+
+
 @answered_in_time({**LOCK_CALLS, "look": bulk})  # It waits for the turn, up to the caller's deadline.
 class ServiceLocks:
     """Locks, queues, clients, resources and history behind a service."""
@@ -28,16 +36,16 @@ class ServiceLocks:
     def __init__(self, connection: Connection, tag: str) -> None:
         self.name, self.tag = connection.name, tag
         self.options = connection.options
-        self._connection = connection
+        self.connection = connection
         #: What waiters were granted when they looked.
         self._found: dict[int, Grant] = {}
 
     def acquire(self, request: Request) -> Grant:
-        return _granted(request, self._connection.send("POST", "locks", body=_asked(request), request_id=request.id))
+        return _granted(request, send(self.connection, locks.acquire, **_asked(request), request_id=request.id))
 
     def queue_up(self, request: Request) -> Grant | Ticket:
-        found = self._connection.send("POST", "waiters", body=_asked(request), request_id=request.id)
-        return Ticket(found["ticket"], request) if "ticket" in found else _granted(request, found)
+        found = send(self.connection, locks.queue_up, **_asked(request), request_id=request.id)
+        return Ticket(found, request) if isinstance(found, int) else _granted(request, found)
 
     def place_of(self, request: Request) -> Ticket | None:
         del request  # The service finds it.
@@ -50,118 +58,94 @@ class ServiceLocks:
         left = current(self.options.answer_within).left - self.options.answer_within
         seconds = min(max(left, 0.0), LOOK_SECONDS)
         with within(seconds + self.options.answer_within):
-            found = self._waiter(ticket, "turn", wait=seconds)
+            found = self._of_waiter(locks.take_turn, ticket, wait=seconds)
         if found is not None:
-            self._found[ticket.number] = _granted(ticket.request, found)
+            self._found[ticket.number] = found
         return SOON_SECONDS if found is None else 0.0
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
-        if found := self._found.pop(ticket.number, None):
-            return found
-        answer = self._waiter(ticket, "turn")
-        return None if answer is None else _granted(ticket.request, answer)
+        return self._found.pop(ticket.number, None) or self._of_waiter(locks.take_turn, ticket)
 
     def keep_places(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
-            self._waiter(ticket, "turn")
+            self._of_waiter(locks.take_turn, ticket)
 
     def give_up(self, ticket: Ticket) -> Grant:
-        return _granted(ticket.request, self._waiter(ticket, "give-up"))
+        return self._of_waiter(locks.give_up, ticket) or ()  # It is refused, or granted.
 
     def withdraw(self, ticket: Ticket) -> None:
         self._found.pop(ticket.number, None)
-        self._waiter(ticket, "withdraw")
+        self._of_waiter(locks.withdraw, ticket)
 
-    def release(self, lock_id: str, token: int) -> None:
-        # Sent once: a second one would be told that it is released already, though it was this very one.
-        self._connection.send("DELETE", "locks", parse_lock_id(lock_id), token=token, again=False)
-
-    def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
-        return self._change(lock_id, "renew", {"token": token, "lease": lease})
-
-    def check(self, lock_id: str, token: int) -> Lock:
-        return self._change(lock_id, "check", {"token": token})
-
-    def upgrade(self, lock_id: str, token: int) -> Lock:
-        return self._change(lock_id, "upgrade", {"token": token}, once=True)
-
-    def downgrade(self, lock_id: str, token: int) -> Lock:
-        return self._change(lock_id, "downgrade", {"token": token}, once=True)
-
-    def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
-        return self._change(lock_id, "hand-over", {"to": to, "reason": reason}, once=True)
+    release = _of_lock(locks.release)
+    renew = _of_lock(locks.renew)
+    check = _of_lock(locks.check)
+    upgrade = _of_lock(locks.upgrade)
+    downgrade = _of_lock(locks.downgrade)
+    hand_over = _of_lock(locks.hand_over)
+    break_lock = _of_lock(locks.break_lock)
+    get = _of_lock(locks.get)
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         del lock, lost  # The holder learns of it when it renews.
         return lambda: None
 
-    def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
-        return self._change(lock_id, "break", {"reason": reason, "by": by}, once=True)
-
-    def get(self, lock_id: str) -> Lock:
-        found: Lock = parse(Lock, self._connection.get("locks", parse_lock_id(lock_id)))
+    def list(self, which: LockFilter) -> Sequence[Lock]:
+        found: Sequence[Lock] = send(
+            self.connection, locks.list_locks, resource=which.resource, client=which.client, mode=which.mode,
+            after=which.after, limit=which.limit,
+        )  # fmt: skip
         return found
 
-    def list(self, which: LockFilter) -> Sequence[Lock]:
-        query: dict[str, Any] = {
-            "resource": which.resource, "client": which.client, "mode": which.mode, "after": which.after
-        }  # fmt: skip
-        return [parse(Lock, each) for each in self._connection.pages("locks", limit=which.limit, **query)]
+    waiters = sends(locks.waiters)
 
     def summary(self) -> Sequence[tuple[str, Mode, int]]:
-        found = self._connection.get("status")["locks"]
+        found = self.connection.get("status")["locks"]
         return [(each["id"], Mode(each["type"].lower()), each["count"]) for each in found]
 
-    def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
-        return [parse(Waiter, each) for each in self._connection.pages("waiters", resource=resource)]
-
     def expire(self, limit: int = 1000) -> int:
-        return int(self._connection.send("POST", "reap", of="locks", limit=limit)["count"])
+        return int(self.connection.send("POST", "reap", of="locks", limit=limit)["count"])
 
     def register_client(self, client: str) -> datetime:
-        return datetime.fromisoformat(self._connection.send("PUT", "clients", client)["since"])
+        return datetime.fromisoformat(self.connection.send("PUT", "clients", client)["since"])
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
-        found = self._connection.pages("clients")
+        found = self.connection.pages("clients")
         return [(str(each["name"]), datetime.fromisoformat(each["since"])) for each in found]
 
     def forget_client(self, client: str) -> None:
-        self._connection.send("DELETE", "clients", client, again=False)
+        self.connection.send("DELETE", "clients", client, again=False)
 
     def register_resource(self, resource: str) -> None:
-        self._connection.send("PUT", "resources", resource=resource)
+        self.connection.send("PUT", "resources", resource=resource)
 
     def resources(self) -> Sequence[str]:
-        return list(self._connection.pages("resources"))
+        return list(self.connection.pages("resources"))
 
     def forget_resource(self, resource: str) -> None:
-        self._connection.send("DELETE", "resources", resource=resource, again=False)
+        self.connection.send("DELETE", "resources", resource=resource, again=False)
 
     def faults(self) -> Sequence[Fault]:
-        return [parse(Fault, each) for each in self._connection.pages("store", "faults")]
+        return [parse(Fault, each) for each in self.connection.pages("store", "faults")]
 
     def repair(self, fault: Fault, who: str) -> bool:
         body = {**plain(fault), "by": who}
-        return bool(self._connection.once("store", "repair", body=body)["repaired"])
+        return bool(self.connection.once("store", "repair", body=body)["repaired"])
 
-    def _change(self, lock_id: str, act: str, body: dict[str, Any], *, once: bool = False) -> Lock:
-        path = ("locks", parse_lock_id(lock_id), act)
-        send = self._connection.once if once else partial(self._connection.send, "POST")
-        changed: Lock = parse(Lock, send(*path, body=body))
-        return changed
-
-    def _waiter(self, ticket: Ticket, act: str, wait: float = 0.0) -> Any:
-        body = {**_asked(ticket.request), "request_id": ticket.request.id, "wait": wait}
-        return self._connection.send("POST", "waiters", str(ticket.number), act, body=body, wait=wait)
+    def _of_waiter(self, operation: Operation, ticket: Ticket, wait: float = 0.0) -> Grant | None:
+        request = ticket.request
+        asked = {**_asked(request), "ticket": ticket.number, "request_id": request.id, "wait": wait}
+        found = send(self.connection, operation, **asked)
+        return None if found is None else _granted(request, found)
 
 
 def _asked(request: Request) -> dict[str, Any]:
     return {
-        "client": request.client, "resources": {want.resource: want.mode.value for want in request.wants},
+        "client": request.client, "resources": {want.resource: want.mode for want in request.wants},
         "lease": request.lease, "reentrant": request.reentrant, "note": request.note, "owner": request.owner,
         "lock_delay": request.lock_delay,
     }  # fmt: skip
 
 
-def _granted(request: Request, document: Any) -> Grant:
-    return tuple(replace(parse(Lock, each), request_id=request.id) for each in document["locks"])
+def _granted(request: Request, found: Sequence[Lock]) -> Grant:
+    return tuple(replace(each, request_id=request.id) for each in found)

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 _writers: dict[type, Callable[[Any], Any]] = {}
@@ -56,6 +56,8 @@ def parse(shape: Any, value: Any) -> Any:
 def _reader(shape: Any) -> Callable[[Any], Any]:
     """What reads values of this shape; found once, since lists are full of them."""
     origin, parts = get_origin(shape), get_args(shape)
+    if origin is Annotated:
+        return _reader(parts[0])
     if origin in (Union, types.UnionType):
         return _reader_or_none(_reader(next(each for each in parts if each is not type(None))))
     if origin is tuple:

@@ -187,12 +187,17 @@ class Operation:
     @cached_property
     def part(self) -> str:
         """The name under which its result is returned; empty: the result is the whole answer."""
-        return next((each.name for each in marks(without_none(self.result)) if isinstance(each, Named)), "")
+        return part_of(self.result)
 
     @cached_property
     def paged(self) -> bool:
         """Whether it returns a list in pages."""
         return get_origin(bare(self.result)) is Page
+
+    @cached_property
+    def shape(self) -> Any:
+        """The type of its result; of a list in pages, of each item."""
+        return get_args(bare(self.result))[0] if self.paged else self.result
 
     @property
     def waits(self) -> bool:
@@ -256,6 +261,11 @@ def bare(shape: Any) -> Any:
 def marks(shape: Any) -> tuple[Any, ...]:
     """What is said about a type."""
     return tuple(shape.__metadata__) if get_origin(shape) is Annotated else ()
+
+
+def part_of(shape: Any) -> str:
+    """The name under which a result of this type is returned; empty: it is the whole answer."""
+    return next((each.name for each in marks(without_none(shape)) if isinstance(each, Named)), "")
 
 
 def is_part(shape: Any) -> bool:
