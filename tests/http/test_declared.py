@@ -13,15 +13,28 @@ from headgate.client.connection import Connection
 from headgate.client.sending import send
 from headgate.core.errors import BadValue
 from headgate.http import description
+from headgate.http.app import API
 from headgate.http.server import Server
-from headgate.http.serving import Handlers, repeat_of
-from headgate.operations import claims, daemons, ingest, inventory, ledger, locks, queue, secrets, tokens, whole
+from headgate.http.serving import Handlers, Served, repeat_of
+from headgate.operations import (
+    claims,
+    daemons,
+    events,
+    ingest,
+    inventory,
+    ledger,
+    locks,
+    queue,
+    secrets,
+    tokens,
+    whole,
+)
 from headgate.operations.arguments import By, Count, Reason
 from headgate.operations.declaring import About, Declarations, Idempotency, Operation, Page
 from tests.http.conftest import Tokens
 
 #: Every declaration.
-DECLARED = (locks, claims, ledger, secrets, tokens, whole, ingest, queue, daemons, inventory)
+DECLARED = (locks, claims, ledger, secrets, tokens, whole, events, ingest, queue, daemons, inventory)
 OPERATIONS = [each for part in DECLARED for each in part.declared.operations]
 
 shelves = Declarations("shelves")
@@ -101,6 +114,12 @@ def test_a_declaration_says_everything(operation: Operation) -> None:
     if operation.idempotency is Idempotency.REQUEST:
         assert operation.arguments["request_id"].place == "header"
     assert repeat_of(operation).recorded == (operation.idempotency not in (Idempotency.SAFE, Idempotency.ONCE))
+
+
+def test_every_route_of_the_api_is_declared() -> None:
+    served = [each for part in API for each in part.declared if each.path.startswith("/v1/")]
+    assert [each.path for each in served if not isinstance(each.call, Served)] == []
+    assert len(served) == len(OPERATIONS)
 
 
 def test_declarations_are_read_without_a_framework() -> None:

@@ -10,8 +10,9 @@ from fastapi import Response
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
+from starlette.responses import JSONResponse
 
-from headgate.http import errors, schemas
+from headgate.http import errors
 from headgate.http.auth import Reader, TheService
 from headgate.http.dashboard import frame, pages
 from headgate.http.direct import Routes
@@ -39,9 +40,9 @@ around = Routes("service")
 API = (
     *(
         part.handlers.routes()
-        for part in (locks, claims, ledger, secrets, tokens, whole, ingest, queue, daemons, inventory)
+        for part in (locks, claims, ledger, secrets, tokens, whole, events, ingest, queue, daemons, inventory)
     ),
-    events.router, around,
+    around,
 )  # fmt: skip
 #: Besides, and not told of.
 hidden = Routes()
@@ -73,14 +74,14 @@ def make_app(service: Service) -> Starlette:
 @around.get("/healthz", responses={200: {"description": "The service is running."}})
 async def healthz() -> Response:
     """Whether the service lives. Asks no store."""
-    return schemas.answer({"status": "ok"})
+    return JSONResponse({"status": "ok"})
 
 
 @around.get("/readyz", responses={200: {"description": "The store answers."}, 503: errors.PROBLEMS[503]})
 async def readyz(service: TheService) -> Response:
     """Whether the store answers; 503 within 3 seconds if it does not."""
     await service.ping()
-    return schemas.answer({"status": "ready"})
+    return JSONResponse({"status": "ready"})
 
 
 @around.get(

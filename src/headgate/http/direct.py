@@ -115,12 +115,12 @@ class Declared:
 class Routes:
     """The routes of one file."""
 
-    def __init__(self, tag: str = "", prefix: str = "", kind: type[Direct] = Direct) -> None:
+    def __init__(self, tag: str = "", kind: type[Direct] = Direct) -> None:
         #: Where the OpenAPI has them; empty: it does not.
         self.tag = tag
         #: In the order in which they are tried.
         self.declared: list[Declared] = []
-        self._prefix, self._kind = prefix, kind
+        self._kind = kind
 
     def made(self) -> list[Direct]:
         """To be answered by an app."""
@@ -130,37 +130,16 @@ class Routes:
         """Answer a GET."""
         return self._declare("GET", path, told)
 
-    def post(self, path: str, repeat: Repeat | None = None, **told: Any) -> Callable[[Call], Call]:
-        """Answer a POST. A route of the API has to say what a repeat of the same request answers."""
-        if self._prefix and repeat is None:
-            raise TypeError(f"POST {path} does not say what a repeat answers")
-        return self._declare("POST", path, told, repeat)
+    def post(self, path: str, **told: Any) -> Callable[[Call], Call]:
+        """Answer a POST."""
+        return self._declare("POST", path, told)
 
-    def put(self, path: str, **told: Any) -> Callable[[Call], Call]:
-        """Answer a PUT."""
-        return self._declare("PUT", path, told)
-
-    def patch(self, path: str, **told: Any) -> Callable[[Call], Call]:
-        """Answer a PATCH."""
-        return self._declare("PATCH", path, told)
-
-    def delete(self, path: str, **told: Any) -> Callable[[Call], Call]:
-        """Answer a DELETE."""
-        return self._declare("DELETE", path, told)
-
-    def _declare(
-        self, method: str, path: str, told: Mapping[str, Any], repeat: Repeat | None = None
-    ) -> Callable[[Call], Call]:
+    def _declare(self, method: str, path: str, told: Mapping[str, Any]) -> Callable[[Call], Call]:
         def declare(call: Call) -> Call:
-            self.declared.append(Declared(method, self._prefix + path, call, told, repeat))
+            self.declared.append(Declared(method, path, call, told))
             return call
 
         return declare
-
-
-def router(tag: str) -> Routes:
-    """For routes of the API."""
-    return Routes(tag, "/v1")
 
 
 @dataclass(frozen=True, slots=True)

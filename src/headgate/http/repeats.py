@@ -55,27 +55,10 @@ class Repeat:
     recorded: bool = True
 
 
-#: Grants, claims, batches: the request's id stands beside what it was given.
-GRANTS = Repeat(by_store=True)
-#: The same, where there may be nothing to give.
-FINDS = Repeat(by_store=True, finds=True)
-#: The answer is what the transaction returned.
-RESULT = Repeat(part="")
-#: The same, where it is a list.
+#: The answer is the list that the transaction returned.
 LIST = Repeat(part="items", beside={"next": None})
-#: Nothing is answered.
-NOTHING = Repeat(204, part="")
-#: A new secret is answered.
-SECRET = Repeat(secret=True)
-#: A file is sent.
-FILE = Repeat(201, file=True)
 #: Sent again, it does no harm.
 HARMLESS = Repeat(recorded=False)
-
-
-def under(name: str) -> Repeat:
-    """The answer has what the transaction returned under this name."""
-    return Repeat(part=name)
 
 
 class Repeats:

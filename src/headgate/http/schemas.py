@@ -1,36 +1,69 @@
-"""What is sent and answered. Answers are the domain's own nouns; their descriptions are the code's own comments."""
+"""Declarations as the framework reads them: signatures, models of bodies, and answers.
+
+Answers are the core's own nouns, described by the comments in their code.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from itertools import islice
-from typing import Annotated, Any, Generic, TypeVar
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from enum import Enum
+from types import GenericAlias
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
 
-from fastapi import Header, Query, Response
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from headgate.core import claims, credentials, history, inventory, ledger, locks, queue, scopes
-from headgate.core.errors import BadValue
-from headgate.core.locks import Lock
-from headgate.core.wire import plain
+from headgate.core import (
+    alarms,
+    claims,
+    credentials,
+    daemons,
+    faults,
+    frozen,
+    history,
+    inventory,
+    ledger,
+    locks,
+    owners,
+    queue,
+    scopes,
+)
+from headgate.http.auth import Caller, TheFeed, TheGate, needs
+from headgate.http.errors import PROBLEMS, kebab_case, status_of_kind
+from headgate.operations import ingest, secrets, tokens, whole
 from headgate.operations import ledger as declared_ledger
 from headgate.operations import locks as declared_locks
-from headgate.operations import secrets as declared_secrets
+from headgate.operations.declaring import (
+    Argument,
+    Idempotency,
+    Named,
+    Operation,
+    Stream,
+    arguments_of,
+    bare,
+    is_part,
+    marks,
+    without_none,
+)
+from headgate.operations.declaring import Page as PageOf
 
 T = TypeVar("T")
 Responses = dict[int | str, dict[str, Any]]
-#: Of a page, at most and unless said otherwise.
-MOST, USUAL = 1000, 100
-#: The longest that a caller may wait in one request.
-LONGEST_WAIT = 3600.0
+#: Where nouns are defined.
+NOUNS = (
+    alarms, claims, credentials, daemons, faults, frozen, history, inventory, ledger, locks, owners, queue, scopes,
+    ingest, declared_ledger, declared_locks, secrets, tokens, whole,
+)  # fmt: skip
+#: A body that is a file, as the OpenAPI has it.
+FILE_BODY = {
+    "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+}
 _COMMENT = re.compile(r"^ {4}#: (.*(?:\n {4}#: .*)*)\n {4}(\w+):", re.MULTILINE)
 
-Limit = Annotated[int, Query(ge=1, le=MOST, description="Largest number of results.")]
-After = Annotated[str | None, Query(min_length=1, description="The `next` of the previous page.")]
 Key = Annotated[
     str | None,
     Header(
@@ -45,13 +78,6 @@ RequestId = Annotated[
         description="The caller's own id of this request. A repeat returns the same result while that is held.",
     ),
 ]  # fmt: skip
-Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait.")]
-Lease = Annotated[float, Field(gt=0, description="Lease length in seconds.")]
-TokenNumber = Annotated[int, Field(ge=1, lt=2**63, description="Token of the grant.")]
-Reason = Annotated[
-    str, Field(min_length=1, description="Reason, recorded in the history.", examples=["the disk is full"])
-]
-By = Annotated[str | None, Field(description="Name of the acting person or process, if the token does not say it.")]
 
 
 class Body(BaseModel):
@@ -83,118 +109,144 @@ class Problem(BaseModel):
     detail: str
 
 
-class Count(BaseModel):
-    """How many."""
-
-    count: int
+# ---------------------------------------------------------------- what is sent
 
 
-# ---------------------------------------------------------------- locks
+def signature(operation: Operation) -> inspect.Signature:
+    """What a route reads from a request."""
+    found = {
+        "request": Request,
+        "service": TheFeed,
+        "gate": TheGate,
+        "who": Annotated[Caller, needs(*operation.scopes)],
+    }
+    parameters = [_parameter(name, kind) for name, kind in found.items()]
+    body = [each for each in operation.arguments.values() if each.place == "body"]
+    if body:
+        parameters.append(_parameter("body", _body(operation, body)))
+    for each in operation.arguments.values():
+        if each.place in ("path", "query"):
+            parameters.append(_parameter(each.name, _constrained(each), each.default))
+        elif each.about.header:
+            mark = Header(alias=each.about.header, description=each.about.text)
+            parameters.append(_parameter(each.name, Annotated[each.shape, mark], each.default))
+        elif each.place == "header":
+            parameters += [_parameter("idempotency_key", Key, None), _parameter("headgate_request", RequestId, None)]
+    return inspect.Signature(parameters, return_annotation=Response)
 
 
-class Tokened(Body):
-    """What proves a grant."""
-
-    token: TokenNumber
+def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-class Acted(Body):
-    """An operator's act."""
-
-    reason: Reason
-    by: By = None
-
-
-class ActedLightly(Body):
-    """An operator's act that may go without a reason."""
-
-    reason: str = ""
-    by: By = None
+def _body(operation: Operation, arguments: list[Argument]) -> Any:
+    """The model of a body."""
+    name = f"{operation.noun.title()}{operation.name.title()}".replace("_", "").replace("-", "").replace(" ", "")
+    return _model_of(name, operation.sentence.partition("\n")[0], arguments)
 
 
-# ---------------------------------------------------------------- the ledger
+def _model_of(name: str, text: str, arguments: list[Argument]) -> Any:
+    """A model that takes nothing that is not known, and bends nothing to fit."""
+    found: dict[str, Any] = {
+        each.name: (_constrained(each), ... if each.required else each.default) for each in arguments
+    }
+    base = BodyOfNouns if any(_has_noun(each.shape) for each in arguments) else Body
+    return create_model(name, __base__=base, __doc__=text, **found)
 
 
-class Worker(Body):
-    """Who asks for work."""
-
-    worker: str | None = Field(None, description="Name of the worker (default: the calling process).")
-    lease: Lease = 60
-
-
-class WorkerWaiting(Worker):
-    """Who asks for work, and waits for it."""
-
-    wait: Wait = 0
+def _has_noun(shape: Any) -> bool:
+    """Whether a value is a noun of the core, which JSON has as an object or a word."""
+    is_noun = isinstance(shape, type) and (issubclass(shape, Enum) or (is_dataclass(shape) and not is_part(shape)))
+    return is_noun or any(_has_noun(each) for each in get_args(shape))
 
 
-# ---------------------------------------------------------------- answers
+def _with_models(shape: Any) -> Any:
+    """A type whose parts that declarations define are models."""
+    if is_part(shape):
+        return _model_of(shape.__name__, shape.__doc__ or "", arguments_of(shape))
+    parts, origin = get_args(shape), get_origin(shape)
+    if origin is not dict or not is_part(parts[1]):
+        return shape
+    return GenericAlias(dict, (parts[0], _with_models(parts[1])))
 
 
-def answer(value: Any, status: int = 200) -> Response:
-    """A value in JSON's own types."""
-    return JSONResponse(plain(value), status)
+def _constrained(argument: Argument) -> Any:
+    """The type of an argument with its limits, as the framework has them."""
+    about = argument.about
+    limits = {
+        name: getattr(about, name)
+        for name in ("ge", "gt", "le", "lt", "min_length", "max_length", "pattern")
+        if getattr(about, name) is not None
+    }
+    told: dict[str, Any] = {"description": about.text} if about.text else {}
+    if about.example is not None:
+        told["examples"] = [about.example]
+    if float in (argument.shape, *get_args(argument.shape)):
+        limits["allow_inf_nan"] = False
+    present = without_none(argument.shape)
+    if argument.place == "body" and present in (str, int, float, bool):
+        limits["strict"] = True
+    inner = _with_models(present)
+    marks_by_place: dict[str, Any] = {"body": Field, "query": Query, "path": Path}
+    mark = marks_by_place[argument.place]
+    if present is argument.shape:
+        return Annotated[inner, mark(**told, **limits)]
+    return Annotated[(Annotated[inner, Field(**limits)] if limits else inner) | None, mark(**told)]
 
 
-def nothing() -> Response:
-    """Done, or nothing to do."""
-    return Response(status_code=204)
+# ---------------------------------------------------------------- what is answered
 
 
-def page(found: Sequence[T], limit: int, key: Callable[[T], object], show: Callable[[T], Any] = plain) -> Response:
-    """A page, made from up to `limit + 1` items; `key` of its last item is the cursor."""
-    shown = found[:limit]
-    more = str(key(shown[-1])) if len(found) > limit else None
-    return listing(shown, more, show)
+def answers(operation: Operation) -> Responses:
+    """What an operation answers."""
+    result = operation.result
+    found: Responses = {}
+    if result is None:
+        found[204] = {"description": operation.answer or "Done."}
+    elif result is Stream:
+        found[200] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": operation.answer}
+    else:
+        found[operation.status] = {"model": _model(result), "description": operation.answer}
+    for status, shape, text in operation.or_answers:
+        found[status] = {"model": _model(shape), "description": text}
+    if operation.nothing:
+        found[204] = {"description": operation.nothing}
+    if operation.idempotency is Idempotency.FILE:
+        found[507] = {**PROBLEMS[503], "description": "No space for the file."}
+    for status in {status_of_kind(each) for each in operation.errors}:
+        names = [f"`{kebab_case(each.__name__)}`" for each in operation.errors if status_of_kind(each) == status]
+        told = PROBLEMS[status]
+        found[status] = {**told, "description": f"{told['description']} {', '.join(names)}"}
+    return found
 
 
-def page_after(
-    found: Iterable[T], after: str | None, limit: int, key: Callable[[T], str], show: Callable[[T], Any] = plain
-) -> Response:
-    """A page of a complete list that is ordered by `key`."""
-    rest = (each for each in found if after is None or key(each) > after)
-    return page(list(islice(rest, limit + 1)), limit, key, show)
+def _model(shape: Any) -> Any:
+    """A result as the OpenAPI has it."""
+    inner = bare(shape)
+    if inner is not (present := without_none(inner)):
+        return _model(present)
+    if get_origin(inner) is PageOf:
+        inner = Page[bare(get_args(inner)[0])]  # type: ignore[misc] # made here
+    named = next((each.name for each in marks(shape) if isinstance(each, Named)), "")
+    if named:
+        fields: dict[str, Any] = {named: (inner, ...)}
+        return create_model(named.capitalize(), **fields)
+    return inner
 
 
-def listing(items: Iterable[T], more: str | None = None, show: Callable[[T], Any] = plain) -> Response:
-    """The form of every list. `more`: the cursor of the next page; None: these are all."""
-    return JSONResponse({"items": [show(each) for each in items], "next": more})
-
-
-def shown_lock(lock: Lock) -> dict[str, Any]:
-    """A lock; its request's id is left out, since it is the holder's own."""
-    document: dict[str, Any] = plain(lock)
-    del document["request_id"]
-    return document
-
-
-def documented(status: int, model: Any, description: str, *, nothing: str = "") -> Responses:
-    """What a route answers when all is well, for the OpenAPI. `nothing`: what 204 means."""
-    found: Responses = {status: {"model": model, "description": description}}
-    return {**found, 204: {"description": nothing}} if nothing else found
+def special(operation: Operation) -> Mapping[str, Any]:
+    """What the OpenAPI has of operations whose body is a file, or whose answer is a stream."""
+    if operation.result is Stream:
+        return {"response_class": StreamingResponse}
+    return {"openapi_extra": FILE_BODY} if operation.idempotency is Idempotency.FILE else {}
 
 
 def comments() -> Mapping[str, Mapping[str, str]]:
-    """The comment of every field of the nouns, by class: what the OpenAPI tells of them."""
+    """The comment of every field of the nouns, by class: what the OpenAPI says of them."""
     found: dict[str, dict[str, str]] = {}
-    declared = (declared_ledger, declared_locks, declared_secrets)
-    for module in (claims, credentials, history, inventory, ledger, locks, queue, scopes, *declared):
+    for module in NOUNS:
         for name, kind in vars(module).items():
             if inspect.isclass(kind) and kind.__module__ == module.__name__:
                 texts = _COMMENT.findall(inspect.getsource(kind))
                 found[name] = {field: text.replace("\n    #: ", " ") for text, field in texts}
     return found
-
-
-_TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
-_EXAMPLE = "2026-11-15T04:50:00Z"
-Since = Annotated[str | None, Query(pattern=_TIME, description="Earliest time (RFC 3339).", examples=[_EXAMPLE])]
-Until = Annotated[str | None, Query(pattern=_TIME, description="Latest time (RFC 3339).", examples=[_EXAMPLE])]
-
-
-def moment(text: str | None) -> datetime | None:
-    """The time that was given."""
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadValue("since", text, f"is not a time: {error}") from None

@@ -10,12 +10,10 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
-from enum import Enum
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from types import GenericAlias
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -23,34 +21,23 @@ from starlette.responses import JSONResponse
 
 from headgate.core.wire import plain
 from headgate.gate import Gate
-from headgate.http.auth import Caller, TheFeed, TheGate, needs
+from headgate.http.auth import Caller
 from headgate.http.direct import Declared, Routes
 from headgate.http.repeats import HARMLESS, LIST, Repeat
 from headgate.http.service import Service
 from headgate.operations.declaring import (
-    Argument,
     Declarations,
     Idempotency,
-    Named,
     Onlooker,
     Operation,
     Page,
-    arguments_of,
     bare,
-    is_part,
     marks,
     without_none,
 )
 from headgate.stores.deadlines import asked_at
 
-if TYPE_CHECKING:
-    from headgate.http.schemas import Responses
-
 Handler = TypeVar("Handler", bound=Callable[..., Any])
-#: A body that is a file, as the OpenAPI has it.
-FILE_BODY = {
-    "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +70,7 @@ class Handlers:
 
     def routes(self) -> Routes:
         """For the app."""
-        found = Routes(self._declared.noun, "/v1")
+        found = Routes(self._declared.noun)
         for each in self._declared.operations:
             repeat = repeat_of(each) if each.method == "POST" else None
             served = Served(each, self._handlers.get(each.name, carry_out))
@@ -160,7 +147,9 @@ class Served:
     @cached_property
     def __signature__(self) -> inspect.Signature:
         """What a route reads from a request, and the OpenAPI describes."""
-        return _signature(self.operation)
+        from headgate.http import schemas
+
+        return schemas.signature(self.operation)
 
 
 #: How a noun is shown to a caller, where its fields alone do not say it: by type, and whether an onlooker asks.
@@ -257,96 +246,6 @@ def _item(shape: Any) -> tuple[Any, bool]:
     return found, is_seen or seen
 
 
-# ---------------------------------------------------------------- what the framework reads
-
-
-def _signature(operation: Operation) -> inspect.Signature:
-    found = {
-        "request": Request,
-        "service": TheFeed,
-        "gate": TheGate,
-        "who": Annotated[Caller, needs(*operation.scopes)],
-    }
-    parameters = [_parameter(name, kind) for name, kind in found.items()]
-    body = [each for each in operation.arguments.values() if each.place == "body"]
-    if body:
-        parameters.append(_parameter("body", _body(operation, body)))
-    for each in operation.arguments.values():
-        if each.place in ("path", "query"):
-            parameters.append(_parameter(each.name, _constrained(each), each.default))
-        elif each.place == "header":
-            from headgate.http.schemas import Key, RequestId
-
-            parameters += [_parameter("idempotency_key", Key, None), _parameter("headgate_request", RequestId, None)]
-    return inspect.Signature(parameters, return_annotation=Response)
-
-
-def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-
-def _body(operation: Operation, arguments: list[Argument]) -> Any:
-    """The model of a body."""
-    name = f"{operation.noun.title()}{operation.name.title()}".replace("_", "").replace("-", "").replace(" ", "")
-    return _model_of(name, operation.sentence.partition("\n")[0], arguments)
-
-
-def _model_of(name: str, text: str, arguments: list[Argument]) -> Any:
-    """A model that takes nothing that is not known, and bends nothing to fit."""
-    from pydantic import create_model
-
-    from headgate.http.schemas import Body, BodyOfNouns
-
-    found: dict[str, Any] = {
-        each.name: (_constrained(each), ... if each.required else each.default) for each in arguments
-    }
-    base = BodyOfNouns if any(_has_noun(each.shape) for each in arguments) else Body
-    return create_model(name, __base__=base, __doc__=text, **found)
-
-
-def _has_noun(shape: Any) -> bool:
-    """Whether a value is a noun of the core, which JSON has as an object or a word."""
-    is_noun = isinstance(shape, type) and (issubclass(shape, Enum) or (is_dataclass(shape) and not is_part(shape)))
-    return is_noun or any(_has_noun(each) for each in get_args(shape))
-
-
-def _with_models(shape: Any) -> Any:
-    """A type whose parts that declarations define are models."""
-    if is_part(shape):
-        return _model_of(shape.__name__, shape.__doc__ or "", arguments_of(shape))
-    parts, origin = get_args(shape), get_origin(shape)
-    if origin is not dict or not is_part(parts[1]):
-        return shape
-    return GenericAlias(dict, (parts[0], _with_models(parts[1])))
-
-
-def _constrained(argument: Argument) -> Any:
-    """The type of an argument with its limits, as the framework has them."""
-    from fastapi import Path, Query
-    from pydantic import Field
-
-    about = argument.about
-    limits = {
-        name: getattr(about, name)
-        for name in ("ge", "gt", "le", "lt", "min_length", "max_length", "pattern")
-        if getattr(about, name) is not None
-    }
-    told: dict[str, Any] = {"description": about.text} if about.text else {}
-    if about.example is not None:
-        told["examples"] = [about.example]
-    if float in (argument.shape, *get_args(argument.shape)):
-        limits["allow_inf_nan"] = False
-    present = without_none(argument.shape)
-    if argument.place == "body" and present in (str, int, float, bool):
-        limits["strict"] = True
-    inner = _with_models(present)
-    marks_by_place: dict[str, Any] = {"body": Field, "query": Query, "path": Path}
-    mark = marks_by_place[argument.place]
-    if present is argument.shape:
-        return Annotated[inner, mark(**told, **limits)]
-    return Annotated[(Annotated[inner, Field(**limits)] if limits else inner) | None, mark(**told)]
-
-
 class _Told(Mapping[str, Any]):
     """What the OpenAPI tells of an operation besides its arguments; made when it is asked for."""
 
@@ -355,13 +254,14 @@ class _Told(Mapping[str, Any]):
 
     @cached_property
     def _made(self) -> dict[str, Any]:
+        from headgate.http import schemas
+
         operation = self._operation
-        answers = _answers(operation)
+        answers = schemas.answers(operation)
         words = operation.name.replace("_", " ").capitalize()
-        file = {"openapi_extra": FILE_BODY} if operation.idempotency is Idempotency.FILE else {}
         return {
             "name": f"{operation.noun}_{operation.name}", "summary": words, "status_code": next(iter(answers)),
-            "responses": answers, **file,
+            "responses": answers, **schemas.special(operation),
         }  # fmt: skip
 
     def __getitem__(self, name: str) -> Any:
@@ -372,43 +272,3 @@ class _Told(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._made)
-
-
-def _answers(operation: Operation) -> Responses:
-    from headgate.http.errors import PROBLEMS, kebab_case, status_of_kind
-
-    result = operation.result
-    found: Responses = {}
-    if result is None:
-        found[204] = {"description": operation.answer or "Done."}
-    else:
-        found[operation.status] = {"model": _model(result), "description": operation.answer}
-    for status, shape, text in operation.or_answers:
-        found[status] = {"model": _model(shape), "description": text}
-    if operation.nothing:
-        found[204] = {"description": operation.nothing}
-    if operation.idempotency is Idempotency.FILE:
-        found[507] = {**PROBLEMS[503], "description": "No space for the file."}
-    for status in {status_of_kind(each) for each in operation.errors}:
-        names = [f"`{kebab_case(each.__name__)}`" for each in operation.errors if status_of_kind(each) == status]
-        told = PROBLEMS[status]
-        found[status] = {**told, "description": f"{told['description']} {', '.join(names)}"}
-    return found
-
-
-def _model(shape: Any) -> Any:
-    """A result as the OpenAPI has it."""
-    from pydantic import create_model
-
-    from headgate.http import schemas
-
-    inner = bare(shape)
-    if inner is not (present := without_none(inner)):
-        return _model(present)
-    if get_origin(inner) is Page:
-        inner = schemas.Page[bare(get_args(inner)[0])]  # type: ignore[misc] # made here
-    named = next((each.name for each in marks(shape) if isinstance(each, Named)), "")
-    if named:
-        fields: dict[str, Any] = {named: (inner, ...)}
-        return create_model(named.capitalize(), **fields)
-    return inner

@@ -51,6 +51,8 @@ class About:
     max_length: int | None = None
     pattern: str | None = None
     example: Any = None
+    #: The header in which it is sent, where it has one of its own.
+    header: str = ""
     #: query or header; caller: it is not sent, the service adds it; empty: as the method has it, see
     #: Operation.arguments.
     place: str = ""
@@ -90,6 +92,10 @@ class Named:
     """The name under which a single value is returned: {"count": 3}."""
 
     name: str
+
+
+class Stream:
+    """Server-sent events, one after the other, until one side ends it."""
 
 
 class Onlooker:
@@ -173,7 +179,7 @@ class Operation:
         found = {}
         for name, parameter in signature.parameters.items():
             shape, about = _unpacked(self._hints[name])
-            place = "path" if name in self.names else about.place or usual
+            place = "path" if name in self.names else about.place or ("header" if about.header else usual)
             found[name] = Argument(name, shape, parameter.default, about, place)
         others = {} if self.like is None else self.like.arguments
         return {name: each for name, each in others.items() if each.place != "path"} | found

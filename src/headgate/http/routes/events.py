@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated
 
-from fastapi import Header
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from headgate.http import direct
-from headgate.http.auth import Caller, Reader, TheFeed
+from headgate.http.auth import Caller
 from headgate.http.errors import TooMany
 from headgate.http.following import Mark, parse_mark
 from headgate.http.limits import subtract
 from headgate.http.service import Service
+from headgate.http.serving import Call, Handlers
+from headgate.operations import events
 
-router = direct.router("whole")
+handlers = Handlers(events.declared)
 #: Who finds no room for a stream asks again after so many seconds.
 LATER_SECONDS = 10
 
 
-@router.get(
-    "/events",
-    response_class=StreamingResponse,
-    responses={
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": ("An event stream.")}
-    },
-)
-async def events(
-    service: TheFeed, who: Reader, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
-) -> StreamingResponse:
-    """Stream history entries as they are written, one per event. With `Last-Event-ID`, continue after that event.
-
-    The stream ends when its API token is revoked or expires, and for a browser when it signs out.
-    """
+@handlers.of(events.follow)
+async def follow(call: Call, *, last: str | None) -> StreamingResponse:
+    """From now on, or from where it broke off."""
+    service, who = call.service, call.who
     mark = await service.feed.start() if last is None else parse_mark(service.gate, last)
     _must_have_room(service, who.token.id)
     return Counted(service, mark, who)

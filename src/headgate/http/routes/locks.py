@@ -11,11 +11,11 @@ from starlette.responses import JSONResponse
 from headgate.core.errors import LockLost, LockRefused, UnknownName
 from headgate.core.locks import Lock, Waiter, parse_lock_id
 from headgate.core.locks import Request as LockRequest
+from headgate.core.wire import plain
 from headgate.gate import Gate
 from headgate.http import obtaining
 from headgate.http.auth import Caller
 from headgate.http.obtaining import group_of, obtain, request_of
-from headgate.http.schemas import shown_lock
 from headgate.http.serving import LIMITS, SHOWN, Call, Handlers, page, page_after
 from headgate.http.waiting import asked_to_wait
 from headgate.operations import locks
@@ -27,6 +27,13 @@ from headgate.stores.base import Grant, Ticket
 handlers = Handlers(locks.declared)
 #: Of a waiter that has no place.
 NO_NUMBER = 0
+
+
+def shown_lock(lock: Lock) -> dict[str, Any]:
+    """A lock; its request's id is left out, since it is the holder's own."""
+    document: dict[str, Any] = plain(lock)
+    del document["request_id"]
+    return document
 
 
 SHOWN[Lock, False] = lambda lock, who: who.shown(lock)

@@ -13,7 +13,7 @@ from headgate.core.faults import Fault
 from headgate.core.history import Entry, Happened
 from headgate.core.locks import Lock
 from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
-from headgate.http.schemas import shown_lock
+from headgate.http.routes.locks import shown_lock
 from headgate.http.serving import Call, Handlers, page_after
 from headgate.operations import whole
 from headgate.operations.declaring import Page
