@@ -18,7 +18,7 @@ OLDER = Statement("Time passes.", "update hg_history set at = at - :far where id
 
 
 def test_a_partitioned_history_is_written_paged_and_shortened(servers: Servers, tmp_path: Path) -> None:
-    (script,) = re.findall(r"^```sql\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (script,) = re.findall(r"^```postgres\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     for url in fresh_store("postgresql", servers, tmp_path):
         with headgate.connect(url) as gate:
             for number in range(3):

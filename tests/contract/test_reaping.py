@@ -121,8 +121,8 @@ def test_waiters_get_what_came_free(gate: Gate) -> None:
 def test_waiters_that_died_leave_the_queue(gate: Gate) -> None:
     """Though the resource is held, and nobody else comes by."""
     lock = gate.locks.acquire("a", "r", "write")
-    queue_behind(gate, "dead", "r", "write", wait=2.0)
-    # It gives no sign of life within the next seconds.
+    dead = Request("request", "dead", (Want("r", Mode.EXCLUSIVE),))
+    database(gate).write(lambda tx: carry_out(tx, "abcd", ["r"], partial(queue_up, request=dead), "channel"))
     database(gate).write(lambda tx: tx.run(FORGET_WAITERS))
     gate.locks.expire()
     assert [int(each) for each in database(gate).read(lambda tx: tx.one(COUNT_PLACES))] == [0, 0, 0]

@@ -11,6 +11,7 @@ from typing import Any
 
 from headgate import Gate
 from headgate.core.history import Entry
+from headgate.core.locks import resource_key
 from headgate.core.states import LOCK
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database, Transaction
@@ -92,10 +93,6 @@ DISAGREEMENTS = {
         having count(*) > 1 and sum(case when l.mode = 'exclusive' then 1 else 0 end) > 0""",
     "a lock has a token that was never given": """
         select r.uri, r.token, l.token from hg_resource r join hg_lock l on l.rkey = r.rkey where l.token > r.token""",
-    "the newest token is not that of the newest grant": """
-        select r.uri, r.token, max(h.token) from hg_resource r
-        left join hg_history h on h.rkey = r.rkey and h.event in ('grant', 'upgrade')
-        group by r.rkey, r.uri, r.token having r.token <> coalesce(max(h.token), 0)""",
     "a lock stands on no resource": """
         select l.id from hg_lock l left join hg_resource r on r.rkey = l.rkey where r.rkey is null""",
     "a place has no ticket": """
@@ -106,9 +103,15 @@ DISAGREEMENTS = {
         select t.request_id, count(*) from hg_ticket t group by t.request_id having count(*) > 1""",
     "a granted request still waits": """
         select t.number, l.id from hg_ticket t join hg_lock l on l.request_id = t.request_id and l.client = t.client""",
-    "an event is of no resource": """
-        select h.id, h.event from hg_history h left join hg_resource r on r.rkey = h.rkey where r.rkey is null""",
 }
+
+RESOURCES = Statement("Resources and the newest token of each.", "select uri, token from hg_resource")
+GRANTED = Statement(
+    "The newest token that was granted, by resource.",
+    """select subject, max(token) from hg_history where noun = 'lock' and event in ('grant', 'upgrade')
+       group by subject""",
+)
+SUBJECTS = Statement("What events of locks happened to.", "select distinct subject from hg_history where noun = 'lock'")
 
 
 def check_tables(url: str) -> list[str]:
@@ -125,7 +128,16 @@ def disagreements(tx: Transaction) -> list[str]:
     rows: list[tuple[str, Row]] = [
         (name, row) for name, question in DISAGREEMENTS.items() for row in tx.all(Statement(name, question))
     ]
-    return [f"{name}: {row}" for name, row in rows]
+    return [f"{name}: {row}" for name, row in rows] + untrue_tokens(tx)
+
+
+def untrue_tokens(tx: Transaction) -> list[str]:
+    """Resources whose newest token is not that of their newest grant, and events of resources that do not exist."""
+    given = {resource_key(str(uri)): (str(uri), int(token)) for uri, token in tx.all(RESOURCES)}
+    granted = {str(subject): int(token) for subject, token in tx.all(GRANTED)}
+    wrong = [each for key, each in given.items() if each[1] != granted.get(key, 0)]
+    found = [f"the newest token is not that of the newest grant: {uri} {token}" for uri, token in wrong]
+    return found + [f"an event is of no resource: {row}" for row in tx.all(SUBJECTS) if str(row[0]) not in given]
 
 
 def check_file(url: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 import headgate
 from headgate import StoreUnavailable
-from headgate.service import obtaining
+from headgate.service import waiting
 from tests.contract.steps import PATIENCE, granted, in_thread
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Zygote
@@ -61,17 +61,17 @@ def test_a_file_that_is_busy_is_waited_for(tmp_path: Path, processes: Zygote, mo
     """A call that may wait is not ended by a writer that holds the file for longer than one answer may take."""
     url = f"sqlite:///{tmp_path}/headgate.sqlite"
     interrupted = threading.Event()
-    monkeypatch.setattr(obtaining, "event", lambda *_, **__: interrupted.set())
+    monkeypatch.setattr(waiting, "event", lambda *_, **__: interrupted.set())
     with headgate.connect(url, answer_within="0.5") as gate:
         gate.ledger.define_dataset("raw")
         gate.ledger.define_job("make", inputs=["raw"])
         writer = processes.spawn("tests.faults.stopper:hold_rows", url=url, resource="r", job="make")
         writer.expect("inside")
-        waiting = in_thread(lambda: gate.locks.acquire("a", "r", "write", wait=PATIENCE))
+        caller = in_thread(lambda: gate.locks.acquire("a", "r", "write", wait=PATIENCE))
         assert interrupted.wait(PATIENCE)
-        assert not waiting.done()
+        assert not caller.done()
         writer.kill()
-        assert granted(waiting).client == "a"
+        assert granted(caller).client == "a"
 
 
 def _works(gate: headgate.Gate) -> bool:

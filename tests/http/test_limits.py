@@ -286,7 +286,7 @@ def test_streams_that_begin_long_ago_leave_the_threads_to_others(
 
     service.gate.locks.acquire("x", "r", "exclusive")
     monkeypatch.setattr(feed, "newer", slow)
-    asked = f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\nLast-Event-ID: 0.0.0\r\n\r\n"
+    asked = f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\nLast-Event-ID: 0\r\n\r\n"
     with ExitStack() as stack:
         streams = [stack.enter_context(service.socket()) for _ in range(THREADS + 1)]
         for each in streams:

@@ -180,7 +180,7 @@ def test_an_answer_that_was_not_stored_is_found_again(
     else:
         assert broken[1].json() == broken[0].json()
     assert _events(clients[0], resource="r:1") == ["break", "grant"]
-    assert _events(clients[0], of="queue") == ["submit"]
+    assert _events(clients[0], noun="batch") == ["submit"]
 
 
 def test_a_file_is_kept_once(both: tuple[Replica, Replica], clients: list[httpx2.Client]) -> None:

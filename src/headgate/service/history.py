@@ -64,7 +64,7 @@ class History:
             until=check_time("until", until),
             limit=check_limit(limit),
         )
-        return self._store.page(which, after)
+        return self._store.page(which, None if after is None else check_name("after", after))
 
     @property
     def books(self) -> Sequence[HistoryBook]:

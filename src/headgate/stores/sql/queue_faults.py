@@ -17,8 +17,8 @@ from headgate.stores.sql.queue_moving import (
     jobs_held_still,
     tell,
 )
-from headgate.stores.sql.queue_reaping import reap_dead
-from headgate.stores.sql.queue_rows import BATCHES, JOBS, noun_of, number_of
+from headgate.stores.sql.queue_reaping import reap_held
+from headgate.stores.sql.queue_rows import BATCHES, JOBS, number_of
 from headgate.stores.sql.queue_schema import kept_states
 
 #: A lease that ran out so long ago, and nobody has noticed.
@@ -125,7 +125,7 @@ def _remove(tx: Transaction, fault: Fault, who: str) -> bool:
 
 def _reap(tx: Transaction, fault: Fault, who: str, max_crashes: int) -> bool:
     held = hold_still(tx, fault.item)
-    reaped = reap_dead(tx, noun_of(fault.item), number_of(fault.item), max_crashes)
+    reaped = held and reap_held(tx, held, max_crashes)
     if held is None or reaped is None:
         return False
     tell(tx, held, REPAIR_EVENT, who, reaped.state, f"{fault.what}: {fault.repair}")

@@ -25,10 +25,17 @@ def reap(tx: Transaction, held: Held, max_crashes: int) -> Item:
 def reap_dead(tx: Transaction, noun: Noun, number: int, max_crashes: int) -> Item | None:
     """Reap an item if its owner is dead; None when it is not (any more)."""
     held = hold_still(tx, noun.id_of(number))
-    if held is None or held.dead is None:
+    return None if held is None else reap_held(tx, held, max_crashes)
+
+
+def reap_held(tx: Transaction, held: Held, max_crashes: int) -> Item | None:
+    """The same for an item that is held still."""
+    if held.dead is None:
         return None
+    noun = noun_of(held.item.id)
     if not any(row.source == held.item.state and row.event == REAP_EVENT for row in noun.machine.rows):
-        tx.run(noun.sql.free_dead, id=number, grace=0)  # Nobody can have taken it in this state: see the faults.
+        # Nobody can have taken it in this state: see the faults.
+        tx.run(noun.sql.free_dead, id=number_of(held.item.id), grace=0)
         return held.item
     return reap(tx, held, max_crashes)
 
