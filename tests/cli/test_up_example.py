@@ -149,7 +149,7 @@ def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_told_so(tmp_path: P
         more = ("--profile", "harbour", "--submitter", "me", "--type", "file")
         in_example(tmp_path, "ingest", "submit", str(letter), *more)
         counted = ("data", "list", "--dataset", "harbour_longest")
-        until(lambda: len(in_example(tmp_path, *counted)) == 4, "the pipeline has made it too", 60)
+        until(lambda: len(in_example(tmp_path, *counted)["items"]) == 4, "the pipeline has made it too", 60)
         # What it tells to type, in a shell that knows nothing of this one.
         typed = "\n".join(["set -e", *commands_in(said)])
         bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
@@ -157,10 +157,10 @@ def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_told_so(tmp_path: P
             ["sh", "-c", typed], cwd="/", env=bare, capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        until(lambda: len(in_example(tmp_path, *counted)) == 6, "what was repaired is counted too", 60)
+        until(lambda: len(in_example(tmp_path, *counted)["items"]) == 6, "what was repaired is counted too", 60)
         until(lambda: not in_example(tmp_path, "ingest", "jobs", "--state", "failed")["items"], "nothing failed")
         assert in_example(tmp_path, "ingest", "holds")["items"] == []
-        assert in_example(tmp_path, "data", "list", "--status", "READY", "--dataset", "harbour_words")
+        assert in_example(tmp_path, "data", "list", "--status", "READY", "--dataset", "harbour_words")["items"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
 
