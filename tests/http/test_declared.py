@@ -1,13 +1,16 @@
 """Declaring an operation is all that it takes to serve it: route, checks, scope, repeats, OpenAPI."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import pytest
 
+import headgate.client
 from headgate import Gate
 from headgate.client.connection import Connection
 from headgate.client.sending import send
@@ -93,6 +96,15 @@ def test_an_operation_is_asked_for_by_its_declaration(server: Server, gate: Gate
         assert send(connection, names, limit=1) == ["a"]
         with pytest.raises(BadValue, match=r"body\.most"):
             send(connection, tidy, shelf="one", most=0, reason="dust")
+
+
+def test_the_client_asks_by_declarations_alone() -> None:
+    """Paths, methods and keys are written down once."""
+    folder = Path(headgate.client.__file__).parent
+    by_hand = re.compile(r"onnection\.(get|pages|send|once|upload)\(|\.request\(")
+    others = [each for each in folder.glob("*.py") if each.name not in ("connection.py", "sending.py")]
+    assert len(others) > 5
+    assert [each.name for each in others if by_hand.search(each.read_text(encoding="utf-8"))] == []
 
 
 def test_the_openapi_is_made_of_the_declaration() -> None:

@@ -61,6 +61,11 @@ def raise_problem(service: str, answer: Any, key: str | None) -> NoReturn:
 def _error(service: str, document: dict[str, Any], status: int, key: str | None) -> HeadgateError:
     name = _class_name(document["type"])
     kind = getattr(errors, name, None)
+    if kind is BadValue and "errors" in document:  # It is not what the operation takes.
+        first = document["errors"][0]
+        error: HeadgateError = BadValue(first["where"].rpartition(".")[2], None, first["why"])
+        error.args = (document["detail"],)
+        return error
     if isinstance(kind, type) and issubclass(kind, HeadgateError):
         shape = SHAPES.get(name, {})
         given = [parse(each, document.get(field)) for field, each in shape.items()]

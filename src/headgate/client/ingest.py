@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headgate.client.connection import Connection
+from headgate.client.sending import send, send_file
 from headgate.core.alarms import Alarm
 from headgate.core.errors import Unavailable
 from headgate.core.frozen import Frozen
@@ -14,6 +15,7 @@ from headgate.core.wire import parse
 from headgate.ingest.deposits import existing
 from headgate.ingest.profile import Profile, from_snapshot
 from headgate.ingest.storage import Problem, Progress
+from headgate.operations import daemons, ingest, inventory
 from headgate.stores.deadlines import within
 
 #: Reading a whole object may take this long.
@@ -28,37 +30,38 @@ class ServiceIngest:
 
     def profiles(self) -> list[Profile]:
         """As their files are at the service."""
-        return [from_snapshot(each) for each in self._connection.pages("profiles")]
+        return [from_snapshot(each) for each in send(self._connection, ingest.profiles)]
 
     def profile(self, name: str) -> Profile:
         """One of them. BadProfiles with every mistake."""
-        return from_snapshot(self._connection.get("profiles", name))
+        return from_snapshot(send(self._connection, ingest.profile, name=name))
 
     def frozen_of(self, job: IngestJob) -> Frozen | None:
         """What an ingest job keeps from its start."""
-        found = self._connection.get("ingest-jobs", job.id, "frozen")
-        return None if found is None else _frozen(found)
+        found: Frozen | None = send(self._connection, ingest.frozen, jid=job.id)
+        return found
 
     def refresh(self, job: IngestJob) -> Frozen:
         """Have the service give a failed job the current profile and manifest."""
-        return _frozen(self._connection.once("ingest-jobs", job.id, "refresh"))
+        found: Frozen = send(self._connection, ingest.refresh, jid=job.id)
+        return found
 
     def announce(self, item: str, notice: str) -> bool:
         """Have the service put a notice about a batch or ingest job into its outbox."""
-        return bool(self._connection.once("messages", body={"item": item, "notice": notice})["new"])
+        return bool(send(self._connection, inventory.announce, item=item, notice=notice))
 
     def hand_in(self, file: Path) -> str:
         """Send a file to the service. Returns the URL by which it is submitted."""
-        return str(self._connection.upload(existing(file), "uploads", name=file.name)["payload_url"])
+        found: ingest.Uploaded = send_file(self._connection, ingest.upload, existing(file), name=file.name)
+        return found.payload_url
 
     def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
         """Have the service read every stored byte of an object. Returns what is not as it was stored."""
         del client  # The service reads under its own name.
-        body = {"ark": ark, "wait": wait}
         with within(READING_SECONDS + wait):
-            found = self._connection.send("POST", "objects", "verify", body=body, again=False)
-        progress(int(found["bytes"]))
-        return [parse(Problem, each) for each in found["problems"]]
+            found: ingest.Verified = send(self._connection, ingest.verify, ark=ark, wait=wait)
+        progress(found.bytes)
+        return [parse(Problem, each) for each in found.problems]
 
     def unrecorded(self) -> list[Problem]:
         """Return nothing: the storage is the service's."""
@@ -73,15 +76,10 @@ class RemoteAlarms:
 
     def find(self) -> list[Alarm]:
         """Return what is stuck at the service."""
-        return [parse(Alarm, each) for each in self._connection.pages("alarms")]
+        return list(send(self._connection, daemons.alarms))
 
     def of_batch(self, batch: Batch) -> list[Alarm]:
         """Return what keeps a batch from going on; nothing while the service does not answer."""
         with suppress(Unavailable):
-            return [parse(Alarm, each) for each in self._connection.pages("batches", batch.id, "alarms")]
+            return list(send(self._connection, daemons.batch_alarms, bid=batch.id))
         return []
-
-
-def _frozen(document: object) -> Frozen:
-    found: Frozen = parse(Frozen, document)
-    return found

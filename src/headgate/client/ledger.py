@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.client.connection import Connection
-from headgate.client.sending import send, sends
+from headgate.client.sending import of_asker, send, sends
 from headgate.core.census import Span
 from headgate.core.claims import Plan, Verdict
 from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Port, Row
 from headgate.core.locks import Lock
-from headgate.operations import claims, ledger, locks, secrets
+from headgate.operations import claims, ledger, locks, secrets, whole
 from headgate.operations.declaring import Operation
 from headgate.stores.base import Asker, RowFilter, SpanFilter
 from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
@@ -110,7 +110,7 @@ class ServiceLedger:
 
     def reap(self, who: str, limit: int = 1000) -> int:
         del who  # The service tells who asked.
-        return int(self.connection.send("POST", "reap", of="ledger", limit=limit)["count"])
+        return int(send(self.connection, whole.reap, of="ledger", limit=limit))
 
     # ---------------------------------------------------------------- questions
 
@@ -157,8 +157,7 @@ class ServiceLedger:
 
     def _claimed(self, operation: Operation, asker: Asker, **asked: Any) -> Claim | None:
         """A claim as a store gives it: of its secrets, the versions."""
-        who = {"worker": asker.worker, "lease": asker.lease, "request_id": asker.request_id}
-        claim: Claim | None = send(self.connection, operation, **asked, **who)
+        claim: Claim | None = send(self.connection, operation, **asked, **of_asker(asker))
         if claim is None or not any(port.secrets for port in (*claim.inputs.values(), *claim.outputs.values())):
             return claim
         versions = self._versions(claim.job)

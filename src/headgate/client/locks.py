@@ -1,4 +1,4 @@
-"""Locks of a service: each operation as it is declared in `headgate.operations.locks`."""
+"""Locks of a service: each operation as it is declared in `headgate.operations`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headgate.client.connection import Connection
 from headgate.client.sending import send, sends
 from headgate.core.faults import Fault
 from headgate.core.locks import Lock, Mode, Request, parse_lock_id
-from headgate.core.wire import parse, plain
-from headgate.operations import locks
+from headgate.core.wire import plain
+from headgate.operations import locks, whole
 from headgate.operations.declaring import Operation
 from headgate.stores.base import Grant, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
@@ -99,38 +99,25 @@ class ServiceLocks:
 
     waiters = sends(locks.waiters)
 
+    register_client = sends(whole.register_client)
+    forget_client = sends(whole.forget_client)
+    register_resource = sends(whole.register_resource)
+    resources = sends(whole.resources)
+    forget_resource = sends(whole.forget_resource)
+    faults = sends(whole.faults)
+
+    def clients(self) -> Sequence[tuple[str, datetime]]:
+        return [(each.name, each.since) for each in send(self.connection, whole.clients)]
+
     def summary(self) -> Sequence[tuple[str, Mode, int]]:
-        found = self.connection.get("status")["locks"]
+        found = send(self.connection, whole.status)["locks"]
         return [(each["id"], Mode(each["type"].lower()), each["count"]) for each in found]
 
     def expire(self, limit: int = 1000) -> int:
-        return int(self.connection.send("POST", "reap", of="locks", limit=limit)["count"])
-
-    def register_client(self, client: str) -> datetime:
-        return datetime.fromisoformat(self.connection.send("PUT", "clients", client)["since"])
-
-    def clients(self) -> Sequence[tuple[str, datetime]]:
-        found = self.connection.pages("clients")
-        return [(str(each["name"]), datetime.fromisoformat(each["since"])) for each in found]
-
-    def forget_client(self, client: str) -> None:
-        self.connection.send("DELETE", "clients", client, again=False)
-
-    def register_resource(self, resource: str) -> None:
-        self.connection.send("PUT", "resources", resource=resource)
-
-    def resources(self) -> Sequence[str]:
-        return list(self.connection.pages("resources"))
-
-    def forget_resource(self, resource: str) -> None:
-        self.connection.send("DELETE", "resources", resource=resource, again=False)
-
-    def faults(self) -> Sequence[Fault]:
-        return [parse(Fault, each) for each in self.connection.pages("store", "faults")]
+        return int(send(self.connection, whole.reap, of="locks", limit=limit))
 
     def repair(self, fault: Fault, who: str) -> bool:
-        body = {**plain(fault), "by": who}
-        return bool(self.connection.once("store", "repair", body=body)["repaired"])
+        return bool(send(self.connection, whole.repair, **plain(fault), by=who))
 
     def _of_waiter(self, operation: Operation, ticket: Ticket, wait: float = 0.0) -> Grant | None:
         request = ticket.request

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from headgate.client.connection import Connection
+from headgate.core.errors import BadValue
 from headgate.core.wire import parse, plain
-from headgate.operations.declaring import Idempotency, Operation, part_of
+from headgate.operations.declaring import Idempotency, Operation, Page, part_of
+from headgate.stores.base import Asker
 
 #: A request that is sent again has to be recognised by a key that the client adds.
 KEYED = (Idempotency.KEY, Idempotency.SECRET)
 
 
-def send(connection: Connection, operation: Operation, **arguments: Any) -> Any:
+def send(connection: Connection, operation: Operation, /, **arguments: Any) -> Any:
     """Ask for an operation, and return its result. What is None is left to the service's default.
 
     A list that has pages comes whole, or up to `limit`. How a lost answer is asked for again follows from the
     declaration: with a key, with the caller's request id, as it was, or not at all.
     """
-    placed: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "body": {}, "header": {}}
-    for name, value in arguments.items():
-        if value is not None:
-            placed[operation.arguments[name].place][name] = plain(value)
-    path = [str(placed["path"][part[1:-1]]) if part[0] == "{" else part for part in operation.path[1:].split("/")]
-    if operation.method == "GET" and operation.paged:
-        return [parse(operation.shape, each) for each in connection.pages(*path, **placed["query"])]
-    document = _send(connection, operation, path, placed)
+    with _named(operation, arguments):
+        path, placed = _placed(operation, arguments)
+        if operation.method == "GET" and operation.paged:
+            return [parse(operation.shape, each) for each in connection.pages(*path, **placed["query"])]
+        document = _send(connection, operation, path, placed)
     if document is None:
         return None
     if operation.paged:
@@ -35,6 +36,30 @@ def send(connection: Connection, operation: Operation, **arguments: Any) -> Any:
     shapes = (operation.result, *(shape for _, shape, _ in operation.or_answers))
     shape = next(each for each in shapes if not part_of(each) or part_of(each) in document)
     return parse(shape, document[part_of(shape)] if part_of(shape) else document)
+
+
+def send_page(connection: Connection, operation: Operation, /, **arguments: Any) -> Page[Any]:
+    """Ask for one page of a list."""
+    with _named(operation, arguments):
+        path, placed = _placed(operation, arguments)
+        document = connection.get(*path, **placed["query"])
+    return Page([parse(operation.shape, each) for each in document["items"]], document["next"])
+
+
+def send_file(connection: Connection, operation: Operation, file: Path, /, **arguments: Any) -> Any:
+    """Ask for an operation whose body is a file."""
+    path, placed = _placed(operation, arguments)
+    return parse(operation.result, connection.upload(file, *path, **placed["query"]))
+
+
+def _placed(operation: Operation, arguments: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """The parts of the path, and what stands elsewhere in the request."""
+    placed: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "body": {}, "header": {}}
+    for name, value in arguments.items():
+        if value is not None:
+            placed[operation.arguments[name].place][name] = plain(value)
+    parts = operation.path[1:].split("/")
+    return [str(placed["path"][each[1:-1]]) if each[0] == "{" else each for each in parts], placed
 
 
 def _send(connection: Connection, operation: Operation, path: list[str], placed: dict[str, dict[str, Any]]) -> Any:
@@ -47,6 +72,24 @@ def _send(connection: Connection, operation: Operation, path: list[str], placed:
         operation.method, *path, body=body, request_id=placed["header"].get("request_id"),
         again=operation.idempotency is not Idempotency.ONCE, wait=placed["body"].get("wait", 0), **placed["query"],
     )  # fmt: skip
+
+
+@contextmanager
+def _named(operation: Operation, arguments: Mapping[str, Any]) -> Iterator[None]:
+    """A value that the service finds bad is the caller's own."""
+    try:
+        yield
+    except BadValue as error:
+        known = operation.arguments.get(error.what)
+        if error.value is None and known is not None and known.place in ("path", "query"):  # No secret is there.
+            raise BadValue(error.what, arguments.get(error.what), error.why) from None
+        error.value = next((each for each in arguments.values() if each == error.value), error.value)
+        raise
+
+
+def of_asker(asker: Asker) -> dict[str, Any]:
+    """The arguments of a declaration that tell who asks."""
+    return {"worker": asker.worker, "lease": asker.lease, "request_id": asker.request_id}
 
 
 def sends(operation: Operation) -> Callable[..., Any]:

@@ -13,7 +13,9 @@ from headgate.client.inventory import ServiceInventory
 from headgate.client.ledger import ServiceLedger
 from headgate.client.locks import ServiceLocks
 from headgate.client.queue import ServiceQueue
+from headgate.client.sending import send
 from headgate.client.tokens import ServiceSessions, ServiceTokens
+from headgate.operations import locks, whole
 from headgate.stores.base import SIDE_BY_SIDE
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class RemoteService:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        about = connection.get("about")
+        about = send(connection, whole.about)
         self.store = ServiceStore(connection, about)
         #: URI schemes whose storage guards the service keeps.
         self.guards = tuple(about.get("guards", ()))
@@ -49,7 +51,7 @@ class RemoteService:
 
     def unguarded(self) -> Sequence[tuple[str, str]]:
         """Locks without the storage guard that the service should keep, each with what is wrong."""
-        return [(str(each["lock"]), str(each["what"])) for each in self._connection.pages("guards", "missing")]
+        return [(each.lock, each.what) for each in send(self._connection, locks.unguarded)]
 
 
 class ServiceStore:
@@ -85,7 +87,7 @@ class ServiceStore:
 
     def ping(self) -> None:
         """Ask for the shortest answer there is."""
-        self._connection.get("about")
+        send(self._connection, whole.about)
 
     def close(self) -> None:
         """Close connections."""

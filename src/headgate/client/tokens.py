@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headgate.client.connection import Connection
+from headgate.client.sending import send
 from headgate.core.errors import BadValue
 from headgate.core.scopes import ApiToken, NewToken, SignInCode, check_scopes
-from headgate.core.wire import parse
+from headgate.operations import tokens
 from headgate.service.sessions import Sessions
 from headgate.service.tokens import Tokens
 
@@ -21,26 +22,26 @@ class ServiceTokens(Tokens):
     def new(
         self, name: str, scopes: Iterable[str], *, expires: float | None = None, principal: str | None = None
     ) -> NewToken:
-        body = {"name": name, "scopes": list(check_scopes(scopes)), "expires": expires, "principal": principal}
-        found: NewToken = parse(NewToken, self._connection.once("tokens", body=body))
+        asked = {"name": name, "scopes": check_scopes(scopes), "expires": expires, "principal": principal}
+        found: NewToken = send(self._connection, tokens.new, **asked)
         return found
 
     def rotate(self, token_id: str, *, expires: float | None = None) -> NewToken:
-        found: NewToken = parse(
-            NewToken, self._connection.once("tokens", token_id, "rotate", body={"expires": expires})
-        )
+        found: NewToken = send(self._connection, tokens.rotate, token_id=token_id, expires=expires)
         return found
 
     def list(self) -> Sequence[ApiToken]:
-        return [parse(ApiToken, each) for each in self._connection.pages("tokens")]
+        found: Sequence[ApiToken] = send(self._connection, tokens.list_tokens)
+        return found
 
     def expiring(self, within: float) -> Sequence[ApiToken]:
         """Those that end soon by the service's own setting."""
         del within
-        return [parse(ApiToken, each) for each in self._connection.pages("tokens", "expiring")]
+        found: Sequence[ApiToken] = send(self._connection, tokens.expiring)
+        return found
 
     def revoke(self, token_id: str) -> None:
-        self._connection.send("DELETE", "tokens", token_id, again=False)
+        send(self._connection, tokens.revoke, token_id=token_id)
 
     def recall(self, text: str) -> ApiToken | None:
         del text
@@ -62,5 +63,5 @@ class ServiceSessions(Sessions):
     def new_code(self, token_id: str | None = None) -> SignInCode:
         if token_id is not None:
             raise BadValue("ID", token_id, "is not needed: the service creates codes for the API token of the caller")
-        found: SignInCode = parse(SignInCode, self._connection.once("sign-in-codes", body={}))
+        found: SignInCode = send(self._connection, tokens.new_code)
         return found

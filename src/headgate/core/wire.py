@@ -59,7 +59,8 @@ def _reader(shape: Any) -> Callable[[Any], Any]:
     if origin is Annotated:
         return _reader(parts[0])
     if origin in (Union, types.UnionType):
-        return _reader_or_none(_reader(next(each for each in parts if each is not type(None))))
+        kinds = [each for each in parts if each is not type(None)]
+        return _reader_or_none(_reader(kinds[0]) if len(kinds) == 1 else _reader_of_several(kinds))
     if origin is tuple:
         return _tuple_reader(parts)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -73,6 +74,12 @@ def _reader(shape: Any) -> Callable[[Any], Any]:
 
 def _reader_or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else read(value)
+
+
+def _reader_of_several(kinds: Sequence[Any]) -> Callable[[Any], Any]:
+    """Of several dataclasses, the one that most fields of the document belong to."""
+    names = {kind: {each.name for each in fields(kind)} for kind in kinds}
+    return lambda value: _reader(max(kinds, key=lambda kind: len(names[kind] & value.keys())))(value)
 
 
 def _single_reader(shape: Any) -> Callable[[Any], Any]:
