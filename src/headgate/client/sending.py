@@ -11,7 +11,7 @@ from typing import Any
 from headgate.client.connection import Connection
 from headgate.core.errors import BadValue
 from headgate.core.wire import parse, plain
-from headgate.operations.declaring import Idempotency, Operation, Page, part_of
+from headgate.operations.declaring import Idempotency, Operation, Page
 from headgate.stores.base import Asker
 
 #: A request that is sent again has to be recognised by a key that the client adds.
@@ -33,9 +33,8 @@ def send(connection: Connection, operation: Operation, /, **arguments: Any) -> A
         return None
     if operation.paged:
         return [parse(operation.shape, each) for each in document["items"]]
-    shapes = (operation.result, *(shape for _, shape, _ in operation.or_answers))
-    shape = next(each for each in shapes if not part_of(each) or part_of(each) in document)
-    return parse(shape, document[part_of(shape)] if part_of(shape) else document)
+    part, shape = next(each for each in operation.answers if not each[0] or each[0] in document)
+    return parse(shape, document[part] if part else document)
 
 
 def send_page(connection: Connection, operation: Operation, /, **arguments: Any) -> Page[Any]:

@@ -205,6 +205,11 @@ class Operation:
         """The type of its result; of a list in pages, of each item."""
         return get_args(bare(self.result))[0] if self.paged else self.result
 
+    @cached_property
+    def answers(self) -> tuple[tuple[str, Any], ...]:
+        """The good answers: the name under which each is returned (empty: it is the whole answer), and its type."""
+        return tuple((part_of(each), each) for each in (self.result, *(shape for _, shape, _ in self.or_answers)))
+
     @property
     def waits(self) -> bool:
         """Whether a caller may ask it to wait."""
