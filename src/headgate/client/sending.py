@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,13 @@ def send(connection: Connection, operation: Operation, /, **arguments: Any) -> A
     A list that has pages comes whole, or up to `limit`. How a lost answer is asked for again follows from the
     declaration: with a key, with the caller's request id, as it was, or not at all.
     """
-    with _named(operation, arguments):
-        path, placed = _placed(operation, arguments)
+    path, placed = _placed(operation, arguments)
+    try:
         if operation.method == "GET" and operation.paged:
             return [parse(operation.shape, each) for each in connection.pages(*path, **placed["query"])]
         document = _send(connection, operation, path, placed)
+    except BadValue as error:
+        raise _of_caller(operation, arguments, error) from None
     if document is None:
         return None
     if operation.paged:
@@ -39,9 +40,11 @@ def send(connection: Connection, operation: Operation, /, **arguments: Any) -> A
 
 def send_page(connection: Connection, operation: Operation, /, **arguments: Any) -> Page[Any]:
     """Ask for one page of a list."""
-    with _named(operation, arguments):
-        path, placed = _placed(operation, arguments)
+    path, placed = _placed(operation, arguments)
+    try:
         document = connection.get(*path, **placed["query"])
+    except BadValue as error:
+        raise _of_caller(operation, arguments, error) from None
     return Page([parse(operation.shape, each) for each in document["items"]], document["next"])
 
 
@@ -64,7 +67,7 @@ def _placed(operation: Operation, arguments: Mapping[str, Any]) -> tuple[list[st
 def _send(connection: Connection, operation: Operation, path: list[str], placed: dict[str, dict[str, Any]]) -> Any:
     if operation.method == "GET":
         return connection.get(*path, **placed["query"])
-    body = placed["body"] if any(each.place == "body" for each in operation.arguments.values()) else None
+    body = placed["body"] if operation.has_body else None
     if operation.idempotency in KEYED:
         return connection.once(*path, body=body, **placed["query"])
     return connection.send(
@@ -73,17 +76,13 @@ def _send(connection: Connection, operation: Operation, path: list[str], placed:
     )  # fmt: skip
 
 
-@contextmanager
-def _named(operation: Operation, arguments: Mapping[str, Any]) -> Iterator[None]:
-    """A value that the service finds bad is the caller's own."""
-    try:
-        yield
-    except BadValue as error:
-        known = operation.arguments.get(error.what)
-        if error.value is None and known is not None and known.place in ("path", "query"):  # No secret is there.
-            raise BadValue(error.what, arguments.get(error.what), error.why) from None
-        error.value = next((each for each in arguments.values() if each == error.value), error.value)
-        raise
+def _of_caller(operation: Operation, arguments: Mapping[str, Any], error: BadValue) -> BadValue:
+    """The error with the caller's own value, which the service found bad."""
+    known = operation.arguments.get(error.what)
+    if error.value is None and known is not None and known.place in ("path", "query"):  # No secret is there.
+        return BadValue(error.what, arguments.get(error.what), error.why)
+    error.value = next((each for each in arguments.values() if each == error.value), error.value)
+    return error
 
 
 def of_asker(asker: Asker) -> dict[str, Any]:
@@ -93,10 +92,12 @@ def of_asker(asker: Asker) -> dict[str, Any]:
 
 def sends(operation: Operation) -> Callable[..., Any]:
     """The method of a remote noun that asks for this operation, with the arguments of its declaration."""
-    signature = inspect.signature(operation.declared)
+    names = tuple(inspect.signature(operation.declared).parameters)
 
     def call(self: Any, *given: Any, **named: Any) -> Any:
-        return send(self.connection, operation, **signature.bind_partial(*given, **named).arguments)
+        if len(given) > len(names):
+            raise TypeError(f"{operation.name} takes {len(names)} arguments, not {len(given)}")
+        return send(self.connection, operation, **dict(zip(names, given, strict=False)), **named)
 
     call.__name__, call.__doc__ = operation.name, operation.sentence
     return call

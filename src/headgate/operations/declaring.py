@@ -210,6 +210,11 @@ class Operation:
         """The good answers: the name under which each is returned (empty: it is the whole answer), and its type."""
         return tuple((part_of(each), each) for each in (self.result, *(shape for _, shape, _ in self.or_answers)))
 
+    @cached_property
+    def has_body(self) -> bool:
+        """Whether arguments are sent in a body."""
+        return any(each.place == "body" for each in self.arguments.values())
+
     @property
     def waits(self) -> bool:
         """Whether a caller may ask it to wait."""
