@@ -125,7 +125,7 @@ def _remove(tx: Transaction, fault: Fault, who: str) -> bool:
 
 def _reap(tx: Transaction, fault: Fault, who: str, max_crashes: int) -> bool:
     held = hold_still(tx, fault.item)
-    reaped = held and reap_held(tx, held, max_crashes)
+    reaped = None if held is None else reap_held(tx, held, max_crashes)
     if held is None or reaped is None:
         return False
     tell(tx, held, REPAIR_EVENT, who, reaped.state, f"{fault.what}: {fault.repair}")
