@@ -81,18 +81,21 @@ class Draft:
         self._changes: list[Change] = []
         self._wakes: list[QueueEntry] = []
         self._resources = {
-            each.uri: _Resource(each.uri, each.token, each.known, list(each.locks), list(each.queue), each.claims)
-            for each in snapshot.resources.values()
+            uri: _Resource(uri, each.token, each.known, list(each.locks), list(each.queue), each.claims)
+            for uri, each in snapshot.resources.items()
         }
         #: How many locks had expired, and are ended.
-        self.expired = sum(self._expire(each) for each in snapshot.resources.values())
+        self.expired = 0
+        for each in snapshot.resources.values():
+            if each.expired or each.queue:
+                self.expired += self._expire(each)
 
     def outcome(self, result: T) -> Outcome[T]:
         """Give the queues what came free, and list everything that changes."""
         for each in self._resources.values():
             if each.roomy and each.queue:
                 self._serve(each)
-        after = {each.uri: each.snapshot() for each in self._resources.values()}
+        after = {uri: each.snapshot() for uri, each in self._resources.items()}
         return Outcome(result, tuple(self._changes), after, tuple(self._wakes))
 
     # ------------------------------------------------------------ looking
@@ -105,9 +108,9 @@ class Draft:
         """May it be granted, from its position in the queue (or from behind its end)?"""
         earlier = [waiter for want in request.wants for waiter in self._ahead(request, want.resource, number)]
         decision = decide(request, self._locks(), earlier, self.rules.compatible)
-        claims = (claim for each in self._resources.values() for claim in each.claims)
-        more = claim_blockers(request, claims, self.rules.compatible)
-        return replace(decision, blockers=(*decision.blockers, *more))
+        claims = [claim for each in self._resources.values() for claim in each.claims]
+        more = claim_blockers(request, claims, self.rules.compatible) if claims else ()
+        return Decision((*decision.blockers, *more), decision.entered) if more else decision
 
     def others(self, lock: Lock) -> list[Lock]:
         """The other locks on a lock's resource, and the claims on it."""
@@ -124,10 +127,10 @@ class Draft:
 
     def number_of(self, request: Request) -> int | None:
         """The number with which it stands in every queue; None: in some queue it has no position."""
-        found = [
-            {entry.waiter.ticket for entry in self._resources[want.resource].queue if entry.is_of(request)}
-            for want in request.wants
-        ]
+        queues = [self._resources[want.resource].queue for want in request.wants]
+        if not all(queues):
+            return None
+        found = [{entry.waiter.ticket for entry in queue if entry.is_of(request)} for queue in queues]
         return min(set.intersection(*found), default=None)
 
     # ------------------------------------------------------------ asking
@@ -138,11 +141,12 @@ class Draft:
         new = {
             want: self.rules.row(before, "grant", want.mode) for want in request.wants if want.resource not in entered
         }
-        if entered or any(Also.LEAVE_QUEUE in row.also for row in new.values()):
+        if entered or any(row.also.has(Also.LEAVE_QUEUE) for row in new.values()):
             self.leave_queue(request)
         held = {want.resource: self._grant(request, want, row) for want, row in new.items()}
-        modes = {want.resource: want.mode for want in request.wants}
-        held |= {uri: self._enter(request, own, modes[uri]) for uri, own in entered.items()}
+        if entered:
+            modes = {want.resource: want.mode for want in request.wants}
+            held |= {uri: self._enter(request, own, modes[uri]) for uri, own in entered.items()}
         return tuple(held[want.resource] for want in request.wants)
 
     def confirm(self, lock: Lock) -> Lock:
@@ -160,18 +164,18 @@ class Draft:
                 row.event, resource, request.client, request.lock_id(self.snapshot.tag, resource),
                 self._resources[resource].token, row.source, row.target, reason, self.snapshot.actor.principal,
             )  # fmt: skip
-            if Also.COUNT_REFUSAL in row.also:
+            if row.also.has(Also.COUNT_REFUSAL):
                 self._changes.append(CountRefusal(record))
-            elif Also.TELL_HISTORY in row.also:
+            elif row.also.has(Also.TELL_HISTORY):
                 self._changes.append(record)
-        if Also.LEAVE_QUEUE in row.also:
+        if row.also.has(Also.LEAVE_QUEUE):
             self.leave_queue(request)
         return LockRefused(request, blockers)
 
     def join_queue(self, request: Request, number: int | None = None) -> None:
         """It takes a position at the end of each queue, or the one that its number had."""
         row = self.rules.row(NEW, "wait")
-        if Also.JOIN_QUEUE not in row.also:
+        if not row.also.has(Also.JOIN_QUEUE):
             return
         self._changes.append(JoinQueue(request, number))
         for want in request.wants:
@@ -204,14 +208,12 @@ class Draft:
             self._changes.append(EndLock(lock, event))
             self._effects(each, row, lock, reason, by)
             return lock
-        after = replace(
-            lock,
-            mode=Mode(row.target),
-            token=self._next_token(each) if Also.NEW_TOKEN in row.also else lock.token,
-            count=lock.count + (count if Also.COUNT_HOLD in row.also else 0),
-            request_id=request_id or lock.request_id,
-            principal=lock.principal if owner is None else owner,
-        )
+        after = Lock(
+            lock.id, lock.resource, lock.client, Mode(row.target),
+            self._next_token(each) if row.also.has(Also.NEW_TOKEN) else lock.token, lock.since, lock.lease,
+            lock.expires_in, lock.count + (count if row.also.has(Also.COUNT_HOLD) else 0), lock.owner, lock.note,
+            request_id or lock.request_id, lock.principal if owner is None else owner,
+        )  # fmt: skip
         self._changes.append(ChangeLock(lock, after))
         self._replace(lock, after)
         self._effects(each, row, after, reason, by)
@@ -241,12 +243,14 @@ class Draft:
 
     # ------------------------------------------------------------ within
 
-    def _locks(self) -> Iterator[Lock]:
-        return (lock for each in self._resources.values() for lock in each.locks)
+    def _locks(self) -> list[Lock]:
+        return [lock for each in self._resources.values() for lock in each.locks]
 
     def _ahead(self, request: Request, resource: str, number: int | None) -> list[Waiter]:
         """The waiters that came earlier than this request, by its entry, or by its number where the entry is lost."""
         queue = self._resources[resource].queue
+        if not queue:
+            return []
         own = next((place for place, entry in enumerate(queue) if entry.is_of(request)), None)
         if own is None and number is not None:
             return [entry.waiter for entry in queue if entry.waiter.ticket < number]
@@ -278,7 +282,7 @@ class Draft:
         each = self._resources[want.resource]
         lock = Lock(
             request.lock_id(self.snapshot.tag, want.resource), want.resource, request.client, Mode(row.target),
-            self._next_token(each) if Also.NEW_TOKEN in row.also else each.token, self.snapshot.now, request.lease,
+            self._next_token(each) if row.also.has(Also.NEW_TOKEN) else each.token, self.snapshot.now, request.lease,
             request.lease, 1, request.owner, request.note, request.id, request.principal,
         )  # fmt: skip
         each.locks.append(lock)
@@ -311,19 +315,19 @@ class Draft:
         trial = min(TRIAL_SECONDS, entry.lease or TRIAL_SECONDS)
         lock = Lock(
             entry.lock_id, each.uri, waiter.client, Mode(row.target),
-            self._next_token(each) if Also.NEW_TOKEN in row.also else each.token, self.snapshot.now, entry.lease,
+            self._next_token(each) if row.also.has(Also.NEW_TOKEN) else each.token, self.snapshot.now, entry.lease,
             trial, owner=waiter.owner, request_id=entry.request_id, principal=entry.principal,
         )  # fmt: skip
         each.locks.append(lock)
         self._changes.append(HandLock(lock, entry, trial))
-        if Also.LEAVE_QUEUE in row.also:
+        if row.also.has(Also.LEAVE_QUEUE):
             self._leave(entry)
         self._effects(each, row, lock, "", entry.principal)
 
     def _effects(self, each: _Resource, row: Transition, lock: Lock, reason: str, by: str | None = None) -> None:
         """What else a row says: room for others, and an entry of the history. `by`: not the caller."""
-        each.roomy |= bool(row.also & _MAKES_ROOM)
-        if Also.TELL_HISTORY in row.also:
+        each.roomy = each.roomy or row.also.has(_MAKES_ROOM)
+        if row.also.has(Also.TELL_HISTORY):
             actor = self.snapshot.actor
             who, why = (actor.principal, actor.reason(reason)) if by is None else (by, reason)
             self._changes.append(

@@ -24,18 +24,29 @@ class LockRules:
 
     def agrees(self, wanted: Mode, held: Iterable[Mode]) -> bool:
         """Whether a lock may be granted beside locks, or ahead of waiters, of these modes."""
-        return all(self.compatible[wanted, mode] for mode in held)
+        compatible = self.compatible
+        return all(compatible[wanted, mode] for mode in held)
 
     def find(self, state: str, event: str, target: str | None = None) -> Transition | None:
         """The row of an event in a state; `target` chooses where one event has several. None: there is no such row."""
-        rows = [row for row in self.machine.rows if (row.source, row.event) == (state, event)]
-        return next((row for row in rows if target is None or not row.when or row.target == target), None)
+        for row in self._rows.get((state, event), ()):
+            if target is None or not row.when or row.target == target:
+                return row
+        return None
 
     def row(self, state: str, event: str, target: str | None = None) -> Transition:
         """The same; TransitionRefused when there is no such row."""
         found = self.find(state, event, target)
         if found is None:
             raise TransitionRefused(self.machine.name, state, event, self.machine.allowed(state))
+        return found
+
+    @cached_property
+    def _rows(self) -> Mapping[tuple[str, str], Sequence[Transition]]:
+        """The rows by state and event."""
+        found: dict[tuple[str, str], list[Transition]] = {}
+        for row in self.machine.rows:
+            found.setdefault((row.source, row.event), []).append(row)
         return found
 
     def joins(self, wanted: Mode, said: Mode) -> bool:

@@ -198,3 +198,7 @@ class Outcome(Generic[T_co]):
     resources: Mapping[str, ResourceSnapshot]
     #: Waiters to wake: those that were handed a lock, and those whose turn it is to take one.
     wakes: tuple[QueueEntry, ...] = ()
+
+    def has(self, kind: type[Change]) -> bool:
+        """Whether a change of that kind is among them."""
+        return any(type(change) is kind for change in self.changes)

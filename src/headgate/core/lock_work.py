@@ -6,12 +6,13 @@ TransitionRefused are raised, and then nothing changes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headgate.core.errors import LockLost, LockRefused, Refused, UnknownName
 from headgate.core.lock_draft import NEW, WAITING, Draft
 from headgate.core.lock_snapshot import LockSnapshot, Outcome
-from headgate.core.locks import Lock, Mode, Request, Want, claim_blockers, decide_upgrade
+from headgate.core.locks import Blocker, Lock, Mode, Request, Want, claim_blockers, decide_upgrade
 from headgate.core.machine import Also
 from headgate.core.owners import handed_reason
 
@@ -38,13 +39,15 @@ class MustWait:
 def acquire(snapshot: LockSnapshot, request: Request) -> Outcome[Granted | LockRefused]:
     """Grant it, or refuse it with every blocker."""
     draft = Draft(snapshot)
-    return draft.outcome(_granted(draft, request) or draft.refuse(request, draft.decide(request).blockers, NEW))
+    granted, blockers = _decide(draft, request)
+    return draft.outcome(granted or draft.refuse(request, blockers, NEW))
 
 
 def queue_up(snapshot: LockSnapshot, request: Request) -> Outcome[Granted | MustWait]:
     """Grant it, or let it wait at the end of each queue. A position that it has already is kept."""
     draft = Draft(snapshot)
-    if granted := _granted(draft, request):
+    granted, _ = _decide(draft, request)
+    if granted:
         return draft.outcome(granted)
     kept = draft.number_of(request)
     draft.leave_queue(request, keep=kept)
@@ -59,7 +62,8 @@ def take_turn(snapshot: LockSnapshot, request: Request, number: int | None = Non
     `number`: its position, where positions are numbered.
     """
     draft = Draft(snapshot)
-    if granted := _granted(draft, request, number, waited=True):
+    granted, _ = _decide(draft, request, number, waited=True)
+    if granted:
         return draft.outcome(granted)
     kept = draft.number_of(request)
     if kept is None:
@@ -71,8 +75,8 @@ def take_turn(snapshot: LockSnapshot, request: Request, number: int | None = Non
 def give_up(snapshot: LockSnapshot, request: Request, number: int | None = None) -> Outcome[Granted | LockRefused]:
     """Its time to wait is over: granted at the last moment, or refused. It leaves the queue in both cases."""
     draft = Draft(snapshot)
-    granted = _granted(draft, request, number, waited=True)
-    return draft.outcome(granted or draft.refuse(request, draft.decide(request, number).blockers, WAITING))
+    granted, blockers = _decide(draft, request, number, waited=True)
+    return draft.outcome(granted or draft.refuse(request, blockers, WAITING))
 
 
 def withdraw(snapshot: LockSnapshot, request: Request) -> Outcome[None]:
@@ -80,20 +84,23 @@ def withdraw(snapshot: LockSnapshot, request: Request) -> Outcome[None]:
     draft = Draft(snapshot)
     for lock in draft.repeated(request):
         draft.fire(lock, "release")
-    if Also.LEAVE_QUEUE in draft.rules.row(WAITING, "withdraw").also:
+    if draft.rules.row(WAITING, "withdraw").also.has(Also.LEAVE_QUEUE):
         draft.leave_queue(request)
     return draft.outcome(None)
 
 
-def _granted(draft: Draft, request: Request, number: int | None = None, *, waited: bool = False) -> Granted:
-    """The grant that it has, or may have now; nothing when something is in the way."""
+def _decide(
+    draft: Draft, request: Request, number: int | None = None, *, waited: bool = False
+) -> tuple[Granted, Sequence[Blocker]]:
+    """The grant that it has, or may have now; or what is in the way."""
     if found := draft.repeated(request):
         draft.leave_queue(request)
-        return tuple(draft.confirm(lock) for lock in found)
+        return tuple([draft.confirm(lock) for lock in found]), ()
     decision = draft.decide(request, number)
     if not decision.granted:
-        return ()
-    return draft.grant(request, decision, WAITING if waited or draft.number_of(request) is not None else NEW)
+        return (), decision.blockers
+    before = WAITING if waited or draft.number_of(request) is not None else NEW
+    return draft.grant(request, decision, before), ()
 
 
 # ---------------------------------------------------------------- holding

@@ -150,6 +150,13 @@ class Lock:
         """False when the lease had run out as the store was asked."""
         return self.expires_in is None or self.expires_in > 0
 
+    def granted_at(self, since: datetime) -> Lock:
+        """The same lock, granted at that time."""
+        return Lock(
+            self.id, self.resource, self.client, self.mode, self.token, since, self.lease, self.expires_in, self.count,
+            self.owner, self.note, self.request_id, self.principal,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
@@ -234,6 +241,10 @@ class Decision:
         return not self.blockers
 
 
+#: There is nothing that could be in the way.
+FREE = Decision((), {})
+
+
 def parse_mode(value: object) -> Mode:
     """read, write, shared or exclusive, in any case."""
     if isinstance(value, str) and value.lower() in MODE_WORDS:
@@ -269,6 +280,8 @@ def decide(
 ) -> Decision:
     """May the request be granted, given the live locks and the waiters that came earlier?"""
     locks, waiting = by_resource(held), by_resource(earlier)
+    if not (locks or waiting):
+        return FREE
     blockers: list[Blocker] = []
     entered: dict[str, Lock] = {}
     for want in request.wants:
@@ -345,6 +358,8 @@ def decide_upgrade(
 def repeated_grant(request: Request, tag: str, held: Iterable[Lock]) -> tuple[Lock, ...]:
     """The grant that this very request was given already and still has, or nothing."""
     found = {lock.id: lock for lock in held if lock.request_id == request.id and lock.alive}
+    if not found:
+        return ()
     grant = [found.get(request.lock_id(tag, want.resource)) for want in request.wants]
     if not any(grant) or (request.reentrant and not all(grant)):
         return ()
@@ -383,7 +398,7 @@ def find_cycle(client: str, waits_for: Mapping[str, Iterable[str]]) -> tuple[str
 
 def lock_id(tag: str, resource: str, request_id: str) -> str:
     """The id of a grant: store, resource and request, so that an id of another store is seen at once."""
-    return f"{tag}-{resource_key(resource)}-{_letters(request_id, 12)}"
+    return f"{tag}-{resource_key(resource)}-{_request_key(request_id)}"
 
 
 def check_lock_id(lock_id: object, tag: str, store: str) -> str:
@@ -405,6 +420,11 @@ def parse_lock_id(lock_id: object) -> str:
 def resource_key(resource: str) -> str:
     """The resource's name in short: exact on case and blanks, 80 bits."""
     return _letters(resource, 16)
+
+
+@lru_cache(maxsize=1024)
+def _request_key(request_id: str) -> str:
+    return _letters(request_id, 12)
 
 
 @lru_cache(maxsize=4096)

@@ -46,6 +46,10 @@ class Also(Flag):
     DROP_ENTRY = auto()
     DROP_ALL = auto()
 
+    def has(self, others: Also) -> bool:
+        """Whether any of these effects is among them. (`in` and `&` of a Flag take ten times as long.)"""
+        return self._value_ & others._value_ != 0
+
     def words(self) -> str:
         """The effects as text for people."""
         names = [member.name.lower().replace("_", " ") for member in self if member.name]

@@ -55,7 +55,9 @@ class Actor:
 
     def reason(self, given: str = "") -> str:
         """The reason that the history keeps: the given one, and why this caller overrides an owner."""
-        return "; ".join(each for each in (given, f"override: {self.override}" if self.override else "") if each)
+        if not self.override:
+            return given
+        return f"{given}; override: {self.override}" if given else f"override: {self.override}"
 
 
 def handed_reason(before: str, to: str, reason: str) -> str:

@@ -14,7 +14,7 @@ from headgate.core.errors import ForeignStore, HeadgateError, StoreMisconfigured
 from headgate.stores import deadlines
 from headgate.stores.acting import actor
 from headgate.stores.deadlines import Deadline
-from headgate.stores.idempotency import Keyed
+from headgate.stores.idempotency import Keyed, is_keyed
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
 from headgate.stores.sql.groups import Groups
@@ -293,9 +293,10 @@ class Database:
             tx.keyed += [keyed] if keyed else []
             return result
 
+        whole = work_and_keep if is_keyed() else work
         if self._groups is not None:
-            return self._groups.write(work_and_keep, self._deadline(), again=again)
-        return self._write_now(work_and_keep, self._deadline(), again=again, look=look)
+            return self._groups.write(whole, self._deadline(), again=again)
+        return self._write_now(whole, self._deadline(), again=again, look=look)
 
     def _write_now(self, work: Callable[[Transaction], T], deadline: Deadline, *, again: bool, look: bool) -> T:
         def transact(connection: Connection, cut: bool, sent: _Sent) -> T:  # noqa: FBT001 - as all are called

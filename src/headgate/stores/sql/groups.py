@@ -40,6 +40,8 @@ class Write(Protocol):
 class Call(Generic[T]):
     """A call that writes, and what became of it."""
 
+    __slots__ = ("_context", "_error", "_result", "_signal", "again", "alone", "deadline", "leads", "work")
+
     def __init__(self, work: Callable[[Transaction], T], deadline: Deadline, *, again: bool) -> None:
         self.work = work
         self.deadline = deadline
@@ -189,8 +191,9 @@ class Groups:
 
     def _run(self, leader: Call[Any], tx: Transaction) -> None:
         """Run all calls of the group. The transaction has begun: whatever has queued by now takes part."""
-        self._put_back(self._group[1:], alone=True)  # An earlier try of the same transaction failed.
-        leader.alone = leader.alone or len(self._group) > 1
+        if len(self._group) > 1:  # An earlier try of the same transaction failed.
+            self._put_back(self._group[1:], alone=True)
+            leader.alone = True
         self._group = [leader, *self._take_followers(leader)]
         if len(self._group) == 1:
             leader.run(tx)
@@ -204,6 +207,8 @@ class Groups:
             call.run_in_group(tx)
 
     def _take_followers(self, leader: Call[Any]) -> Sequence[Call[Any]]:
+        if not self._queue:
+            return ()
         with self._guard:
             if leader in self._queue:
                 self._queue.remove(leader)

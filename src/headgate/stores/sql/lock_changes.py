@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from headgate.core.lock_rules import summary
 from headgate.core.lock_snapshot import (
@@ -89,9 +89,12 @@ class _Writer:
         self._rows = loaded.rows
         self._snapshot = loaded.snapshot
         self._outcome = outcome
+        self._changes: dict[type[Any], list[Any]] = {}
+        for change in outcome.changes:
+            self._changes.setdefault(type(change), []).append(change)
 
     def _all(self, kind: type[C]) -> list[C]:
-        return [change for change in self._outcome.changes if isinstance(change, kind)]
+        return self._changes.get(kind, [])
 
     def write(self, channel: str) -> int | None:
         """Write all of it. Returns the number of the positions that were taken."""
@@ -137,6 +140,8 @@ class _Writer:
 
     def _change(self, changes: Sequence[ChangeLock]) -> None:
         """Several changes of one lock are one."""
+        if not changes:
+            return
         first = {change.before.id: change.before for change in reversed(changes)}
         last = {change.after.id: change.after for change in changes}
         floor = self._snapshot.floor
@@ -161,8 +166,8 @@ class _Writer:
         )  # fmt: skip
 
     def _leave(self, changes: Sequence[LeaveQueue]) -> None:
-        numbers = sorted({change.entry.waiter.ticket for change in changes})
-        if numbers:
+        if changes:
+            numbers = sorted({change.entry.waiter.ticket for change in changes})
             self._tx.all(sql.TAKE_TICKETS, tickets=numbers)
             self._tx.run(sql.DELETE_PLACES, tickets=numbers, keys=[row.key for row in self._rows.values()])
             self._tx.run(sql.DELETE_TICKETS, tickets=numbers)
@@ -201,6 +206,8 @@ class _Writer:
         return [record for record in records if keys[record.resource] not in known]
 
     def _write_history(self, records: Sequence[Record]) -> None:
+        if not records:
+            return
         columns: Columns = {
             "event": [record.event for record in records],
             "lock_id": [record.lock_id for record in records],
@@ -223,8 +230,8 @@ class _Writer:
             mode = summary([lock.mode for lock in after.locks]).value
             return len(after.locks), mode, len(after.queue), after.known, given
 
-        changed = [uri for uri, row in self._rows.items() if row_of(uri) != (*row[2:], 0)]
-        for (holders, mode, waiting, known, given), uris in _grouped(changed, row_of):
+        changed = {uri: after for uri, row in self._rows.items() if (after := row_of(uri)) != (*row[2:], 0)}
+        for (holders, mode, waiting, known, given), uris in _grouped(changed, changed.__getitem__):
             self._tx.run(
                 sql.WRITE_RESOURCES,
                 holders=holders, mode=mode, waiting=waiting, known=known, given=given,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
 
 #: A row as a driver gives it: what its columns are, the statement knows.
 Row = tuple[Any, ...]
 _LIST = re.compile(r"in \(:(\w+)\*\)")
+#: A statement with more parameters than this, lists included, is written anew each time.
+MOST_WRITTEN = 64
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)(\*?)")
 
 
@@ -23,10 +25,11 @@ class Statement:
     #: The text.
     text: str
 
-    @property
-    def acts(self) -> bool:
-        """Whether it compares or writes a principal."""
-        return ":principal" in self.text or "{owned}" in self.text
+    #: Whether it compares or writes a principal.
+    acts: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "acts", ":principal" in self.text or "{owned}" in self.text)
 
 
 def spread(text: str, params: Mapping[str, object]) -> tuple[str, dict[str, object]]:
@@ -92,3 +95,51 @@ def _closing(text: str) -> tuple[str, str]:
 def to_pyformat(text: str) -> str:
     """`:name` as `%(name)s`, for the drivers that want it so."""
     return _PARAMETER.sub(r"%(\1)s", text)
+
+
+class Texts:
+    """Statements as a driver takes them. What was written once is kept, lists of a few values by their lengths."""
+
+    def __init__(self, words: Callable[[], Mapping[str, str]], spell: Callable[[str], str]) -> None:
+        self._words = words
+        self._spell = spell
+        #: Statements without lists.
+        self.plain: dict[Statement, str] = {}
+        #: The text of each other statement with its words filled in, and the names of its lists.
+        self._filled: dict[Statement, tuple[str, tuple[str, ...]]] = {}
+        self._written: dict[tuple[object, ...], str] = {}
+
+    def lists(self, statement: Statement) -> tuple[str, ...]:
+        """The names of its list parameters."""
+        return () if statement in self.plain else self._fill(statement)[1]
+
+    def write(self, statement: Statement, params: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+        """The text and its parameters, with each list written out as single values."""
+        plain = self.plain.get(statement)
+        if plain is not None:
+            return plain, params
+        text, lists = self._fill(statement)
+        if not lists:
+            plain = self.plain[statement] = self._spell(text)
+            return plain, params
+        sizes = (statement, *[len(cast("Sequence[object]", params[name])) for name in lists])
+        written = self._written.get(sizes)
+        if written is not None:
+            flat = dict(params)
+            for name in lists:
+                for index, value in enumerate(cast("Sequence[object]", flat.pop(name))):
+                    flat[f"{name}_{index}"] = value
+            return written, flat
+        spread_out, flat = spread(text, params)
+        written = self._spell(spread_out)
+        if len(flat) <= MOST_WRITTEN:
+            self._written[sizes] = written
+        return written, flat
+
+    def _fill(self, statement: Statement) -> tuple[str, tuple[str, ...]]:
+        found = self._filled.get(statement)
+        if found is None:
+            text = statement.text.format(**self._words())
+            lists = dict.fromkeys(name for name, many in _PARAMETER.findall(text) if many)
+            found = self._filled[statement] = text, tuple(lists)
+        return found

@@ -31,7 +31,7 @@ class Again(Exception):
     """What was read no longer holds: read it again. Internal to this store; callers never see it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Happened:
     """What the server answered to a change. All but the time is empty when the answer was lost."""
 
@@ -71,7 +71,7 @@ class Plan(Generic[T]):
     missed: Callable[[], None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Done(Generic[T]):
     """A change that happened, when (in milliseconds; 0: nothing was to change), and its result."""
 

@@ -281,10 +281,13 @@ class ZookeeperLocks:
 
     def _suffices_to_end(self, nodes: Nodes, lock_id: str) -> bool:
         """Whether memory is enough to free it: it is alive for certain, and whoever waits is known."""
-        holders = (each for node in nodes.each.values() for each in node.holders if each.id == lock_id)
-        if any(each.lease is not None and not self._holdings.left(each.id, each.token) for each in holders):
-            return False
-        return not any(node.view.state.waiting and not node.places for node in nodes.each.values())
+        for node in nodes.each.values():
+            if node.view.state.waiting and not node.places:
+                return False
+            for each in node.holders:
+                if each.id == lock_id and each.lease is not None and not self._holdings.left(each.id, each.token):
+                    return False
+        return True
 
     def _take_turn(self, ticket: Ticket) -> Grant:
         acted = self._ask_for(ticket.request, lock_work.take_turn, waited=True)

@@ -31,18 +31,23 @@ class Op:
 
 def multi(ops: Sequence[Op]) -> Question:
     """All of it, or nothing."""
-    return lambda client: send(client, Transaction([_part(op, acl_of(client)) for op in ops]))
+
+    def ask(client: Any) -> Any:
+        acl = acl_of(client)
+        return send(client, Transaction([_part(op, acl) for op in ops]))
+
+    return ask
 
 
 def _part(op: Op, acl: Any) -> Any:
-    match op.kind:
-        case "check":
-            return CheckVersion(op.path, op.version)
-        case "set":
-            return SetData(op.path, op.data, op.version)
-        case "remove":
-            return Delete(op.path, op.version)
-    return Create(op.path, op.data, acl, FLAGS[op.kind])
+    kind = op.kind
+    if kind == "set":
+        return SetData(op.path, op.data, op.version)
+    if kind == "check":
+        return CheckVersion(op.path, op.version)
+    if kind == "remove":
+        return Delete(op.path, op.version)
+    return Create(op.path, op.data, acl, FLAGS[kind])
 
 
 def size_of(op: Op) -> int:
@@ -52,7 +57,7 @@ def size_of(op: Op) -> int:
 
 def checked_size(ops: Sequence[Op]) -> Sequence[Op]:
     """The same, or BadValue: a larger request makes the server drop the connection without a word."""
-    size = sum(size_of(op) for op in ops)
+    size = sum([size_of(op) for op in ops])
     if size > MOST_BYTES:
         raise BadValue(
             "request", f"of {size} bytes", ("is too large for ZooKeeper; use fewer resources or holders at once")

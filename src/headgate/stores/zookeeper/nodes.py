@@ -101,7 +101,7 @@ class Nodes:
         self.each = {view.state.uri: Node(view, [], view.places(), set(view.children)) for view in views}
         for node in self.each.values():
             self._judge(node)
-        resources = {uri: ResourceSnapshot(uri) for uri in wanted}
+        resources = {uri: ResourceSnapshot(uri) for uri in wanted if uri not in self.each}
         resources |= {uri: _snapshot(node, tag) for uri, node in self.each.items()}
         self.snapshot = LockSnapshot(
             tag, resources, NEVER, actor=actor(), most_handed=MOST_HANDED, rules=rules
@@ -210,8 +210,11 @@ class Nodes:
         if not (states or self.parts or self.told):
             return []
         written = {op.path for op in states}
-        views = [node.view for node in self.each.values() if node.view.path not in written]
-        guards = [Op("check", view.path, version=view.version) for view in views]
+        guards = [
+            Op("check", node.view.path, version=node.view.version)
+            for node in self.each.values()
+            if node.view.path not in written
+        ]
         return [*states, *guards, *self.parts]
 
     def becomes(self, node: Node, version: int) -> View:
@@ -286,14 +289,14 @@ class Nodes:
 
 
 def _snapshot(node: Node, tag: str) -> ResourceSnapshot:
-    view = node.view
+    view, state, expired = node.view, node.view.state, node.expired
     return ResourceSnapshot(
-        node.uri,
-        view.state.token,
-        view.state.known,
-        tuple(view.lock(holder) for holder in node.holders if holder not in node.expired),
-        tuple(view.lock(holder) for holder in node.expired),
-        tuple(_entry(place, view, tag) for place in node.places),
+        state.uri,
+        state.token,
+        state.known,
+        tuple([view.lock(holder) for holder in node.holders if not (expired and holder in expired)]),
+        tuple([view.lock(holder) for holder in expired]),
+        tuple([_entry(place, view, tag) for place in node.places]),
     )
 
 

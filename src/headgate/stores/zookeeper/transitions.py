@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from headgate.core.errors import HeadgateError, LockRefused, StoreUnavailable
 from headgate.core.lock_rules import LockRules
-from headgate.core.lock_snapshot import ConfirmLock, Grant, LockSnapshot, Outcome
+from headgate.core.lock_snapshot import ConfirmLock, LockSnapshot, Outcome
 from headgate.core.lock_work import MustWait, serve
 from headgate.core.locks import Lock
 from headgate.stores.idempotency import UNKNOWN, Unfinished
@@ -32,9 +32,10 @@ Trust = Callable[[Nodes], bool]
 MOST_REMEMBERED = 10_000
 #: With no more children than this, all of them are asked for their times when some are.
 FEW_CHILDREN = 32
+_NOT_FROM_MEMORY = (LockRefused, MustWait)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acted(Generic[T]):
     """What a decision came to, after it was written: its result, when (in milliseconds), and the nodes as they are."""
 
@@ -134,11 +135,12 @@ class Transitions:
             if act.cached:  # Memory proves nothing.
                 raise Again from None
             raise
-        plan = Plan(nodes.ops(), (outcome.result, nodes), nodes.told, _known(outcome.result), act.session)
-        plan.mark = nodes.mark
+        plan = Plan(
+            nodes.ops(), (outcome.result, nodes), nodes.told, _known(outcome.result), act.session, mark=nodes.mark
+        )
         plan.questions = [children(each.view.path) for each in nodes.cleared()] if plan.ops else []
         # A grant may have died with its session: the next look finds it by its request.
-        plan.proven = not any(isinstance(change, Grant) for change in outcome.changes)
+        plan.proven = not nodes.granted
         plan.happened = lambda done: self._happened(nodes, plan, done)
         plan.missed = lambda: self._missed(act, nodes)
         return plan
@@ -149,8 +151,7 @@ class Transitions:
             self._start_again(act)
         outcome = act.decide(nodes.snapshot)
         # Memory may grant and free, but it refuses nothing, and it does not know whether an earlier grant still lives.
-        confirms = any(isinstance(change, ConfirmLock) for change in outcome.changes)
-        if act.cached and (confirms or isinstance(outcome.result, LockRefused | MustWait)):
+        if act.cached and (isinstance(outcome.result, _NOT_FROM_MEMORY) or outcome.has(ConfirmLock)):
             self._start_again(act)
         if missing := nodes.missing(outcome):
             self.make_resources(missing)
@@ -242,7 +243,9 @@ class Transitions:
 
     def tell_locks(self, acted: Acted[Any], locks: Sequence[Lock]) -> tuple[Lock, ...]:
         """Grants as the rest of the world sees them, with their times: in one trip where some must be read."""
-        granted = acted.nodes.granted
+        granted, since = acted.nodes.granted, moment(acted.at)
+        if all(lock.id in granted for lock in locks):
+            return tuple([lock.granted_at(since) for lock in locks])
         unclear = [lock for lock in locks if lock.id not in granted and lock.since == NEVER]
         holders = {lock.id: acted.nodes.holder(lock) for lock in unclear}
         views = [
@@ -251,7 +254,7 @@ class Transitions:
         ]
         read = {view.state.uri: view for view in self.with_times(views, acted.session)}
         return tuple(
-            replace(lock, since=moment(acted.at))
+            lock.granted_at(since)
             if lock.id in granted
             else read[lock.resource].lock(holders[lock.id])
             if lock.id in holders

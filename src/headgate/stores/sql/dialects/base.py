@@ -17,7 +17,7 @@ from headgate.stores.base import SIDE_BY_SIDE
 from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.fast_paths import Routine, lock_words
-from headgate.stores.sql.statement import Row, Statement, spread
+from headgate.stores.sql.statement import Row, Statement, Texts
 
 Parameters = Mapping[str, object]
 #: Many rows: each parameter with its values, one for each row.
@@ -217,7 +217,7 @@ class Dialect(ABC):
         self.name = mask(url)
         #: Set by the database that this dialect is for.
         self.options: StoreOptions = DEFAULT_OPTIONS
-        self._plain: dict[Statement, str] = {}
+        self._texts = Texts(self.words, self.spell)
 
     @property
     def token_floor(self) -> str:
@@ -432,14 +432,7 @@ class Dialect(ABC):
 
     def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
         """The statement as this driver wants it, and its parameters."""
-        text = self._plain.get(statement)
-        if text is not None:
-            return text, params
-        filled = statement.text.format(**self.words())
-        written, flat = spread(filled, params)
-        if written == filled:
-            self._plain[statement] = self.spell(written)
-        return self.spell(written), flat
+        return self._texts.write(statement, params)
 
     def words(self) -> dict[str, str]:
         """What stands for the words in braces."""

@@ -166,6 +166,7 @@ class Postgresql(Dialect):
         self._target = target_of(url, self.name)
         #: Whether the last connection led to a pooler.
         self.pooled = False
+        self._listed: dict[Statement, str] = {}
 
     @property
     def listens(self) -> bool:  # type: ignore[override] # here it depends on the connection
@@ -257,10 +258,10 @@ class Postgresql(Dialect):
 
     def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
         """A list goes as one array, and binary: the statement is the same for any number of values."""
-        if statement not in self._plain:
+        if statement not in self._listed:
             text = with_lists(statement.text, "= any(%({})b)")
-            self._plain[statement] = self.spell(text.format(**self.words()))
-        return self._plain[statement], params
+            self._listed[statement] = self.spell(text.format(**self.words()))
+        return self._listed[statement], params
 
     def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
         types = tuple((name, ARRAYS[type(values[0])]) for name, values in columns.items())

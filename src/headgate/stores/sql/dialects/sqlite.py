@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -27,7 +27,7 @@ from headgate.stores.sql.dialects.base import (
     Runner,
     Trouble,
 )
-from headgate.stores.sql.dialects.sqlite_gate import Gate
+from headgate.stores.sql.dialects.sqlite_gate import Gate, Turn
 from headgate.stores.sql.dialects.sqlite_place import (
     RIGHTS,
     Identity,
@@ -238,14 +238,11 @@ class Sqlite(Dialect):
             connection.execute("pragma busy_timeout = 0")
         self._known = known._replace(identity=connection.identity)
 
-    @contextmanager
-    def turn(self, seconds: float) -> Iterator[None]:
-        if not self._gate.enter(seconds):
-            raise StoreUnavailable(self.name, self.why_busy(seconds), outcome="none")
-        try:
-            yield
-        finally:
-            self._gate.leave()
+    def turn(self, seconds: float) -> AbstractContextManager[None]:
+        return Turn(self._gate, seconds, self._refuse_turn)
+
+    def _refuse_turn(self, seconds: float) -> StoreUnavailable:
+        return StoreUnavailable(self.name, self.why_busy(seconds), outcome="none")
 
     def begin(self, cursor: Any, *, write: bool) -> None:
         """Start a transaction. Writing to a file that was replaced would spoil the journal of the new one."""
@@ -393,9 +390,11 @@ class Sqlite(Dialect):
 
     def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
         """A list goes as one JSON text: written out, its names are looked up one after the other, each time."""
-        lists = {name: value for name, value in params.items() if isinstance(value, list)}
+        if statement in self._texts.plain:
+            return self._texts.plain[statement], params
+        lists = {name: cast("list[object]", params[name]) for name in self._texts.lists(statement)}
         if not lists or any(isinstance(each, bytes) for value in lists.values() for each in value[:1]):
-            return super().prepare(statement, params)
+            return self._texts.write(statement, params)
         if statement not in self._listed:
             text = with_lists(statement.text, "in (select value from json_each(:{}))")
             self._listed[statement] = text.format(**self.words())

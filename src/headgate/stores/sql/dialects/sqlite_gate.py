@@ -12,7 +12,8 @@ import os
 import threading
 import time
 import weakref
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from headgate import private
@@ -143,6 +144,22 @@ class Gate:
         """In a forked child: the parent's open file would share the parent's lock."""
         self._reset()
         self._close_file()
+
+
+class Turn(AbstractContextManager[None]):
+    """Inside the gate within so many seconds, or the error of whoever comes too late. (A generator takes longer.)"""
+
+    __slots__ = ("_gate", "_refuse", "_seconds")
+
+    def __init__(self, gate: Gate, seconds: float, refuse: Callable[[float], Exception]) -> None:
+        self._gate, self._seconds, self._refuse = gate, seconds, refuse
+
+    def __enter__(self) -> None:
+        if not self._gate.enter(self._seconds):
+            raise self._refuse(self._seconds)
+
+    def __exit__(self, *_: object) -> None:
+        self._gate.leave()
 
 
 def _lock_at_once(file: int) -> bool:
