@@ -300,6 +300,17 @@ def test_a_lock_delay_is_kept(gates: Gates, kind: str) -> None:
 
 
 @ON_ALL
+def test_a_lock_delay_is_kept_after_the_mode_that_a_lock_has_by_then(gates: Gates, kind: str) -> None:
+    gate = gates.open(lock_delay="1000")
+    gate.locks.upgrade(gate.locks.acquire("a", "u", "shared", lease=LONG))
+    gate.locks.downgrade(gate.locks.acquire("a", "d", "exclusive", lease=LONG))
+    take_over(gate, kind)
+    gate.locks.acquire("b", "d", "exclusive")
+    with pytest.raises(LockRefused):
+        gate.locks.acquire("b", "u", "exclusive")
+
+
+@ON_ALL
 def test_a_store_that_followed_no_server_keeps_all(gate: Gate, kind: str) -> None:
     """One that was made before, or was moved here."""
     before = prepare(gate)

@@ -79,6 +79,35 @@ def test_a_resource_is_not_forgotten_during_a_lock_delay(store: LockStore, dead_
     assert store.resources() == [R]
 
 
+@pytest.mark.parametrize("way", ["at once", "by waiting", "by entering"])
+def test_a_reader_that_became_a_writer_leaves_the_lock_delay_of_one(store: LockStore, way: str) -> None:
+    """The mode at its death decides, not the one that it was granted."""
+    asked = request_for("dead", (R, SHARED), lease=LONG, lock_delay=DELAY, reentrant=way == "by entering")
+    if way == "by waiting":
+        (ahead,) = store.acquire(request_for("ahead", (R, EXCLUSIVE), lease=LONG))
+        ticket = queued(store, asked)
+        store.release(ahead.id, ahead.token)
+        (reading,) = store.take_turn(ticket) or ()
+    else:
+        (reading,) = store.acquire(asked)
+    if way == "by entering":
+        (writing,) = store.acquire(request_for("dead", (R, EXCLUSIVE), lease=LONG, reentrant=True))
+    else:
+        writing = store.upgrade(reading.id, reading.token)
+    let_expire(store, writing)
+    with pytest.raises(LockRefused) as refusal:
+        store.acquire(request_for("next", (R, SHARED)))
+    assert [each.lock_id for each in refusal.value.blockers] == [reading.id]
+
+
+def test_a_writer_that_was_downgraded_leaves_no_lock_delay(store: LockStore) -> None:
+    (writing,) = store.acquire(request_for("dead", (R, EXCLUSIVE), lease=LONG, lock_delay=DELAY))
+    let_expire(store, store.downgrade(writing.id, writing.token))
+    (lock,) = store.acquire(request_for("next", (R, EXCLUSIVE)))
+    assert lock.token > writing.token
+    assert events(store) == ["grant", "downgrade", "expire", "grant"]
+
+
 # ------------------------------------------------------------------ re-entrance and the queue
 
 

@@ -103,6 +103,16 @@ def test_a_lock_delay_is_kept(gates: Gates) -> None:
     assert told(gate, lock_id=lock.id) == ["grant"]
 
 
+def test_the_mode_at_its_death_decides_about_a_lock_delay(gates: Gates) -> None:
+    gate = gates.open(lock_delay="30")
+    upgraded = gate.locks.upgrade(gate.locks.acquire("dead", "u", "read", lease=60))
+    downgraded = gate.locks.downgrade(gate.locks.acquire("dead", "d", "write", lease=60))
+    let_expire(gate, "dead")
+    assert gate.locks.expire() == 1
+    assert told(gate, lock_id=upgraded.id) == ["grant", "upgrade"]
+    assert told(gate, lock_id=downgraded.id) == ["grant", "downgrade", "expire"]
+
+
 def test_waiters_get_what_came_free(gate: Gate) -> None:
     hold_many(gate, "dead", 12)
     writer = queue_behind(gate, "writer", "r:003", "write")

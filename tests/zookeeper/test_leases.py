@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import headgate
-from headgate import Gate, Lock, LockLost, LockRefused, StoreUnavailable
+from headgate import Gate, LockLost, StoreUnavailable
 from headgate.stores.base import LockFilter, Ticket
 from headgate.stores.zookeeper.clock import Clock, Now
 from headgate.stores.zookeeper.locks import ZookeeperLocks
@@ -254,27 +254,3 @@ def test_every_call_ends_in_time_when_the_server_falls_silent(url: str, proxy: F
         assert isinstance(waiting.exception(timeout=GUARD), StoreUnavailable)
         assert time.monotonic() - began < GUARD * 2
         proxy.heal()
-
-
-# ------------------------------------------------------------------ lock-delay
-
-
-def let_expire(store: ZookeeperLocks, lock: Lock) -> None:
-    store.renew(lock.id, lock.token, 0.3)
-    until(lambda: not store.list(LockFilter()), "the lease to expire")
-
-
-def test_a_reader_that_was_upgraded_leaves_the_lock_delay_of_a_writer(store: ZookeeperLocks) -> None:
-    (reading,) = store.acquire(request_for("dead", (R, SHARED), lease=8, lock_delay=60))
-    let_expire(store, store.upgrade(reading.id, reading.token))
-    with pytest.raises(LockRefused) as refusal:
-        store.acquire(request_for("next", (R, SHARED)))
-    assert [each.lock_id for each in refusal.value.blockers] == [reading.id]
-
-
-def test_a_writer_that_was_downgraded_leaves_no_lock_delay(store: ZookeeperLocks) -> None:
-    (writing,) = store.acquire(request_for("dead", (R, EXCLUSIVE), lease=8, lock_delay=60))
-    let_expire(store, store.downgrade(writing.id, writing.token))
-    (lock,) = store.acquire(request_for("next", (R, EXCLUSIVE)))
-    assert lock.token > writing.token
-    assert events(store) == ["grant", "downgrade", "expire", "grant"]

@@ -78,7 +78,7 @@ class Request:
     wants: tuple[Want, ...]
     #: Seconds that a grant lives without being renewed; None: until it is released.
     lease: float | None = None
-    #: Seconds that the resource stays closed after an exclusive holder died.
+    #: Seconds that the resource stays closed after its holder died with an exclusive lock.
     lock_delay: float = 0.0
     #: Count holds of the same client instead of refusing them.
     reentrant: bool = False
@@ -104,10 +104,6 @@ class Request:
     def resources(self) -> tuple[str, ...]:
         """The wanted resources."""
         return tuple(want.resource for want in self.wants)
-
-    def delay_of(self, mode: Mode) -> float:
-        """The lock-delay of a grant in that mode."""
-        return delay_of(mode, self.lock_delay)
 
     def lock_id(self, tag: str, resource: str) -> str:
         """The id that a grant of this request has: the same request always gives the same one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.stores.sql.fast_paths import delay_after
 from headgate.stores.sql.statement import Statement
 
 READ_EPOCHS = Statement(
@@ -28,7 +29,7 @@ FIRST_NUMBERS = Statement(
 # ---------------------------------------------------------------- locks
 
 #: What ends at once. A lock with a lock-delay is kept as long as that says: its holder may still be at work.
-_ENDS = "lease is not null and lock_delay = 0"
+_ENDS = f"lease is not null and {delay_after()} = 0"
 TELL_LOCKS = Statement(
     "Record the end of every leased lock.",
     """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from headgate.core.lock_rules import LockRules, summary
-from headgate.core.locks import Mode
+from headgate.core.locks import Mode, delay_of
 from headgate.core.machine import Transition
 
 #: Stands for the name of a routine in its own text.
@@ -79,6 +79,12 @@ def one_of(column: str, modes: Iterable[Mode]) -> str:
     """Whether a column has one of these modes."""
     listed = ", ".join(f"'{mode.value}'" for mode in modes)
     return f"{column} in ({listed})" if listed else NEVER
+
+
+def delay_after(row: str = "") -> str:
+    """How long a lock stays in place after its holder died, by the mode that it has then. `row`: as in `l.`."""
+    delayed = [mode for mode in Mode if delay_of(mode, 1.0)]
+    return f"case when {one_of(f'{row}mode', delayed)} then {row}lock_delay else 0 end"
 
 
 def target_of(column: str, rows: Mapping[Mode, Transition]) -> str:

@@ -21,7 +21,7 @@ def grant_quickly(database: Database, tag: str, request: Request) -> Grant:
     lock_id = request.lock_id(tag, want.resource)
     params = {
         "rkey": resource_digest(want.resource), "uri": want.resource, "mode": want.mode.value, "id": lock_id,
-        "client": request.client, "lease": to_micro(request.lease), "lock_delay": to_micro(request.delay_of(want.mode)),
+        "client": request.client, "lease": to_micro(request.lease), "lock_delay": to_micro(request.lock_delay),
         "request_id": request.id, "owner": request.owner, "note": request.note,
         "principal": request.principal,
     }  # fmt: skip

@@ -22,7 +22,7 @@ from headgate.core.lock_snapshot import (
     QueueEntry,
     Record,
 )
-from headgate.core.locks import Request, delay_of
+from headgate.core.locks import Request
 from headgate.stores.acting import log_override
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.dialects.base import Columns
@@ -76,7 +76,7 @@ def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object
     return {
         "request_id": request.id, "client": request.client, "owner": request.owner, "alive": WAITER_LEASE,
         "channel": channel, "lock_id": request.lock_id(tag, request.wants[0].resource) if single else "",
-        "lease": to_micro(request.lease), "lock_delay": to_micro(request.delay_of(request.wants[0].mode)),
+        "lease": to_micro(request.lease), "lock_delay": to_micro(request.lock_delay),
         "note": request.note, "principal": request.principal,
     }  # fmt: skip
 
@@ -119,13 +119,12 @@ class _Writer:
         if not grants:
             return
         locks, lock = [grant.lock for grant in grants], grants[0].lock
-        delays = [delay_of(grant.lock.mode, grant.lock_delay) for grant in grants]
         columns: Columns = {
             "id": [lock.id for lock in locks],
             "rkey": [self._rows[lock.resource].key for lock in locks],
             "mode": [lock.mode.value for lock in locks],
             "token": [lock.token for lock in locks],
-            "lock_delay": [to_micro(delay) for delay in delays],
+            "lock_delay": [to_micro(grant.lock_delay) for grant in grants],
         }
         # An id that is taken is a dead lock of the same request, kept by its lock-delay.
         self._tx.many(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.stores.sql.fast_paths import delay_after
 from headgate.stores.sql.statement import Statement
 
 _LOCK_COLUMNS = """l.id, r.uri, l.client, l.mode, l.token, l.since, l.lease, l.lease_until - {now}, l.count,
@@ -24,7 +25,7 @@ NAME_RESOURCE = Statement(
 )
 READ_LOCKS = Statement(
     "The locks on these resources, and how long their leases still run; a lock-delay keeps a dead one in place.",
-    f"select {_LOCK_COLUMNS}, l.lease_until + l.lock_delay - {{now}}"
+    f"select {_LOCK_COLUMNS}, l.lease_until + {delay_after('l.')} - {{now}}"
     " from hg_lock l join hg_resource r on r.rkey = l.rkey where l.rkey in (:keys*) order by l.token",
 )
 READ_QUEUE = Statement(
@@ -44,9 +45,9 @@ CHECK_LOCK = Statement(
 )
 READ_EXPIRED = Statement(
     "Locks behind an id whose lease, and lock-delay after it, have expired. In the order of the table: no sorting.",
-    """select l.id, l.rkey, r.uri, r.waiting from hg_lock l join hg_resource r on r.rkey = l.rkey
-       where l.id > :after and l.lease_until <= {now} and l.lease_until + l.lock_delay <= {now}
-       order by l.id limit :limit""",
+    f"""select l.id, l.rkey, r.uri, r.waiting from hg_lock l join hg_resource r on r.rkey = l.rkey
+        where l.id > :after and l.lease_until <= {{now}} and l.lease_until + {delay_after("l.")} <= {{now}}
+        order by l.id limit :limit""",
 )
 TAKE_QUIET = Statement(
     "Take the rows of those resources that nobody waits for, and about which nobody else decides now.",
@@ -54,8 +55,8 @@ TAKE_QUIET = Statement(
 )
 TAKE_EXPIRED = Statement(
     "Take those of these locks that have expired, but for those that are renewed or released at this moment.",
-    """select id, rkey from hg_lock
-       where id in (:ids*) and lease_until <= {now} and lease_until + lock_delay <= {now} {skip_locked}""",
+    f"""select id, rkey from hg_lock
+        where id in (:ids*) and lease_until <= {{now}} and lease_until + {delay_after()} <= {{now}} {{skip_locked}}""",
 )
 TELL_EXPIRED = Statement(
     "Tell that these locks expired, and what they are then.",
