@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 from headgate import __version__
 from headgate.http import schemas
@@ -65,16 +65,11 @@ def openapi_text(routes: tuple[Routes, ...]) -> bytes:
 
 
 def _read(routes: Iterable[Routes]) -> dict[str, Any]:
-    app = FastAPI(
-        title="Headgate", version=__version__, description=DESCRIPTION, generate_unique_id_function=_operation
-    )
+    names = attrgetter("name")
+    app = FastAPI(title="Headgate", version=__version__, description=DESCRIPTION, generate_unique_id_function=names)
     for part in routes:
         for each in part.declared:
             told = dict(each.told)
             answers = {**(PROBLEMS if each.path.startswith("/v1/") else {}), **told.pop("responses", {})}
             app.add_api_route(each.path, each.call, methods=[each.method], tags=[part.tag], responses=answers, **told)
     return app.openapi()
-
-
-def _operation(route: APIRoute) -> str:
-    return route.name.replace(" ", "_")
