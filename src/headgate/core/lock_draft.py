@@ -102,7 +102,10 @@ class Draft:
 
     def find(self, lock_id: str) -> Lock | None:
         """The lock of that id."""
-        return next((lock for lock in self._locks() if lock.id == lock_id), None)
+        for lock in self._locks():
+            if lock.id == lock_id:
+                return lock
+        return None
 
     def decide(self, request: Request, number: int | None = None) -> Decision:
         """May it be granted, from its position in the queue (or from behind its end)?"""

@@ -18,7 +18,7 @@ from headgate.stores.zookeeper.history_moving import MovableHistory
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.records import moment, quoted
 from headgate.stores.zookeeper.session import Sessions
-from headgate.stores.zookeeper.tree import Tree, key_of_lock, letters_of_lock
+from headgate.stores.zookeeper.tree import Tree
 
 LOCK = "lock"
 #: The parts of the name of a lock's entry; those of other nouns have one more.
@@ -113,7 +113,7 @@ class History(HistoryFolders):
 
 def _node(told: Record, mark: str) -> tuple[str, str]:
     """The name of a lock's entry, which has all that is searched for, and its content."""
-    key, letters = key_of_lock(told.lock_id), letters_of_lock(told.lock_id)
+    _, key, letters = told.lock_id.split("-")
     name = f"{key}.{letters}.{told.event}.{told.token}.{mark}:"
     reason = f',"reason":{quoted(told.reason[:1000])}' if told.reason else ""
     who = f'"uri":{quoted(told.resource)},"client":{quoted(told.client)}'

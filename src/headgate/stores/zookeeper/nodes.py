@@ -122,6 +122,8 @@ class Nodes:
 
     def missing(self, outcome: Outcome[Any]) -> list[str]:
         """Resources that the outcome changes, and that have no node yet."""
+        if len(outcome.resources) == len(self.each):
+            return []
         return [uri for uri, after in outcome.resources.items() if after.known and uri not in self.each]
 
     # ------------------------------------------------------------------ changes
@@ -206,7 +208,9 @@ class Nodes:
 
     def ops(self) -> list[Op]:
         """All operations, guarded by every resource's version; nothing when nothing changes."""
-        states = [op for node in self.each.values() for op in self._state_ops(node)]
+        states: list[Op] = []
+        for node in self.each.values():
+            states += self._state_ops(node)
         if not (states or self.parts or self.told):
             return []
         written = {op.path for op in states}

@@ -100,9 +100,9 @@ class Transitions:
         `times`: whether a result tells when something began, so that the nodes' times must be read.
         """
         act = _Act(paths, decide, self._sessions.base, wanted, times, trust)
-        remembered = [self._remembered.get(path) for path in paths] if trust else [None]
-        if all(remembered):
-            act.views, act.cached = [view for view in remembered if view], True
+        remembered = [view for path in paths if (view := self._remembered.get(path))] if trust else []
+        if trust and len(remembered) == len(paths):
+            act.views, act.cached = remembered, True
         done = self._changes.run(lambda: self._plan(act))
         outcome, nodes = done.result
         return Acted(outcome, done.at, done.session, nodes)
@@ -177,7 +177,7 @@ class Transitions:
         for each in nodes.each.values():
             if each.view.path in stats:
                 self.remember(nodes.becomes(each, stats[each.view.path].version))
-        for each, names in zip(nodes.cleared(), done.answers, strict=False):
+        for each, names in zip(nodes.cleared(), done.answers, strict=False) if done.answers else ():
             self._look_behind(each.view.path, names)
         for work in nodes.after:
             work(done.entries, done.at)
