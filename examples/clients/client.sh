@@ -52,7 +52,7 @@ field() { printf %s "$answer" | jq -r "$1"; }
 # keep PATH PID: renews a lease until the command has ended. A lease that is lost ends the command.
 keep() {
     renewed=$(date +%s)
-    while sleep "$(awk "BEGIN { print $lease / 3 }")"; do
+    while sleep "$(awk "BEGIN { print $lease / 3 }")" >/dev/null 2>&1; do
         asked=$(date +%s)
         left=$((renewed + ${lease%.*} - asked))
         if ask POST "$1" "{\"token\": $token, \"lease\": $lease}" "$left" && [ "$status" = 200 ]; then
@@ -82,7 +82,7 @@ hold() {
         code=$?
     done
     running=
-    kill "$keeper" 2>/dev/null
+    kill -KILL "$keeper" 2>/dev/null # Not TERM: a keeper that has just started still has our traps, and ignores it.
     wait "$keeper" 2>/dev/null
     if [ -e "$folder/lost" ]; then return $LOST; fi
     return "$code"
