@@ -167,7 +167,7 @@ class Gate:
         """What a running service does for its store."""
         from headgate.service.upkeep import Upkeep
 
-        return Upkeep(self.store)
+        return Upkeep(self.store, self.settings.keep("history_keep"))
 
     @cached_property
     def answer_within(self) -> float:
@@ -253,7 +253,8 @@ class Gate:
 
         if self.service:
             return self.service.alarms
-        return Alarms(self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history)
+        keep = self.settings.keep("history_keep")
+        return Alarms(self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history, keep)
 
     def alarms(self) -> list[Alarm]:
         """What is stuck; of a service, what it finds by itself. None for a caller whose `read` is limited."""

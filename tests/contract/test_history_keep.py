@@ -7,10 +7,15 @@ import pytest
 
 import headgate
 from headgate import BadValue, Gate
+from headgate.core.daemons import Daemon
 from headgate.daemon_wiring import daemon_rounds
 from headgate.daemons import history_keeper
+from headgate.service import alarms, upkeep
+from headgate.service.clock import wall
 from headgate.stores.sql.statement import Statement
+from tests.conftest import STORES
 from tests.contract.ledger_steps import database
+from tests.faults.mover import shrink
 
 OLDER = Statement("Time passes.", "update hg_history set at = at - :far")
 OLDER_LOCKS = Statement("For locks, too.", "update hg_lock set since = since - :far")
@@ -70,3 +75,53 @@ def test_by_default_everything_is_kept(tmp_path: Any) -> None:
         assert [rounds.idle != "" for rounds in daemon_rounds(gate, ["history"], 1.0)] == [True]
         since = datetime.now(UTC) - timedelta(days=36_500)
         assert gate.store.history.books[0].forget(since, 10) == 0
+
+
+def pass_time(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
+    """The gate believes that so many days have passed."""
+    for module in (alarms, upkeep, history_keeper):
+        monkeypatch.setattr(module, "wall", lambda: wall() + timedelta(days=days))
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_history_that_should_have_been_removed_raises_an_alarm(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch.setattr)  # On ZooKeeper the newest folders stay.
+    with headgate.connect(store_url, history_keep="30d") as gate:
+        assert gate.alarms() == [], "there is no history yet"
+        for _ in range(10):
+            gate.locks.release(gate.locks.acquire("ann", "file:/x", "write"))
+        assert gate.upkeep.history_overdue() < timedelta()
+        pass_time(monkeypatch, 31.9)
+        assert gate.alarms() == [], "cron may have missed a day"
+        pass_time(monkeypatch, 33)
+        (alarm,) = gate.alarms()
+        assert (alarm.kind, alarm.item, alarm.command) == ("overdue-history", "history", "headgate daemon history")
+        assert alarm.what == ("history should have been removed 3 d ago (`history_keep`), and no history daemon runs")
+        gate.queue.presence.sign_on(Daemon("d", "d", ("history",), 60))
+        (alarm,) = gate.alarms()
+        assert alarm.command == "headgate daemon history --once", "it runs, and does not keep up"
+        assert gate.upkeep.history_overdue().days in (2, 3), "a server's clock may be ahead of ours"
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_the_alarm_ends_when_all_that_is_overdue_is_removed(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch.setattr)
+    monkeypatch.setattr(history_keeper, "PORTION", 3)
+    with headgate.connect(store_url, history_keep="30d") as gate:
+        for _ in range(10):
+            gate.locks.release(gate.locks.acquire("ann", "file:/x", "write"))
+        pass_time(monkeypatch, 33)
+        (book,) = gate.store.history.books
+        assert history_keeper.step(book, timedelta(days=30).total_seconds()) == 3
+        assert [alarm.kind for alarm in gate.alarms()] == ["overdue-history"]
+        remove_old(gate)
+        assert gate.alarms() == [], "what always stays is not overdue"
+        assert len(gate.history()) > 0
+
+
+def test_history_that_is_kept_for_ever_is_never_overdue(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with headgate.connect(f"sqlite:///{tmp_path}/a.db") as gate:
+        gate.locks.release(gate.locks.acquire("ann", "file:/x", "write"))
+        pass_time(monkeypatch, 36_500)
+        assert gate.alarms() == []
+        assert gate.upkeep.history_overdue() == timedelta()

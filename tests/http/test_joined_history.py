@@ -102,5 +102,8 @@ class Book:
     def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
         raise NotImplementedError
 
+    def oldest(self) -> datetime | None:
+        raise NotImplementedError
+
     def forget(self, until: datetime, limit: int) -> int:
         raise NotImplementedError

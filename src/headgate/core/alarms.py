@@ -22,6 +22,8 @@ WITHOUT_EXPERIENCE = timedelta(hours=1)
 #: Chunks wait this long for their job before that is called stuck, and the job has not run for as long: most pipelines
 #: run once a day. For one that paused longer between two of its runs, it is this many times that pause.
 UNCLAIMED, LONGER_PAUSE = timedelta(hours=25), 1.5
+#: History may stay this much longer than `history_keep`: where cron removes it once a day, one run may be missed.
+OVERDUE = timedelta(days=2)
 #: How the names of consumers begin.
 CONSUMERS = ("batch-", "job-")
 #: What daemons that work in rounds are for, as far as something can wait for them.
@@ -38,7 +40,7 @@ ROUNDS: Mapping[str, tuple[str, str]] = {
 class Alarm:
     """Something that will not go on by itself."""
 
-    #: Which rule found it: `no-consumer`, `unknown-profile`, `no-daemon`, `long-wait`, `unclaimed`.
+    #: Which rule found it: `no-consumer`, `unknown-profile`, `no-daemon`, `overdue-history`, `long-wait`, `unclaimed`.
     kind: str
     #: The batch, ingest job, profile, step or job concerned.
     item: str
@@ -107,6 +109,8 @@ class Facts:
     #: How much waits for each daemon that works in rounds.
     rounds: Mapping[str, int] = field(default_factory=dict)
     unclaimed: Sequence[Unclaimed] = ()
+    #: How long ago the oldest entry of the history should have been removed.
+    history_overdue: timedelta = timedelta()
     #: Noun and state to the time that items usually stay in it; None: nobody knows.
     usual: Callable[[str, str], timedelta | None] = lambda _noun, _state: None
 
@@ -164,6 +168,17 @@ def _no_daemon(facts: Facts) -> Iterator[Alarm]:
             yield Alarm("no-daemon", name, f"{waits}, and no {name} runs", ("daemon", name))
 
 
+def _overdue_history(facts: Facts) -> Iterator[Alarm]:
+    if facts.history_overdue < OVERDUE:
+        return
+    late = f"history should have been removed {_length(facts.history_overdue)} ago (`history_keep`)"
+    if "history" in facts.living:
+        why = "the history daemon does not keep up, or runs with another `history_keep`"
+        yield Alarm("overdue-history", "history", f"{late}: {why}", ("daemon", "history", "--once"))
+    else:
+        yield Alarm("overdue-history", "history", f"{late}, and no history daemon runs", ("daemon", "history"))
+
+
 def _unclaimed(facts: Facts) -> Iterator[Alarm]:
     for each in facts.unclaimed:
         idle = facts.at - max(each.since, each.last_run or each.since)
@@ -178,7 +193,7 @@ def _unclaimed(facts: Facts) -> Iterator[Alarm]:
 
 #: Every rule, in the order in which alarms are shown.
 RULES: Sequence[Callable[[Facts], Iterator[Alarm]]] = (
-    _unknown_profile, _no_consumer, _no_daemon, _long_wait, _unclaimed,
+    _unknown_profile, _no_consumer, _no_daemon, _overdue_history, _long_wait, _unclaimed,
 )  # fmt: skip
 
 

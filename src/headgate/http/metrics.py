@@ -67,6 +67,8 @@ KNOWN = (
     Known("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
     Known("headgate_queue_oldest_seconds", Gauge,
           "How long the oldest ingest job has been in a state that needs an operator.", ("state",)),
+    Known("headgate_history_overdue_seconds", Gauge,
+          "How long ago the oldest entry of the history should have been removed (`history_keep`); 0: none should."),
 )  # fmt: skip
 
 
@@ -117,6 +119,8 @@ class Metrics:
         yield _gauge("headgate_counts", [((name,), count) for name, count in asdict(now).items()])
         yield from _of_locks(gate)
         yield from _of_queue(gate)
+        overdue = gate.upkeep.history_overdue().total_seconds()
+        yield _gauge("headgate_history_overdue_seconds", [((), max(overdue, 0.0))])
         if gate.keeps_ledger:
             yield _gauge("headgate_claims", [((), now.chunks_running)])
             yield _gauge("headgate_chunks_failed", [((), now.chunks_failed)])

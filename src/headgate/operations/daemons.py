@@ -18,7 +18,7 @@ ALARMS = "Each with its sentence and the command that fixes it."
 @declared.get("/alarms", "read", answer=ALARMS, call="alarms")
 def alarms() -> Page[Alarm]:
     """List what is stuck: what waits for a consumer or daemon that does not run, for a profile that cannot be used, or
-    far longer than usual. Empty for a caller whose `read` is limited.
+    far longer than usual, and history that is overdue for removal. Empty for a caller whose `read` is limited.
     """
 
 

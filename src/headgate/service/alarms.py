@@ -16,6 +16,7 @@ from headgate.core.history import HistoryFilter
 from headgate.core.queue import ALL, Batch, work_states
 from headgate.core.states import BATCH, MERRITT_INGEST_JOB
 from headgate.service.clock import steady, wall
+from headgate.service.history import overdue
 from headgate.service.inventory import Inventory
 from headgate.service.ledger import LEFT_MOST, Ledger
 from headgate.service.queue import Queue
@@ -62,9 +63,11 @@ class Alarms:
         inventory: Inventory | None,
         profiles: Profiles,
         history: HistoryStore,
+        history_keep: float | None,
     ) -> None:
         self._queue = queue
         self._history = history
+        self._history_keep = history_keep
         self._ledger = ledger
         self._inventory = inventory
         self._profiles = profiles
@@ -74,9 +77,10 @@ class Alarms:
     def find(self) -> list[Alarm]:
         """Everything that is stuck now."""
         living = {step for daemon in self._queue.presence.living() for step in daemon.steps}
+        now = wall()
         return find_alarms(
             Facts(
-                at=wall(),
+                at=now,
                 waiting=self._waiting(living),
                 living=living,
                 knows_consumers=self._knows_consumers,
@@ -85,6 +89,7 @@ class Alarms:
                 has_profiles=self._profiles.exists,
                 rounds=self._rounds(living),
                 unclaimed=self._unclaimed_chunks(),
+                history_overdue=overdue(self._history.books, self._history_keep, now),
                 usual=self._usual,
             )
         )

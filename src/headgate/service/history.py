@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -86,6 +86,12 @@ class History:
 def entries_after(book: HistoryBook, last: int) -> list[Entry]:
     """The entries after that one, in the order of their ids; the newest of them, when there are too many."""
     return sorted(book.read(HistoryFilter(newer=last, limit=MOST_MISSED)), key=lambda entry: entry.id)
+
+
+def overdue(books: Sequence[HistoryBook], keep: float | None, at: datetime) -> timedelta:
+    """How long ago the oldest entry should have been removed. `keep`: `history_keep` in seconds; None: forever."""
+    oldest = [] if keep is None else [since for book in books if (since := book.oldest()) is not None]
+    return max((at - since - timedelta(seconds=keep or 0) for since in oldest), default=timedelta())
 
 
 def check_time(name: str, value: object) -> datetime | None:

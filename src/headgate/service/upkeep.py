@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
+from headgate.service.clock import wall
+from headgate.service.history import overdue
 from headgate.stores.base import Ticket
 from headgate.stores.store import Store
 from headgate.telemetry import event
@@ -12,8 +15,9 @@ from headgate.telemetry import event
 class Upkeep:
     """The upkeep of one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, history_keep: float | None) -> None:
         self._store = store
+        self._history_keep = history_keep
         #: What errors call the store, and the four letters that its lock ids begin with.
         self.name, self.tag = store.name, store.tag
         #: How many calls one process should send at a time.
@@ -29,6 +33,10 @@ class Upkeep:
             self._store.locks.keep_places(tickets)
         if self._store.outages is not None:
             self._store.outages.tell_alive()
+
+    def history_overdue(self) -> timedelta:
+        """Return how long ago the oldest entry of the history should have been removed; not positive: none should."""
+        return overdue(self._store.history.books, self._history_keep, wall())
 
     def bridge_outage(self) -> None:
         """Extend leases by the time without a service, in which nobody could renew them."""

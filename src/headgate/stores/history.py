@@ -28,6 +28,9 @@ class HistoryBook(Protocol):
     def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
         """Return how often each of these events happened in each hour since then."""
 
+    def oldest(self) -> datetime | None:
+        """Return since when `forget` may remove the oldest entry that need not stay; None: there is no such entry."""
+
     def forget(self, until: datetime, limit: int) -> int:
         """Remove at most `limit` entries from before that time, oldest first. Returns how many."""
 

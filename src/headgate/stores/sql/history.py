@@ -60,6 +60,11 @@ FIND_LAST = Statement(
     "The last of the oldest entries that are removed together.",
     "select at, id from hg_history where at < :until order by at, id limit 1 offset :ahead",
 )
+FIND_OLDEST = Statement(
+    "The oldest entry that need not stay.",
+    """select at from hg_history
+       where id <> (select last from (select max(id) as last from hg_history) newest) order by at, id limit 1""",
+)
 #: One range of the key. The newest entry of all stays, so that ids go on behind it.
 FORGET = Statement(
     "The entries up to that one go.",
@@ -102,6 +107,10 @@ class SqlHistory:
     def copy(self, tag: str, leaves: Sequence[Leaf]) -> None:
         """Keep each entry once, however often it is given. ForeignStore when another entry has its place."""
         self._database.write(lambda tx: _copy(tx, tag, leaves))
+
+    def oldest(self) -> datetime | None:
+        """The time of the oldest entry but the newest."""
+        return next((moment(at) for (at,) in self._database.single(FIND_OLDEST)), None)
 
     def forget(self, until: datetime, limit: int) -> int:
         """Remove at most so many of the entries before that time, oldest first. Returns how many."""

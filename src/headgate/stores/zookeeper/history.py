@@ -75,6 +75,10 @@ class History(HistoryFolders):
             counts[entry.noun, entry.event, hour_of(entry.at)] += entry.count
         return [Happened(*key, count) for key, count in counts.items()]
 
+    def oldest(self) -> datetime | None:
+        """Since when the oldest entry outside the newest folders may go: since its folder was closed."""
+        return self.movable.removable_since()
+
     def forget(self, until: datetime, limit: int) -> int:
         """Remove at most so many of the entries before that time that need not stay, oldest first."""
         age = (datetime.now(UTC) - until).total_seconds()

@@ -132,6 +132,16 @@ class HistoryFolders(ABC):
                 if not isinstance(answer, Exception):
                     yield number, name, *answer
 
+    def first(self, folder: str) -> Entry | None:
+        """The first entry that is left in a folder."""
+        names = self._sessions.base.ask(children(folder))[0]
+        for name in () if isinstance(names, Exception) else sorted(names, key=sequence_of):
+            answer = self._sessions.base.ask(read(f"{folder}/{name}"))[0]
+            entry = None if isinstance(answer, Exception) else self.entry(0, name, *answer)
+            if entry is not None:
+                return entry
+        return None
+
     def matching(
         self, which: HistoryFilter, folders: Sequence[str], by_name: Callable[[int, str], bool]
     ) -> list[Entry]:

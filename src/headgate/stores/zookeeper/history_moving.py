@@ -7,11 +7,13 @@ takes a missing one for a change that did not happen.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import islice
 
 from headgate.stores.history import Leaf
 from headgate.stores.zookeeper.asking import read, remove, write
 from headgate.stores.zookeeper.history_folders import MOVED, HistoryFolders
+from headgate.stores.zookeeper.records import moment
 from headgate.stores.zookeeper.session import Sessions
 
 
@@ -33,6 +35,19 @@ class MovableHistory:
                 return leaves
             self._sessions.base.ask(remove(folder))  # It stays if there is something in it that is not ours.
         return []
+
+    def removable_since(self) -> datetime | None:
+        """When the oldest folder that may go was closed; once it is marked, the time of its first entry."""
+        for folder in self._folders.old_folders():
+            found = self._sessions.base.ask(read(folder))[0]
+            if isinstance(found, Exception):
+                continue  # It is gone.
+            data, stat = found
+            if data != MOVED:
+                return moment(stat.mtime)
+            if (first := self._folders.first(folder)) is not None:
+                return first.at
+        return None
 
     def remove(self, leaves: Sequence[Leaf]) -> int:
         answers = self._sessions.base.ask(*(remove(leaf.name, leaf.version) for leaf in leaves))
