@@ -14,6 +14,7 @@ from headgate.core.locks import Lock, Mode, Request, parse_lock_id
 from headgate.core.wire import plain
 from headgate.operations import locks, whole
 from headgate.operations.declaring import Operation
+from headgate.service.clock import steady
 from headgate.stores.base import Grant, LockFilter, Ticket
 from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
 
@@ -21,6 +22,8 @@ from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, curren
 LOOK_SECONDS = 3.0
 #: The pause after a look that found nothing.
 SOON_SECONDS = 0.001
+#: A grant that a look brought is used as it is when the look took at most this part of its lease.
+USABLE_PART = 0.1
 
 
 def _of_lock(operation: Operation) -> Callable[..., Any]:
@@ -37,8 +40,8 @@ class ServiceLocks:
         self.name, self.tag = connection.name, tag
         self.options = connection.options
         self.connection = connection
-        #: What waiters were granted when they looked.
-        self._found: dict[int, Grant] = {}
+        #: What waiters were granted when they looked, and when they began to look (steady).
+        self._found: dict[int, tuple[Grant, float]] = {}
 
     def acquire(self, request: Request) -> Grant:
         return _granted(request, send(self.connection, locks.acquire, **_asked(request), request_id=request.id))
@@ -56,15 +59,22 @@ class ServiceLocks:
 
     def look(self, ticket: Ticket) -> float:
         left = current(self.options.answer_within).left - self.options.answer_within
-        seconds = min(max(left, 0.0), LOOK_SECONDS)
+        seconds, began = min(max(left, 0.0), LOOK_SECONDS), steady()
         with within(seconds + self.options.answer_within):
             found = self._of_waiter(locks.take_turn, ticket, wait=seconds)
         if found is not None:
-            self._found[ticket.number] = found
+            self._found[ticket.number] = found, began
         return SOON_SECONDS if found is None else 0.0
 
     def take_turn(self, ticket: Ticket) -> Grant | None:
-        return self._found.pop(ticket.number, None) or self._of_waiter(locks.take_turn, ticket)
+        """What a look brought, with what is left of its lease for certain: the service may have granted it as soon as
+        the look began. When that is too little, ask again: the lease then begins anew, or the turn is over.
+        """
+        found, began = self._found.pop(ticket.number, ((), 0.0))
+        lasted = steady() - began
+        if found and all(each.lease is None or lasted <= each.lease * USABLE_PART for each in found):
+            return tuple(_shortened(each, lasted) for each in found)
+        return self._of_waiter(locks.take_turn, ticket)
 
     def keep_places(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
@@ -124,6 +134,10 @@ class ServiceLocks:
         asked = {**_asked(request), "ticket": ticket.number, "request_id": request.id, "wait": wait}
         found = send(self.connection, operation, **asked)
         return None if found is None else _granted(request, found)
+
+
+def _shortened(lock: Lock, seconds: float) -> Lock:
+    return lock if lock.expires_in is None else replace(lock, expires_in=lock.expires_in - seconds)
 
 
 def _asked(request: Request) -> dict[str, Any]:
