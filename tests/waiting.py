@@ -4,7 +4,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from headgate.stores.base import LockStore, Ticket
+from headgate.core.tickets import Ticket
+from headgate.stores.base import LockStore
 from headgate.stores.options import StoreOptions
 
 PATIENCE_SECONDS = 30.0

@@ -253,8 +253,7 @@ class Gate:
 
         if self.service:
             return self.service.alarms
-        keep = self.settings.keep("history_keep")
-        return Alarms(self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history, keep)
+        return Alarms(self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history, self.upkeep)
 
     def alarms(self) -> list[Alarm]:
         """What is stuck; of a service, what it finds by itself. None for a caller whose `read` is limited."""

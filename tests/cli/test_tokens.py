@@ -1,8 +1,8 @@
 """API tokens by command, and the locks of their principals."""
 
 import headgate as library
+from headgate.calls.actor import acting
 from headgate.core.owners import Actor
-from headgate.stores.acting import acting
 from tests.cli.commands import Headgate
 
 RESOURCE = "file:/data/x"

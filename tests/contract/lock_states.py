@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from headgate import HeadgateError, Lock, LockRefused, UnknownName
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Request
 from headgate.core.states import LOCK
+from headgate.core.tickets import Ticket
 from headgate.store_opening import open_store
-from headgate.stores.base import LockFilter, LockStore, Ticket
+from headgate.stores.base import LockStore
 from headgate.stores.store import Store
 from tests.contract.over_http import kept_id
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, history_of, request_for

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from headgate import Gate
+from headgate.calls.idempotency import scoped_id
 from headgate.client.locks import ServiceLocks
 from headgate.core.locks import Request
 from headgate.gate import connect
 from headgate.http.server import Server
 from headgate.http.service import Service
 from headgate.stores.base import LockStore
-from headgate.stores.idempotency import scoped_id
 from tests.conftest import SQL_STORES
 
 HTTP = "http"

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 import headgate
 from headgate import Gate, Lock, Mode, UnknownName
 from headgate.client.history import ServiceHistory
+from headgate.core.filters import LockFilter
 from headgate.core.history import Entry, HistoryFilter
 from headgate.core.locks import Request, Waiter, Want
 from headgate.service.identity import new_request_id
-from headgate.stores.base import LockFilter, LockStore
+from headgate.stores.base import LockStore
 from headgate.stores.sql.history import SqlHistory
 from tests.waiting import until
 

@@ -4,8 +4,8 @@ import pytest
 
 import headgate
 from headgate import NotAllowed
+from headgate.calls.actor import acting
 from headgate.core.owners import Actor
-from headgate.stores.acting import acting
 from headgate.stores.sql.statement import Statement
 from tests.contract.ledger_steps import database
 

@@ -12,9 +12,9 @@ import pytest
 
 from headgate import Claim, ClaimLost, Gate, ItemLost, Lock, LockLost, LockRefused
 from headgate.core.errors import StoreUnavailable
+from headgate.core.filters import RowFilter
 from headgate.core.ledger import ERROR, READY, Row
 from headgate.core.queue import IngestJob
-from headgate.stores.base import RowFilter
 from headgate.stores.epoch_port import StoreState
 from headgate.stores.sql import epochs
 from headgate.stores.sql.statement import Statement

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from headgate import BadValue, ClaimLost, ClaimRefused, Gate, UnknownName
+from headgate.core.ledger import Asker
 from headgate.service import dead_workers
 from headgate.service import ledger as service
-from headgate.stores.base import Asker, LedgerStore
+from headgate.stores.base import LedgerStore
 from headgate.stores.sql import claiming
 from headgate.stores.sql.statement import Statement
 from tests.contract.ledger_steps import (

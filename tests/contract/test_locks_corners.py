@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from headgate import BadValue, Lock, LockLost, LockRefused, Mode, Refused, UnknownName
+from headgate.calls.actor import acting
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Request
 from headgate.core.owners import Actor
-from headgate.stores.acting import acting
-from headgate.stores.base import LockFilter, LockStore, Ticket
+from headgate.core.tickets import Ticket
+from headgate.stores.base import LockStore
 from tests.contract.over_http import HTTP
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Gates, history_of, request_for
 from tests.waiting import until

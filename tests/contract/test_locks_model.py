@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from headgate import Lock, LockLost, LockRefused, Mode, TransitionRefused, UnknownName
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Request, Waiter, decide, decide_upgrade
 from headgate.core.machine import Also
 from headgate.core.states import LOCK
-from headgate.stores.base import Grant, LockFilter, LockStore, Ticket
+from headgate.core.tickets import Grant, Ticket
+from headgate.stores.base import LockStore
 from tests.contract.steps import history_of, request_for
 
 CLIENTS = st.sampled_from(["ann", "ben", "cam"])

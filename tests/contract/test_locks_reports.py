@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headgate import Gate, LockRefused, UnknownName
-from headgate.stores.base import LockFilter, LockStore
+from headgate.core.filters import LockFilter
+from headgate.stores.base import LockStore
 from tests.contract.queue_steps import job_in
 from tests.contract.steps import (
     EXCLUSIVE,

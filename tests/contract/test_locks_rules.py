@@ -6,12 +6,14 @@ from dataclasses import replace
 import pytest
 
 from headgate import Lock, LockRefused, Mode, TransitionRefused
+from headgate.core.filters import LockFilter
 from headgate.core.lock_rules import LOCK_RULES, LockRules
 from headgate.core.locks import COMPATIBLE, Request
 from headgate.core.machine import Also, Transition
 from headgate.core.states import LOCK
+from headgate.core.tickets import Ticket
 from headgate.store_opening import open_store
-from headgate.stores.base import LockFilter, LockStore, Ticket
+from headgate.stores.base import LockStore
 from headgate.stores.store import Store
 from tests.conftest import SQL_STORES
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, history_of, request_for

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from headgate import BadValue, Gate, Lock, LockLost, LockRefused, TransitionRefused, UnknownName
+from headgate.core.filters import LockFilter
 from headgate.core.machine import Also, By, Transition
 from headgate.core.states import LOCK
-from headgate.stores.base import LockFilter, LockStore
+from headgate.stores.base import LockStore
 from headgate.stores.sql import lock_changes, queueing
 from tests.contract.lock_states import (
     FIRE,

@@ -12,7 +12,8 @@ from typing import NoReturn
 import pytest
 
 from headgate import Gate, Lock, LockRefused
-from headgate.stores.base import LockStore, Ticket
+from headgate.core.tickets import Ticket
+from headgate.stores.base import LockStore
 from tests.contract.steps import (
     EXCLUSIVE,
     LONG,

@@ -12,12 +12,13 @@ import pytest
 
 import headgate
 from headgate import ClaimLost, Gate, ItemLost, Lock, LockRefused, NotOwner
+from headgate.calls.actor import acting
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Request
 from headgate.core.owners import Actor
 from headgate.service.ledger import Ledger
 from headgate.service.queue import Queue
-from headgate.stores.acting import acting
-from headgate.stores.base import LockFilter, LockStore
+from headgate.stores.base import LockStore
 from tests.contract import ledger_steps, queue_steps
 from tests.contract.over_http import BEHIND, HTTP, LEDGER_STORES
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, Gates, request_for

@@ -14,7 +14,7 @@ import pytest
 
 import headgate
 from headgate import Batch, Claim, ClaimLost, Gate, ItemLost, Lock, LockLost
-from headgate.stores.base import RowFilter
+from headgate.core.filters import RowFilter
 from headgate.stores.sql.epochs import STEP
 from tests.contract.steps import in_thread
 from tests.figures import Report

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from headgate.calls.deadlines import within
 from headgate.core.errors import BadValue, StoreUnavailable
-from headgate.stores.deadlines import within
 from headgate.stores.sql.dialects.sqlite import Sqlite
 from headgate.stores.sql.engine import Database, Duplicate, Transaction
 from headgate.stores.sql.statement import Statement

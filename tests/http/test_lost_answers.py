@@ -8,10 +8,10 @@ import pytest
 
 import headgate
 from headgate import Gate
+from headgate.calls.actor import acting
 from headgate.core.errors import AlreadyDone
 from headgate.core.owners import Actor
 from headgate.http.server import Server
-from headgate.stores.acting import acting
 from tests.contract.queue_steps import WHY, job_in, new_batch, taken_job
 from tests.proxy import TO_CLIENT, Cut, Proxy
 

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from headgate.calls.idempotency import KEPT_SECONDS, record_id
 from headgate.core.errors import StoreUnavailable
-from headgate.stores.idempotency import KEPT_SECONDS, record_id
 from headgate.stores.sql.repeats import SqlRepeats
 from headgate.stores.sql.statement import Statement
 from headgate.stores.sql.store import SqlStore

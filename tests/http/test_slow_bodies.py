@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from headgate.calls.actor import acting
 from headgate.core.owners import Actor
 from headgate.http.bodies import SHORT
 from headgate.http.limits import Limits
-from headgate.stores.acting import acting
 from tests.http.conftest import Bounded
 from tests.waiting import until
 

@@ -17,12 +17,12 @@ from starlette.concurrency import run_in_threadpool
 
 import headgate
 from headgate import Gate
+from headgate.calls.actor import acting
 from headgate.core.owners import Actor
 from headgate.http import service as service_file
 from headgate.http.following import newer, newest
 from headgate.http.server import Server
 from headgate.http.service import THREADS, Service
-from headgate.stores.acting import acting
 from tests.faults.conftest import FULL
 from tests.http.conftest import Bounded, Tokens
 from tests.waiting import until

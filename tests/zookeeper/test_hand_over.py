@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.stores.base import LockFilter, Ticket
+from headgate.core.filters import LockFilter
+from headgate.core.tickets import Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.waiting import await_turn, until

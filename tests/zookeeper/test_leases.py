@@ -11,7 +11,8 @@ import pytest
 
 import headgate
 from headgate import Gate, LockLost, StoreUnavailable
-from headgate.stores.base import LockFilter, Ticket
+from headgate.core.filters import LockFilter
+from headgate.core.tickets import Ticket
 from headgate.stores.zookeeper.clock import Clock, Now
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from headgate import StoreUnavailable
-from headgate.stores.base import Grant, LockFilter, Ticket
+from headgate.core.filters import LockFilter
+from headgate.core.tickets import Grant, Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.proxy import CREATE2, MULTI, FrameProxy

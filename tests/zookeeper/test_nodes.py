@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import BadValue, ForeignStore, Mode
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Request, Want
-from headgate.stores.base import LockFilter
 from headgate.stores.zookeeper import history_folders, refusals
 from headgate.stores.zookeeper.asking import join, make
 from headgate.stores.zookeeper.locks import ZookeeperLocks

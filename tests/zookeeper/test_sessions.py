@@ -10,7 +10,8 @@ import pytest
 
 from headgate import LockRefused, StoreUnavailable
 from headgate.core.errors import StoreMisconfigured
-from headgate.stores.base import LockFilter, Ticket
+from headgate.core.filters import LockFilter
+from headgate.core.tickets import Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.session import rounded
 from headgate.stores.zookeeper.store import open_zookeeper

@@ -6,7 +6,7 @@ import pytest
 
 from headgate import LockRefused
 from headgate.core.locks import Lock, Mode
-from headgate.stores.base import Ticket
+from headgate.core.tickets import Ticket
 from headgate.stores.zookeeper.locks import ZookeeperLocks
 from headgate.stores.zookeeper.session import Session
 from tests.contract.steps import EXCLUSIVE, SHARED, request_for

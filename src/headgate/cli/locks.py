@@ -41,9 +41,9 @@ def override(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any, override: str | None, **more: Any) -> Any:
+        from headgate.calls.actor import acting
         from headgate.core.names import check_reason
         from headgate.core.owners import Actor
-        from headgate.stores.acting import acting
 
         with acting(Actor(override="" if override is None else check_reason(override))):
             return function(*args, **more)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from headgate.calls.actor import actor
+from headgate.calls.deadlines import BULK_SECONDS, current, within
 from headgate.client.errors import raise_problem
 from headgate.core.errors import MissingExtra, StoreUnavailable
 from headgate.core.redaction import mask
 from headgate.service.identity import new_request_id, owner
-from headgate.stores.acting import actor
-from headgate.stores.deadlines import BULK_SECONDS, current, within
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 #: Seconds that a request has beyond the call's deadline: the service answers at the deadline at the latest, and its

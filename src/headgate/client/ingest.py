@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from headgate.calls.deadlines import within
 from headgate.client.connection import Connection
 from headgate.client.sending import send, send_file
 from headgate.core.alarms import Alarm
@@ -16,7 +17,6 @@ from headgate.ingest.deposits import existing
 from headgate.ingest.profile import Profile, from_snapshot
 from headgate.ingest.storage import Problem, Progress
 from headgate.operations import daemons, ingest, inventory
-from headgate.stores.deadlines import within
 
 #: Reading a whole object may take this long.
 READING_SECONDS = 24 * 3600.0

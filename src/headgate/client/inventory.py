@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headgate.calls.deadlines import INVENTORY_CALLS, answered_in_time
 from headgate.client.connection import Connection
 from headgate.client.sending import send, sends
 from headgate.core.errors import BadValue
-from headgate.core.inventory import (
-    Intake,
-    InventoryFile,
-    Message,
-    MessageFilter,
-    ObjectFilter,
-    Recording,
-    StoredObject,
-)
+from headgate.core.inventory import Intake, InventoryFile, Message, MessageFilter, ObjectFilter, Recording, StoredObject
 from headgate.core.wire import plain
 from headgate.operations import inventory
-from headgate.stores.deadlines import INVENTORY_CALLS, answered_in_time
 
 #: Local ids that are asked for in one request.
 PORTION = 100

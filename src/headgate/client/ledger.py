@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time
 from headgate.client.connection import Connection
 from headgate.client.sending import of_asker, send, sends
 from headgate.core.census import Span
 from headgate.core.claims import Plan, Verdict
-from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Port, Row
+from headgate.core.filters import RowFilter, SpanFilter
+from headgate.core.ledger import Asker, Change, Claim, Dataset, Defined, Job, Port, Row
 from headgate.core.locks import Lock
 from headgate.operations import claims, ledger, locks, secrets, whole
 from headgate.operations.declaring import Operation
-from headgate.stores.base import Asker, RowFilter, SpanFilter
-from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
 
 
 @answered_in_time(LEDGER_CALLS)

@@ -7,16 +7,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from headgate.calls.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
 from headgate.client.connection import Connection
 from headgate.client.sending import send, sends
 from headgate.core.faults import Fault
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Lock, Mode, Request, parse_lock_id
+from headgate.core.tickets import Grant, Ticket
 from headgate.core.wire import plain
 from headgate.operations import locks, whole
 from headgate.operations.declaring import Operation
 from headgate.service.clock import steady
-from headgate.stores.base import Grant, LockFilter, Ticket
-from headgate.stores.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
 
 #: A look waits at the service for at most this long, so that its place there is kept.
 LOOK_SECONDS = 3.0

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from headgate.calls.deadlines import QUEUE_CALLS, answered_in_time
 from headgate.client.connection import Connection
 from headgate.client.sending import of_asker, send, sends
 from headgate.core.daemons import Daemon
 from headgate.core.faults import Fault
+from headgate.core.filters import BatchFilter, JobFilter
+from headgate.core.ledger import Asker
 from headgate.core.machine import By, Machine
 from headgate.core.queue import (
     MAX_CRASHES,
@@ -28,9 +31,6 @@ from headgate.core.states import BATCH, INGEST_JOB, MERRITT_BATCH, MERRITT_INGES
 from headgate.core.wire import plain
 from headgate.operations import daemons, queue, whole
 from headgate.operations.declaring import Operation
-from headgate.stores.base import Asker
-from headgate.stores.deadlines import QUEUE_CALLS, answered_in_time
-from headgate.stores.queue_port import BatchFilter, JobFilter
 
 #: By the spelling of the store behind the service.
 TABLES = {"design": (BATCH, INGEST_JOB), "mrt-zk": (MERRITT_BATCH, MERRITT_INGEST_JOB)}

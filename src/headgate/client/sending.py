@@ -9,9 +9,9 @@ from typing import Any
 
 from headgate.client.connection import Connection
 from headgate.core.errors import BadValue
+from headgate.core.ledger import Asker
 from headgate.core.wire import parse, plain
 from headgate.operations.declaring import Idempotency, Operation, Page
-from headgate.stores.base import Asker
 
 #: A request that is sent again has to be recognised by a key that the client adds.
 KEYED = (Idempotency.KEY, Idempotency.SECRET)

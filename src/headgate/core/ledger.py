@@ -251,6 +251,22 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks for a claim."""
+
+    #: Who works.
+    worker: str
+    #: Seconds that the claim lives without a heartbeat.
+    lease: float
+    #: The caller's id of this request: a repeat is recognised by it.
+    request_id: str
+    #: True: the id was made just now, so that nobody can have asked by it before.
+    fresh: bool = False
+    #: True: what is taken outlives this process, since it is taken for a client of the service.
+    outlives: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """The right, and the duty, to work on one chunk. Frozen: what the store said at that moment."""
 

@@ -13,6 +13,8 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 from starlette.concurrency import run_in_threadpool
 
+from headgate.calls.actor import act_as
+from headgate.calls.idempotency import own_ids, scoped_id
 from headgate.core.errors import NotAllowed, UnknownName
 from headgate.core.locks import Lock
 from headgate.core.names import NAME_LENGTH, check_name, check_reason
@@ -25,8 +27,6 @@ from headgate.http import sessions
 from headgate.http.service import Service
 from headgate.service.sessions import Session
 from headgate.service.tokens import CREATE
-from headgate.stores.acting import act_as
-from headgate.stores.idempotency import own_ids, scoped_id
 
 #: Who asks, in the words of the asking process.
 CLIENT_HEADER = "Headgate-Client"

@@ -16,8 +16,8 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from headgate.calls.deadlines import asked_at
 from headgate.service.clock import steady
-from headgate.stores.deadlines import asked_at
 
 #: A call that took less was not one to a disk or a server.
 NO_TIME_SECONDS = 0.0005

@@ -24,13 +24,13 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
+from headgate.calls.actor import acting
+from headgate.calls.deadlines import asked_at
 from headgate.core.documents import DuplicateKey, read_foreign
 from headgate.core.errors import BadValue
 from headgate.http.auth import Caller, admit, is_caller, prove_form, provided, service_of
 from headgate.http.bodies import with_body
 from headgate.http.repeats import KEY_HEADER, FileDigest, Repeat
-from headgate.stores.acting import acting
-from headgate.stores.deadlines import asked_at
 
 #: How a body's type may be named.
 JSON_TYPES = ("application/json", "+json")

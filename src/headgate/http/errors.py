@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from headgate.calls.idempotency import own_ids
 from headgate.core.errors import (
     BadValue,
     HalfMoved,
@@ -36,7 +37,6 @@ from headgate.core.errors import (
 )
 from headgate.core.redaction import redact, redact_all
 from headgate.core.wire import plain
-from headgate.stores.idempotency import own_ids
 from headgate.telemetry import event
 
 #: What the type of a problem begins with; the rest is the error's name.

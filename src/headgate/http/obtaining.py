@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from headgate.calls.actor import actor
 from headgate.core.errors import BadValue
 from headgate.core.locks import Request, resource_key
 from headgate.core.names import check_name, check_note, check_request_id
+from headgate.core.tickets import Grant, Ticket
 from headgate.gate import Gate
 from headgate.http.auth import Caller
 from headgate.http.service import Service
@@ -18,8 +20,6 @@ from headgate.service.clock import steady
 from headgate.service.identity import new_request_id
 from headgate.service.locks import check_wants
 from headgate.service.waiting import Obtained, Waiting
-from headgate.stores.acting import actor
-from headgate.stores.base import Grant, Ticket
 
 
 def request_of(  # noqa: PLR0913 - each is an argument of the operation

@@ -19,11 +19,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive
 
+from headgate.calls.idempotency import Kept, Keyed, Repeated, answering, own_ids, record_id
 from headgate.core.errors import AlreadyDone, HeadgateError, KeyInUse, KeyReused, Unavailable
 from headgate.core.names import check_request_id
 from headgate.http.errors import TooLarge
 from headgate.service.repeats import RepeatRecords
-from headgate.stores.idempotency import Kept, Keyed, Repeated, answering, own_ids, record_id
 
 KEY_HEADER = "idempotency-key"
 #: Parts of answers that are never kept: sealed copies of secrets.

@@ -19,6 +19,7 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
+from headgate.calls.deadlines import asked_at
 from headgate.core.wire import plain
 from headgate.gate import Gate
 from headgate.http.auth import Caller
@@ -35,7 +36,6 @@ from headgate.operations.declaring import (
     marks,
     without_none,
 )
-from headgate.stores.deadlines import asked_at
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from headgate.core.errors import NotAllowed
+from headgate.core.tickets import Ticket
 from headgate.http.crew import Crew
 from headgate.http.errors import TooMany
 from headgate.service.clock import steady
 from headgate.service.waiting import Waiting
-from headgate.stores.base import Ticket
 
 T = TypeVar("T")
 #: The shortest and the longest pause between two looks at what nobody here has changed.

@@ -16,10 +16,10 @@ from headgate.core.history import HistoryFilter
 from headgate.core.queue import ALL, Batch, work_states
 from headgate.core.states import BATCH, MERRITT_INGEST_JOB
 from headgate.service.clock import steady, wall
-from headgate.service.history import overdue
 from headgate.service.inventory import Inventory
 from headgate.service.ledger import LEFT_MOST, Ledger
 from headgate.service.queue import Queue
+from headgate.service.upkeep import Upkeep
 from headgate.stores.history import HistoryStore
 
 #: Pending batches whose profile is looked at, jobs of the ledger, and messages that are counted.
@@ -63,11 +63,11 @@ class Alarms:
         inventory: Inventory | None,
         profiles: Profiles,
         history: HistoryStore,
-        history_keep: float | None,
+        upkeep: Upkeep,
     ) -> None:
         self._queue = queue
         self._history = history
-        self._history_keep = history_keep
+        self._upkeep = upkeep
         self._ledger = ledger
         self._inventory = inventory
         self._profiles = profiles
@@ -77,10 +77,9 @@ class Alarms:
     def find(self) -> list[Alarm]:
         """Everything that is stuck now."""
         living = {step for daemon in self._queue.presence.living() for step in daemon.steps}
-        now = wall()
         return find_alarms(
             Facts(
-                at=now,
+                at=wall(),
                 waiting=self._waiting(living),
                 living=living,
                 knows_consumers=self._knows_consumers,
@@ -89,7 +88,7 @@ class Alarms:
                 has_profiles=self._profiles.exists,
                 rounds=self._rounds(living),
                 unclaimed=self._unclaimed_chunks(),
-                history_overdue=overdue(self._history.books, self._history_keep, now),
+                history_overdue=self._upkeep.history_overdue(),
                 usual=self._usual,
             )
         )

@@ -8,11 +8,11 @@ from typing import Any
 
 from headgate.core.census import Span, Tally
 from headgate.core.errors import BadValue
+from headgate.core.filters import SpanFilter
 from headgate.core.ledger import Kind, Row
 from headgate.core.names import check_name
 from headgate.service.checks import check_names
 from headgate.service.ledger import Ledger
-from headgate.stores.base import SpanFilter
 
 #: What is done is counted up to this; beyond it there are "more".
 MOST_TALLIED = 5000

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from headgate.core.errors import StorageGuardFailed
 from headgate.core.faults import Fault
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Lock
 from headgate.service.guard_keeper import GuardKeeper, Unguarded
-from headgate.stores.base import LockFilter, LockStore
+from headgate.stores.base import LockStore
 from headgate.telemetry import event
 
 #: The kind of a fault that is a lock without its storage guard.

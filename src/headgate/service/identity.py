@@ -6,9 +6,9 @@ import base64
 import os
 from collections.abc import Mapping
 
+from headgate.core.ledger import Asker
 from headgate.core.names import check_name, check_request_id
 from headgate.service.checks import check_positive_lease
-from headgate.stores.base import Asker
 
 #: Ids of requests that are drawn at a time.
 DRAWN = 64

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import BadValue, WrongKey
+from headgate.core.filters import RowFilter
 from headgate.core.ledger import (
     RUNNING,
     STATUS_WORDS,
@@ -27,12 +28,7 @@ from headgate.core.ledger import (
 from headgate.core.names import check_name, check_note, check_reason
 from headgate.core.variables import NO_MORE, NamePatterns
 from headgate.core.words import unknown_word
-from headgate.service.checks import (
-    check_limit,
-    check_positive_lease,
-    check_span,
-    printable,
-)
+from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
 from headgate.service.claim_reports import ClaimLike, reference, without_secrets
 from headgate.service.claim_secrets import with_secrets
 from headgate.service.clock import steady
@@ -41,7 +37,7 @@ from headgate.service.definitions import Definitions
 from headgate.service.identity import actor, asker_for
 from headgate.service.secrets import Opened, Secrets
 from headgate.service.working import Work
-from headgate.stores.base import LedgerStore, RowFilter
+from headgate.stores.base import LedgerStore
 from headgate.telemetry import event
 
 if TYPE_CHECKING:

@@ -12,11 +12,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from headgate.calls.actor import actor
 from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused, Unavailable
 from headgate.core.faults import Fault
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, decide, parse_lock_id, parse_mode
 from headgate.core.names import RESOURCE_LIMIT, check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.core.owners import LOCAL, check_principal
+from headgate.core.tickets import Grant, Ticket
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
 from headgate.service.guard_keeper import GuardKeeper, GuardsBusy
@@ -27,8 +30,7 @@ from headgate.service.obtaining import Obtaining
 from headgate.service.renewal import LONGEST_PAUSE_SECONDS, Hold
 from headgate.service.undoing import leave as leave_undone
 from headgate.service.waiting import Obtained, Waiting
-from headgate.stores.acting import actor
-from headgate.stores.base import Grant, LockFilter, LockStore, Ticket
+from headgate.stores.base import LockStore
 from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
 
@@ -329,9 +331,7 @@ class Locks:
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """The service status of ICAT's IDS; the rich form adds holders and waiters."""
-        locks = [
-            {"id": resource, "type": mode.upper(), "count": count} for resource, mode, count in self._store.summary()
-        ]
+        locks = [{"id": resource, "type": mode.upper(), "count": count} for resource, mode, count in self.summary()]
         status: dict[str, Any] = {"opsQueue": [], "lockCount": len(locks), "locks": locks, "failures": []}
         if rich:
             status["holders"] = [asdict(lock) for lock in self._store.list(LockFilter())]

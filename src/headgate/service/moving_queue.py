@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from headgate.core.errors import HalfMoved, StoreInUse
+from headgate.core.filters import BatchFilter, JobFilter
 from headgate.core.history import QUEUE_NOUNS, Entry, HistoryFilter
 from headgate.core.jumps import Jump, next_jump
 from headgate.core.plurals import plural
@@ -16,7 +17,7 @@ from headgate.core.queue import Batch, Hold, IngestJob, is_batch
 from headgate.core.wire import parse, plain
 from headgate.stores.history import all_entries
 from headgate.stores.moving_port import PORTION, Contents, Digest, QueuePlace, Row
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueStore
+from headgate.stores.queue_port import QueueStore
 
 #: What a queue is made of, in the order in which it is written.
 PARTS = ("holds", "batches", "ingest jobs", "history")

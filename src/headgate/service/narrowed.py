@@ -15,22 +15,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headgate.core.census import Span, Tally
 from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import NotAllowed, UnknownName
+from headgate.core.filters import BatchFilter, JobFilter, LockFilter, RowFilter, SpanFilter
 from headgate.core.history import Entry, Happened, HistoryFilter, hour_of
 from headgate.core.inventory import Message
 from headgate.core.ledger import Dataset, Job, Row, failure_cursor
 from headgate.core.locks import Lock, Mode, Waiter
 from headgate.core.queue import ALL, Batch, Folder, Hold, IngestJob
 from headgate.core.sights import Sight
-from headgate.stores.base import (
-    LedgerStore,
-    LockFilter,
-    LockStore,
-    RowFilter,
-    SpanFilter,
-)
+from headgate.stores.base import LedgerStore, LockStore
 from headgate.stores.history import History, HistoryBook
 from headgate.stores.inventory_port import InventoryStore
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueStore
+from headgate.stores.queue_port import QueueStore
 from headgate.stores.store import Store
 
 if TYPE_CHECKING:

@@ -10,15 +10,17 @@ import threading
 import time
 from collections.abc import Callable
 
+from headgate.calls.deadlines import within
 from headgate.core.errors import HeadgateError, LockRefused, NotAllowed, StorageGuardFailed, StoreUnavailable
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Blocker, Lock, Request, decide
+from headgate.core.tickets import Grant, Ticket
 from headgate.service.clock import steady
 from headgate.service.guard_keeper import GuardKeeper, GuardsBusy
 from headgate.service.guards import GuardBusy
 from headgate.service.undoing import keep, undo_later
 from headgate.service.waiting import Obtained, Waiting
-from headgate.stores.base import Grant, LockFilter, LockStore, Ticket
-from headgate.stores.deadlines import within
+from headgate.stores.base import LockStore
 from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
 

@@ -12,6 +12,7 @@ from typing import Any
 from headgate.core.daemons import step_of
 from headgate.core.errors import QueueRefused, Refused
 from headgate.core.faults import Fault
+from headgate.core.filters import BatchFilter, JobFilter
 from headgate.core.machine import By, Machine
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.core.pipeline import check_count
@@ -53,7 +54,7 @@ from headgate.service.queue_checks import (
     names_in_use,
 )
 from headgate.service.renewal import ItemHold
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueStore
+from headgate.stores.queue_port import QueueStore
 from headgate.telemetry import event
 
 #: Jobs that are made in one transaction.

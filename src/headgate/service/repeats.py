@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from headgate.calls.idempotency import MOST_KEPT, Kept, Keyed
 from headgate.core.errors import Unavailable
-from headgate.stores.idempotency import MOST_KEPT, Kept, Keyed, RepeatStore
+from headgate.stores.repeat_port import RepeatStore
 from headgate.telemetry import event
 
 

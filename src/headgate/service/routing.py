@@ -8,12 +8,15 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from headgate.calls.idempotency import Kept, Keyed
 from headgate.core.errors import BadValue, Refused
 from headgate.core.faults import Fault
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Lock, Mode, Request, Waiter
-from headgate.stores.base import Grant, LedgerStore, LockFilter, LockStore, Ticket
+from headgate.core.tickets import Grant, Ticket
+from headgate.stores.base import LedgerStore, LockStore
 from headgate.stores.history import History
-from headgate.stores.idempotency import Kept, Keyed, RepeatStore
+from headgate.stores.repeat_port import RepeatStore
 from headgate.stores.store import Outages, Store
 
 if TYPE_CHECKING:

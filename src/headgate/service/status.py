@@ -10,13 +10,13 @@ from typing import Any
 from headgate.core.alarms import Alarm
 from headgate.core.census import EXPIRED
 from headgate.core.counts import Counts
+from headgate.core.filters import RowFilter
 from headgate.core.ledger import RUNNING, Row, chunk_resource
 from headgate.core.queue import IngestJob, Item, work_states
 from headgate.core.scopes import ApiToken
 from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
-from headgate.stores.base import RowFilter
 
 #: At most this many ingest jobs of a state, failures and running chunks are listed.
 MOST_JOBS, MOST_FAILURES, MOST_RUNNING = 1000, 100, 100

@@ -9,6 +9,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Sequence
 
+from headgate.calls.idempotency import answering
 from headgate.core.durations import in_words
 from headgate.core.errors import BadValue, NotAllowed, UnknownName
 from headgate.core.names import check_name
@@ -16,7 +17,6 @@ from headgate.core.owners import check_principal
 from headgate.core.scopes import ApiToken, NewToken, TokenToMake, check_scopes
 from headgate.service.checks import check_span
 from headgate.service.clock import steady
-from headgate.stores.idempotency import answering
 from headgate.stores.token_port import Proof, TokenStore
 from headgate.telemetry import event
 

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headgate.calls.deadlines import within
 from headgate.core.errors import HeadgateError, Unavailable
 from headgate.service.clock import steady
-from headgate.stores.deadlines import within
 from headgate.telemetry import event
 
 #: The first pause before a try, and the longest.

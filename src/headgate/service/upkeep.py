@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from headgate.core.tickets import Ticket
 from headgate.service.clock import wall
 from headgate.service.history import overdue
-from headgate.stores.base import Ticket
 from headgate.stores.store import Store
 from headgate.telemetry import event
 

@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headgate.calls.deadlines import within
 from headgate.core.errors import LockRefused, StoreUnavailable
 from headgate.core.locks import Request
+from headgate.core.tickets import Grant, Ticket
 from headgate.service.clock import steady
 from headgate.service.guard_keeper import GuardsBusy
 from headgate.service.undoing import undo_later
-from headgate.stores.base import Grant, Ticket
-from headgate.stores.deadlines import within
 from headgate.telemetry import event
 
 if TYPE_CHECKING:

@@ -1,56 +1,25 @@
 """The ports: what every store must do, in the words of the domain. No optional method.
 
 All times and all expiry are judged by the store's own clock. Every method may raise StoreUnavailable. What changes
-something that is held raises NotOwner when it is another principal's than the one that acts (stores/acting.py).
+something that is held raises NotOwner when it is another principal's than the one that acts (calls/actor.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.core.faults import Fault
-from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Kind, Row
+from headgate.core.filters import LockFilter, RowFilter, SpanFilter
+from headgate.core.ledger import Asker, Change, Claim, Dataset, Defined, Job, Row
 from headgate.core.locks import Lock, Mode, Request, Waiter
+from headgate.core.tickets import Grant, Ticket
 
 if TYPE_CHECKING:  # Whoever asks for one has loaded it: the command starts faster without the others.
     from headgate.core.census import Span, Tally
     from headgate.core.claims import Plan, Verdict
     from headgate.core.credentials import Custody, CustodyChange, MasterWrap
-
-Grant = tuple[Lock, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """A place in the queues of all resources of one request."""
-
-    #: Smaller is earlier, over all resources of the store.
-    number: int
-    #: What is waited for.
-    request: Request
-
-
-@dataclass(frozen=True, slots=True)
-class LockFilter:
-    """Which locks to list; None: any."""
-
-    resource: str | None = None
-    client: str | None = None
-    mode: Mode | None = None
-    #: Only those that somebody has taken.
-    taken: bool = False
-    #: Only ids after this one (page by key).
-    after: str | None = None
-    limit: int | None = None
-
-    def admits(self, lock: Lock) -> bool:
-        """Whether a lock is one of these, whatever the limit."""
-        wanted = ((self.resource, lock.resource), (self.client, lock.client), (self.mode, lock.mode))
-        return all(want is None or want == has for want, has in wanted) and (self.after is None or lock.id > self.after)
-
 
 #: Calls that one process sends to a server at a time: more would only wait for each other's turn in the process.
 SIDE_BY_SIDE = 8
@@ -173,53 +142,6 @@ class LockStore(Protocol):
 
 
 # ---------------------------------------------------------------- the ledger
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """Who asks for a claim."""
-
-    #: Who works.
-    worker: str
-    #: Seconds that the claim lives without a heartbeat.
-    lease: float
-    #: The caller's id of this request: a repeat is recognised by it.
-    request_id: str
-    #: True: the id was made just now, so that nobody can have asked by it before.
-    fresh: bool = False
-    #: True: what is taken outlives this process, since it is taken for a client of the service.
-    outlives: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RowFilter:
-    """Which rows of chunks to list; None: any."""
-
-    dataset: str | None = None
-    job: str | None = None
-    dataid: str | None = None
-    kind: Kind | None = None
-    status: str | None = None
-    #: Only data ids after this one, in the dataset's order (page by key); needs a dataset.
-    after: str | None = None
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SpanFilter:
-    """Which data ids to picture, in the order of a dataset."""
-
-    dataset: str
-    #: Other datasets of which the same chunks are counted.
-    beside: Sequence[str] = ()
-    #: From this data id on, it included; None: from the first.
-    start: str | None = None
-    #: Up to this one, it included; None: to the end.
-    last: str | None = None
-    #: How many data ids are one span.
-    size: int = 1
-    #: How many spans at most.
-    limit: int = 100
 
 
 class LedgerStore(Protocol):

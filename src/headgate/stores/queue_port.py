@@ -3,53 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from headgate.core.daemons import Daemon
 from headgate.core.faults import Fault
+from headgate.core.filters import BatchFilter, JobFilter
+from headgate.core.ledger import Asker
 from headgate.core.machine import By, Machine
-from headgate.core.queue import (
-    Batch,
-    Changes,
-    Folder,
-    Hold,
-    IngestJob,
-    Item,
-    NewJob,
-    Place,
-    Submission,
-    Taken,
-)
-from headgate.stores.base import Asker
-
-
-@dataclass(frozen=True, slots=True)
-class BatchFilter:
-    """Which batches to list; None: any."""
-
-    state: str | None = None
-    profile: str | None = None
-    submitter: str | None = None
-    #: Only those that somebody has taken.
-    taken: bool = False
-    #: Only ids after this one (page by key).
-    after: str | None = None
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """Which ingest jobs to list; None: any."""
-
-    state: str | None = None
-    batch: str | None = None
-    profile: str | None = None
-    #: Only those that somebody has taken.
-    taken: bool = False
-    #: Only ids after this one (page by key).
-    after: str | None = None
-    limit: int | None = None
+from headgate.core.queue import Batch, Changes, Folder, Hold, IngestJob, Item, NewJob, Place, Submission, Taken
 
 
 class QueueStore(Protocol):

@@ -11,9 +11,9 @@ if TYPE_CHECKING:  # Loaded by the parts of a store that are used: the command s
     from headgate.stores.base import LedgerStore, LockStore
     from headgate.stores.epoch_port import EpochStore
     from headgate.stores.history import HistoryKeeper, HistorySource, HistoryStore
-    from headgate.stores.idempotency import RepeatStore
     from headgate.stores.inventory_port import InventoryStore
     from headgate.stores.queue_port import QueueStore
+    from headgate.stores.repeat_port import RepeatStore
     from headgate.stores.token_port import SessionStore, TokenStore
 
 

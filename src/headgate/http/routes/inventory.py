@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headgate.calls.actor import must_own
 from headgate.core.errors import QueueRefused
 from headgate.core.inventory import Delivery, InventoryFile, ObjectVersion, Recipient, Recording
 from headgate.http.serving import Call, Handlers, page_after
 from headgate.operations import inventory
 from headgate.operations.declaring import Page
 from headgate.service.work_folder import is_known
-from headgate.stores.acting import must_own
 
 handlers = Handlers(inventory.declared)
 

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from headgate.core.errors import LockLost, LockRefused, UnknownName
 from headgate.core.locks import Lock, Waiter, parse_lock_id
 from headgate.core.locks import Request as LockRequest
+from headgate.core.tickets import Grant, Ticket
 from headgate.core.wire import plain
 from headgate.gate import Gate
 from headgate.http import obtaining
@@ -22,7 +23,6 @@ from headgate.operations import locks
 from headgate.operations.declaring import Page
 from headgate.service.clock import steady
 from headgate.service.waiting import PAUSE_SECONDS, waits_outside
-from headgate.stores.base import Grant, Ticket
 
 handlers = Handlers(locks.declared)
 #: Of a waiter that has no place.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headgate.calls.actor import actor, must_own
 from headgate.core.claims import (
     ABSENT,
     Answer,
@@ -26,14 +27,13 @@ from headgate.core.ledger import (
     RESUBMIT,
     RUNNING,
     STATUS_WORDS,
+    Asker,
     Claim,
     Kind,
     Row,
 )
 from headgate.core.locks import Lock, resource_digest
 from headgate.core.ordering import order_key
-from headgate.stores.acting import actor, must_own
-from headgate.stores.base import Asker
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql import lock_statements
 from headgate.stores.sql.candidates import batches, became_ready, became_unready

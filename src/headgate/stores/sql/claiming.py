@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headgate.calls.actor import actor
+from headgate.calls.idempotency import Unfinished
 from headgate.core.claims import (
     ABSENT,
     after_failure,
@@ -15,11 +17,8 @@ from headgate.core.claims import (
     worst_row,
 )
 from headgate.core.errors import ClaimLost, ClaimRefused
-from headgate.core.ledger import DONE, ERROR, HOLD, READY, Claim, Kind
+from headgate.core.ledger import DONE, ERROR, HOLD, READY, Asker, Claim, Kind
 from headgate.core.locks import COMPATIBLE
-from headgate.stores.acting import actor
-from headgate.stores.base import Asker
-from headgate.stores.idempotency import Unfinished
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Transaction

@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate import chance
+from headgate.calls import deadlines
+from headgate.calls.actor import actor
+from headgate.calls.deadlines import Deadline
+from headgate.calls.idempotency import Keyed, is_keyed
 from headgate.core.errors import ForeignStore, HeadgateError, StoreMisconfigured, StoreUnavailable
-from headgate.stores import deadlines
-from headgate.stores.acting import actor
-from headgate.stores.deadlines import Deadline
-from headgate.stores.idempotency import Keyed, is_keyed
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.dialects.base import Columns, Connection, Dialect, Trouble
 from headgate.stores.sql.groups import Groups

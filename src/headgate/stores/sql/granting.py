@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from headgate.calls.idempotency import is_keyed
 from headgate.core.ledger import parse_chunk_resource
 from headgate.core.locks import Lock, Request, resource_digest
-from headgate.stores.base import Grant
-from headgate.stores.idempotency import is_keyed
+from headgate.core.tickets import Grant
 from headgate.stores.sql.engine import Database, Duplicate
 from headgate.stores.sql.moments import moment, to_micro
 from headgate.stores.sql.server_clock import steady

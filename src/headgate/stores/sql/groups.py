@@ -16,8 +16,8 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+from headgate.calls.deadlines import Deadline
 from headgate.core.errors import StoreUnavailable
-from headgate.stores.deadlines import Deadline
 from headgate.stores.sql.dialects.base import Dialect, Trouble
 from headgate.telemetry import tell_store_call
 

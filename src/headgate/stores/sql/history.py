@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, literal, literal_column, or_, select
 
+from headgate.calls.deadlines import HISTORY_CALLS, answered_in_time
 from headgate.core.errors import ForeignStore
 from headgate.core.history import HOUR_SECONDS, Entry, Happened, HistoryFilter
 from headgate.core.ledger import chunk_resource, parse_chunk_resource
 from headgate.core.locks import resource_digest, resource_key
 from headgate.core.queue import is_batch
-from headgate.stores.deadlines import HISTORY_CALLS, answered_in_time
 from headgate.stores.history import Leaf
 from headgate.stores.sql import schema
 from headgate.stores.sql.chunks import job_names

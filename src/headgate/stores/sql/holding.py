@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from headgate.calls.actor import actor, must_own
 from headgate.core import lock_work
 from headgate.core.errors import LockLost
 from headgate.core.lock_snapshot import LockSnapshot, Outcome
 from headgate.core.lock_work import LEASE_EXPIRED, NO_SUCH_LOCK, RELEASES, require_held, unknown_lock
 from headgate.core.locks import ENDINGS, Lock
-from headgate.stores.acting import actor, must_own
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.lock_changes import Done, carry_out

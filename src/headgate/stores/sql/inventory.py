@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from headgate.calls.deadlines import INVENTORY_CALLS, answered_in_time
 from headgate.core.errors import ObjectRefused, UnknownName
 from headgate.core.inventory import (
     Delivery,
@@ -23,7 +24,6 @@ from headgate.core.inventory import (
 from headgate.core.ledger import Dataset
 from headgate.core.queue import MESSAGE_LENGTH
 from headgate.core.wire import parse, plain
-from headgate.stores.deadlines import INVENTORY_CALLS, answered_in_time
 from headgate.stores.sql import inventory_statements as sql
 from headgate.stores.sql import ledger_statements, mending
 from headgate.stores.sql.definitions import define_dataset

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time
+from headgate.calls.idempotency import is_keyed
 from headgate.core.claims import Plan, Verdict, may_claim
 from headgate.core.errors import StoreUnavailable
-from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Row
+from headgate.core.filters import RowFilter, SpanFilter
+from headgate.core.ledger import Asker, Change, Claim, Dataset, Defined, Job, Row
 from headgate.core.locks import Lock
-from headgate.stores.base import Asker, RowFilter, SpanFilter
-from headgate.stores.deadlines import LEDGER_CALLS, answered_in_time
-from headgate.stores.idempotency import is_keyed
 from headgate.stores.sql import claiming, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, case, func, literal_column, select
 
 from headgate.core.census import EXPIRED, Span, Tally
+from headgate.core.filters import SpanFilter
 from headgate.core.ledger import DONE, EXTERNAL, READY, Dataset, Job, Kind
 from headgate.core.ordering import order_key
-from headgate.stores.base import SpanFilter
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql import schema
 from headgate.stores.sql.chunks import job_names

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
 
 from headgate.core.errors import BadValue
+from headgate.core.filters import RowFilter
 from headgate.core.ledger import DONE, ERROR, READY, RUNNING, Dataset, Kind, Row
 from headgate.core.locks import Lock
 from headgate.core.ordering import order_key
-from headgate.stores.base import RowFilter
 from headgate.stores.sql import schema
 from headgate.stores.sql.chunks import job_names, read_row
 from headgate.stores.sql.engine import Database, Transaction

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from headgate.calls.actor import log_override
 from headgate.core.lock_rules import summary
 from headgate.core.lock_snapshot import (
     ChangeLock,
@@ -23,7 +24,6 @@ from headgate.core.lock_snapshot import (
     Record,
 )
 from headgate.core.locks import Request
-from headgate.stores.acting import log_override
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.dialects.base import Columns
 from headgate.stores.sql.engine import Transaction

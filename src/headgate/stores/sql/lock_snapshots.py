@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headgate.calls.actor import actor
 from headgate.core.lock_snapshot import LockSnapshot, QueueEntry, ResourceSnapshot
 from headgate.core.locks import Lock, Mode, Waiter, by_resource, resource_digest
-from headgate.stores.acting import actor
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import moment, to_seconds

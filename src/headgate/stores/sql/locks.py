@@ -10,16 +10,17 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from headgate.calls.actor import actor
+from headgate.calls.deadlines import LOCK_CALLS, answered_in_time
 from headgate.core import lock_work
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, StoreUnavailable, UnknownName
+from headgate.core.filters import LockFilter
 from headgate.core.lock_draft import first_in_line
 from headgate.core.lock_snapshot import LockSnapshot, Outcome
 from headgate.core.lock_work import unknown_lock
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, resource_digest
 from headgate.core.plurals import plural
-from headgate.stores.acting import actor
-from headgate.stores.base import Grant, LockFilter, Ticket
-from headgate.stores.deadlines import LOCK_CALLS, answered_in_time
+from headgate.core.tickets import Grant, Ticket
 from headgate.stores.sql import holding
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction

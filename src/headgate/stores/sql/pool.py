@@ -7,7 +7,7 @@ import threading
 import time
 from contextlib import suppress
 
-from headgate.stores.deadlines import Deadline
+from headgate.calls.deadlines import Deadline
 from headgate.stores.sql.dialects.base import Connection, Dialect
 
 #: A connection that was idle for longer is checked before it is used: it may be half-open. Before a call whose answer

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
 
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Lock, Mode, Waiter, resource_digest
-from headgate.stores.base import LockFilter
 from headgate.stores.sql import schema
 from headgate.stores.sql.engine import Database
 from headgate.stores.sql.lock_snapshots import read_lock

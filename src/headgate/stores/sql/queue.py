@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from headgate.calls.deadlines import QUEUE_CALLS, answered_in_time
+from headgate.calls.idempotency import is_keyed
 from headgate.core.daemons import Daemon
 from headgate.core.errors import ItemLost, StoreUnavailable, Unavailable, UnknownName
 from headgate.core.faults import Fault
+from headgate.core.filters import BatchFilter, JobFilter
+from headgate.core.ledger import Asker
 from headgate.core.machine import Also, By, Machine, Transition
 from headgate.core.queue import (
     MESSAGE_LENGTH,
@@ -28,10 +32,6 @@ from headgate.core.queue import (
     why,
 )
 from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.base import Asker
-from headgate.stores.deadlines import QUEUE_CALLS, answered_in_time
-from headgate.stores.idempotency import is_keyed
-from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.sql import queue_making as making
 from headgate.stores.sql import queue_moving as moving
 from headgate.stores.sql import queue_reaping as reaping

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headgate.calls.actor import actor, must_own
 from headgate.core.errors import ItemLost, QueueRefused, UnknownName
 from headgate.core.machine import Also, By, Transition
 from headgate.core.queue import (
@@ -28,7 +29,6 @@ from headgate.core.queue import (
     moved_by,
     refuse_others,
 )
-from headgate.stores.acting import actor, must_own
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Duplicate, Transaction
 from headgate.stores.sql.moments import micro, moment

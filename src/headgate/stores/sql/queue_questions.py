@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, literal_column, select, text
 
+from headgate.core.filters import BatchFilter, JobFilter
 from headgate.core.machine import Machine
 from headgate.core.queue import FOLDERS, Batch, Folder, IngestJob
-from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.sql import queue_schema as schema
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Database

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headgate.calls.actor import acting
 from headgate.core.owners import Actor
 from headgate.core.queue import REAP_EVENT, Changes, Item, Taken, choose, reap_facts, reap_message
-from headgate.stores.acting import acting
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.queue_moving import Held, hold_still, move
 from headgate.stores.sql.queue_rows import Noun, noun_of, number_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from headgate.calls.actor import actor
 from headgate.core.errors import QueueRefused, UnknownName
+from headgate.core.ledger import Asker
 from headgate.core.machine import Also
 from headgate.core.queue import Changes, IngestJob, Item, Place, Taken, changed_by
 from headgate.core.states import INGEST_JOB
-from headgate.stores.acting import actor
-from headgate.stores.base import Asker
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql.engine import Transaction
 from headgate.stores.sql.moments import moment, to_micro

@@ -15,16 +15,8 @@ from headgate.core.ledger import parse_chunk_resource
 from headgate.core.lock_draft import TRIAL_SECONDS
 from headgate.core.lock_snapshot import LockSnapshot, Outcome, QueueEntry
 from headgate.core.lock_work import MustWait
-from headgate.core.locks import (
-    Lock,
-    Request,
-    claim_blockers,
-    decide,
-    find_cycle,
-    resource_digest,
-    resource_key,
-)
-from headgate.stores.base import Grant, Ticket
+from headgate.core.locks import Lock, Request, claim_blockers, decide, find_cycle, resource_digest, resource_key
+from headgate.core.tickets import Grant, Ticket
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.granting import grant_quickly

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headgate.core.errors import StoreUnavailable
-from headgate.core.ledger import DONE, READY, Claim
+from headgate.core.ledger import DONE, READY, Asker, Claim
 from headgate.core.ordering import Order, order_key
-from headgate.stores.base import Asker
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.dialects.base import Known, Outdated, Parameters
 from headgate.stores.sql.engine import Database, Duplicate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from headgate.calls.idempotency import KEPT_SECONDS, Kept, Keyed, Repeated, effect, pending
 from headgate.core.locks import Lock
-from headgate.stores.idempotency import KEPT_SECONDS, Kept, Keyed, Repeated, effect, pending
 from headgate.stores.sql.moments import to_micro
 from headgate.stores.sql.statement import Statement
 

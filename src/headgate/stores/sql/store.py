@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.stores.deadlines import answered_in_time
+from headgate.calls.deadlines import answered_in_time
 from headgate.stores.history import History
 from headgate.stores.sql import lock_statements as sql
 from headgate.stores.sql.engine import Database

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from headgate import chance
+from headgate.calls.deadlines import time_limit
+from headgate.calls.idempotency import Repeated
 from headgate.core.errors import HeadgateError, StoreUnavailable
-from headgate.stores.deadlines import time_limit
-from headgate.stores.idempotency import Repeated
 from headgate.stores.zookeeper.asking import Question, catch_up
 from headgate.stores.zookeeper.history_folders import HistoryFolders
 from headgate.stores.zookeeper.multi import Op, checked_size, first_error, multi

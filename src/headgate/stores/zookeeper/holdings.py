@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headgate.calls.actor import actor
 from headgate.core.locks import Lock
-from headgate.stores.acting import actor
 
 #: Locks of others (clients of a service) that are remembered.
 MOST_REMEMBERED = 10_000

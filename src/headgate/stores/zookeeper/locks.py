@@ -9,14 +9,15 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
+from headgate.calls.deadlines import within
 from headgate.core import lock_work
 from headgate.core.errors import LockLost, LockRefused, StoreUnavailable
 from headgate.core.faults import Fault
+from headgate.core.filters import LockFilter
 from headgate.core.lock_snapshot import LockSnapshot, Outcome
 from headgate.core.lock_work import Granted, MustWait
 from headgate.core.locks import Lock, Mode, Request, Waiter, check_lock_id, find_cycle
-from headgate.stores.base import Grant, LockFilter, Ticket
-from headgate.stores.deadlines import within
+from headgate.core.tickets import Grant, Ticket
 from headgate.stores.zookeeper import store_faults
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.clients import Clients

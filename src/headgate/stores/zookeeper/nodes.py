@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from headgate.calls.actor import actor, log_override
 from headgate.core.lock_rules import LockRules
 from headgate.core.lock_snapshot import (
     ChangeLock,
@@ -25,7 +26,6 @@ from headgate.core.lock_snapshot import (
     ResourceSnapshot,
 )
 from headgate.core.locks import Lock, Request, delay_of, lock_id
-from headgate.stores.acting import actor, log_override
 from headgate.stores.zookeeper.changes import new_mark
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.records import (

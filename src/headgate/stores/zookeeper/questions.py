@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from headgate.core.errors import ForeignStore
+from headgate.core.filters import LockFilter
 from headgate.core.locks import Lock, Mode, Waiter
-from headgate.stores.base import LockFilter
 from headgate.stores.zookeeper.asking import catch_up, children, read
 from headgate.stores.zookeeper.records import Holder, State, decode_state, moment
 from headgate.stores.zookeeper.session import Session, Sessions, windows

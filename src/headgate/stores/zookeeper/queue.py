@@ -9,6 +9,8 @@ from types import MappingProxyType
 from headgate.core.daemons import Daemon
 from headgate.core.errors import ItemLost, QueueRefused, UnknownName
 from headgate.core.faults import Fault
+from headgate.core.filters import BatchFilter, JobFilter
+from headgate.core.ledger import Asker
 from headgate.core.machine import Also, By, Machine, Transition
 from headgate.core.queue import (
     Batch,
@@ -28,8 +30,6 @@ from headgate.core.queue import (
     is_batch,
     refuse_others,
 )
-from headgate.stores.base import Asker
-from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.asking import look, make
 from headgate.stores.zookeeper.changes import Plan

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
+from headgate.calls.deadlines import within
+from headgate.calls.idempotency import UNKNOWN
 from headgate.core.queue import Batch, IngestJob
-from headgate.stores.deadlines import within
-from headgate.stores.idempotency import UNKNOWN
 from headgate.stores.zookeeper.asking import make, write
 from headgate.stores.zookeeper.changes import Changes, Happened, Plan
 from headgate.stores.zookeeper.history import History

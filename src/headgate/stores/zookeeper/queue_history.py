@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
+from headgate.calls.actor import actor
 from headgate.core.history import Entry
 from headgate.core.queue import MESSAGE_LENGTH
 from headgate.core.wire import rfc3339
-from headgate.stores.acting import actor
 from headgate.stores.zookeeper.records import quoted
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from headgate.calls.actor import actor
 from headgate.core.machine import Also, Transition
 from headgate.core.queue import (
     Batch,
@@ -20,7 +21,6 @@ from headgate.core.queue import (
     moved_by,
     work_states,
 )
-from headgate.stores.acting import actor
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.queue_commits import Commits
 from headgate.stores.zookeeper.queue_history import Told

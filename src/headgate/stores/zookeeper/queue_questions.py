@@ -8,20 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from headgate.core.errors import ForeignStore, UnknownName
+from headgate.core.filters import BatchFilter, JobFilter
 from headgate.core.machine import Machine
 from headgate.core.queue import Batch, Folder, Hold, IngestJob, Item, folder_of, is_batch
-from headgate.stores.queue_port import BatchFilter, JobFilter
 from headgate.stores.zookeeper.asking import catch_up, children, look, read
 from headgate.stores.zookeeper.clock import Clock
-from headgate.stores.zookeeper.queue_records import (
-    Record,
-    as_cleaned,
-    ask_batch,
-    ask_job,
-    judged,
-    read_batch,
-    read_job,
-)
+from headgate.stores.zookeeper.queue_records import Record, as_cleaned, ask_batch, ask_job, judged, read_batch, read_job
 from headgate.stores.zookeeper.queue_reports import Reports
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, is_item, read_entry
 from headgate.stores.zookeeper.session import Session, Sessions, windows

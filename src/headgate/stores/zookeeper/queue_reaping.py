@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from headgate.calls.actor import acting
 from headgate.core.errors import ItemLost, StoreUnavailable, Unavailable
 from headgate.core.owners import Actor
 from headgate.core.queue import REAP_EVENT, Changes, Item, Taken, choose, reap_facts, reap_message
-from headgate.stores.acting import acting
 from headgate.stores.zookeeper.changes import Plan
 from headgate.stores.zookeeper.multi import Op, first_error, multi
 from headgate.stores.zookeeper.queue_commits import Commits

@@ -8,10 +8,10 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
+from headgate.calls.actor import must_own
 from headgate.core.errors import ItemLost
 from headgate.core.owners import LOCAL
 from headgate.core.queue import Batch, Counts, Folder, IngestJob, Item, Report, Taken
-from headgate.stores.acting import must_own
 from headgate.stores.zookeeper.asking import Question, look, read
 from headgate.stores.zookeeper.clock import Now
 from headgate.stores.zookeeper.queue_tree import QueueTree, Unreadable, decode, encode

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from headgate import chance
+from headgate.calls.actor import actor
+from headgate.calls.deadlines import within
 from headgate.core.errors import HeadgateError, ItemLost, StoreUnavailable
+from headgate.core.ledger import Asker
 from headgate.core.queue import ALL, MESSAGE_LENGTH, Batch, IngestJob, Item, Place, Taken, is_batch
-from headgate.stores.acting import actor
-from headgate.stores.base import Asker
-from headgate.stores.deadlines import within
 from headgate.stores.zookeeper.asking import catch_up, look, read
 from headgate.stores.zookeeper.changes import Plan, new_mark
 from headgate.stores.zookeeper.multi import Op, first_error, multi

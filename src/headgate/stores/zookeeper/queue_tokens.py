@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.errors import ItemLost
+from headgate.core.filters import BatchFilter, JobFilter
+from headgate.core.ledger import Asker
 from headgate.core.machine import By
 from headgate.core.queue import Batch, Changes, IngestJob, Item, NewJob, Place, Submission, Taken
-from headgate.stores.base import Asker
-from headgate.stores.queue_port import BatchFilter, JobFilter, QueueStore
+from headgate.stores.queue_port import QueueStore
 
 #: No node has it, and to ZooKeeper it does not mean "any", as -1 does.
 NO_VERSION = -7

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from headgate.calls.idempotency import KEPT_SECONDS, Kept, Keyed, Repeated, effect, pending
 from headgate.core.documents import read_document
-from headgate.stores.idempotency import KEPT_SECONDS, Kept, Keyed, Repeated, effect, pending
 from headgate.stores.zookeeper.asking import children, look, make, read, remove, write
 from headgate.stores.zookeeper.multi import Op
 from headgate.stores.zookeeper.session import Sessions, windows

@@ -23,8 +23,8 @@ from kazoo.protocol.serialization import CloseInstance, Connect
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry, RetryFailedError
 
+from headgate.calls.deadlines import time_limit
 from headgate.core.errors import BadValue, HeadgateError, StoreMisconfigured, StoreUnavailable
-from headgate.stores.deadlines import time_limit
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.tls import Tls
 from headgate.stores.zookeeper.address import Address

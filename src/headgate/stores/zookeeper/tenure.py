@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from headgate.calls.actor import must_own
+from headgate.calls.deadlines import within
 from headgate.core.errors import LockLost, StoreUnavailable
 from headgate.core.lock_work import LEASE_EXPIRED, NO_SUCH_LOCK, renew
 from headgate.core.locks import ENDINGS, Lock
-from headgate.stores.acting import must_own
-from headgate.stores.deadlines import within
 from headgate.stores.zookeeper.asking import catch_up, read, remove, write
 from headgate.stores.zookeeper.clock import Now
 from headgate.stores.zookeeper.history import History

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from headgate.calls.idempotency import UNKNOWN, Unfinished
 from headgate.core.errors import HeadgateError, LockRefused, StoreUnavailable
 from headgate.core.lock_rules import LockRules
 from headgate.core.lock_snapshot import ConfirmLock, LockSnapshot, Outcome
 from headgate.core.lock_work import MustWait, serve
 from headgate.core.locks import Lock
-from headgate.stores.idempotency import UNKNOWN, Unfinished
 from headgate.stores.zookeeper.asking import children, make, read
 from headgate.stores.zookeeper.changes import Again, Changes, Happened, Plan
 from headgate.stores.zookeeper.clock import Clock

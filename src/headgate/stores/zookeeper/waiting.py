@@ -12,7 +12,7 @@ from headgate.core.lock_draft import TRIAL_SECONDS, Draft
 from headgate.core.lock_snapshot import LockSnapshot, Outcome
 from headgate.core.lock_work import withdraw
 from headgate.core.locks import Lock, Request
-from headgate.stores.base import Grant, Ticket
+from headgate.core.tickets import Grant, Ticket
 from headgate.stores.zookeeper.asking import catch_up, children, join, look, read, write
 from headgate.stores.zookeeper.changes import new_mark
 from headgate.stores.zookeeper.clock import EPOCH_BITS

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from headgate.calls.deadlines import Deadline
 from headgate.core.errors import BadValue
 from headgate.core.owners import LOCAL
 from headgate.core.redaction import mask
 from headgate.stores.base import SIDE_BY_SIDE
-from headgate.stores.deadlines import Deadline
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.fast_paths import Routine, lock_words
 from headgate.stores.sql.statement import Row, Statement, Texts

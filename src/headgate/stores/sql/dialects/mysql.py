@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from headgate.calls.deadlines import BULK_SECONDS, LISTING_SECONDS, Deadline
 from headgate.core.errors import BadValue, MissingExtra
-from headgate.stores.deadlines import BULK_SECONDS, LISTING_SECONDS, Deadline
 from headgate.stores.sql.dialects import mysql_ledger, mysql_locks
 from headgate.stores.sql.dialects.base import (
     CONNECT_SECONDS,

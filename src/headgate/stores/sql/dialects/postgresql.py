@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
+from headgate.calls.deadlines import LISTING_SECONDS, Deadline, current
 from headgate.core.errors import MissingExtra
-from headgate.stores.deadlines import LISTING_SECONDS, Deadline, current
 from headgate.stores.sql import queue_statements as queue
 from headgate.stores.sql.dialects import postgresql_ledger
 from headgate.stores.sql.dialects.base import (

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headgate.calls.deadlines import LISTING_SECONDS, Deadline
 from headgate.core.errors import BadValue, MissingExtra
-from headgate.stores.deadlines import LISTING_SECONDS, Deadline
 from headgate.stores.options import StoreOptions
 from headgate.stores.sql.dialects.base import (
     CONNECT_SECONDS,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from headgate.core.errors import HeadgateError
 from headgate.core.names import REQUEST_ID_LENGTH
@@ -56,22 +56,6 @@ class Kept:
     #: The answer: status and JSON; None and empty: it was not stored (yet).
     status: int | None = None
     answer: str = ""
-
-
-class RepeatStore(Protocol):
-    """Where the records are kept."""
-
-    def find(self, record_id: str) -> Kept | None:
-        """Return the record of a request."""
-
-    def answered(self, keyed: Keyed, status: int, answer: str) -> None:
-        """Add the answer to the request's record; make the record if there is none."""
-
-    def drop(self, record_id: str) -> None:
-        """Remove the record of a request whose effect was undone."""
-
-    def clean(self, limit: int = 1000) -> int:
-        """Remove up to `limit` records that are older than KEPT_SECONDS. Return how many were removed."""
 
 
 class Repeated(HeadgateError):

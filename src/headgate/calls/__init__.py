@@ -1,0 +1,1 @@
+"""Facts about the call that is being answered: who acts, by when it returns, and which request it is."""
