@@ -11,6 +11,7 @@ import pytest
 import headgate
 from tests.contract.test_inventory import ARK, VERSION
 from tests.moving.test_backup import backup
+from tests.waiting import PATIENT
 
 ROOT = Path(__file__).parents[2]
 #: The modules that each extra brings, as the package imports them.
@@ -101,8 +102,9 @@ PLAIN = [
 
 def run(extra: str, folder: Path, commands: list[list[str]]) -> list[tuple[int, str]]:
     environment = {
-        "PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "HEADGATE_URL": f"sqlite:///{folder}/here.db",
-        "HEADGATE_MASTER_KEY_FILE": "ring", "HEADGATE_PROFILES_FOLDER": "profiles", "HEADGATE_JOB_KEY": "hgk_x",
+        **PATIENT, "PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8",
+        "HEADGATE_URL": f"sqlite:///{folder}/here.db", "HEADGATE_MASTER_KEY_FILE": "ring",
+        "HEADGATE_PROFILES_FOLDER": "profiles", "HEADGATE_JOB_KEY": "hgk_x",
     }  # fmt: skip
     words = [sys.executable, "-c", RUN, json.dumps(MODULES[extra]), json.dumps(commands)]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
