@@ -16,10 +16,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import httpx2
+
 import headgate
 from benchmarks import http, ledger, locks
 from benchmarks.harness import Step, table
 from benchmarks.places import Places, places
+from headgate import Gate
 from headgate.service.locks import Locks
 
 ROUNDS = 40
@@ -27,6 +30,8 @@ CALLS = 20
 WAKES = 3
 #: A waiter that has a place in the queue is asleep after so long.
 ASLEEP_SECONDS = 0.02
+#: A waiter for a chunk or an item, which has no place in a queue, is asleep after so long: on MariaDB after a rest.
+NEWS_SECONDS = 0.6
 #: Rounds of wake-ups through the service, and what they may cost against those without it.
 WOKEN_ROUNDS, WOKEN_TARGET = 10, 2.0
 #: Chunks to claim: more than all rounds take.
@@ -113,8 +118,59 @@ def over_http(where: Places) -> str:
     return table("Through the service, milliseconds", ("store", "lock+release", "p99"), rows)
 
 
+def woken_by(act: Step, wait: Step) -> Timed:
+    """From what one process does until a thread that waits for it has it, after it has waited a moment."""
+
+    def run() -> float:
+        woken: list[float] = []
+
+        def waiting() -> None:
+            wait()
+            woken.append(time.perf_counter())
+
+        thread = threading.Thread(target=waiting)
+        thread.start()
+        time.sleep(NEWS_SECONDS)
+        began = time.perf_counter()
+        act()
+        thread.join()
+        return woken[0] - began
+
+    return run
+
+
+def chunk_and_item(url: str, there: Gate, whom: http.Contestant) -> dict[str, tuple[Timed, Timed]]:
+    """The same for a chunk that is published and a batch that is submitted: by the library, and through the service."""
+    here = headgate.connect(url)
+    asking = httpx2.Client(
+        base_url=f"http://127.0.0.1:{whom.port}/v1", headers={"Authorization": f"Bearer {whom.token}"}, timeout=60
+    )
+
+    def publish() -> None:
+        there.ledger.publish("raw", secrets.token_hex(6))
+
+    def submit() -> None:
+        there.queue.submit("p", "somebody", f"https://example.org/{secrets.token_hex(4)}")
+
+    there.ledger.define({"raw": {}, "out": {}}, {"clean": {"inputs": ["raw"], "outputs": ["out"]}})
+    return {
+        "chunk": (
+            woken_by(publish, lambda: _got(here.ledger.find_next("clean", wait=30))),
+            woken_by(publish, lambda: _got(asking.post("/jobs/clean/next", json={"wait": 30}).json())),
+        ),
+        "item": (
+            woken_by(submit, lambda: _got(here.queue.acquire_batch("pending", wait=30))),
+            woken_by(submit, lambda: _got(asking.post("/batches/next?state=pending", json={"wait": 30}).json())),
+        ),
+    }
+
+
+def _got(found: object) -> None:
+    assert found, "nothing came"
+
+
 def woken_over_http(where: Places) -> str:
-    """A release by this process wakes a waiter: a thread on a store of its own, or a caller of the service."""
+    """A change by this process wakes a waiter: a thread on a store of its own, or a caller of the service."""
     rows: list[Sequence[object]] = []
     stores = {
         "SQLite": where.sqlite("truncate"), "PostgreSQL": where.postgresql(), "MariaDB": where.mariadb(),
@@ -129,16 +185,22 @@ def woken_over_http(where: Places) -> str:
             with served as whom:
                 holding, waiting = headgate.connect(url).locks, headgate.connect(url).locks
                 remote = headgate.connect(f"http://127.0.0.1:{whom.port}", token=whom.token).locks
-                library, service = wake_up(holding, waiting), wake_up(holding, remote)
-                rounds = [
-                    [statistics.median(1000 * run() for _ in range(WAKES)) for run in (library, service)]
-                    for _ in range(WOKEN_ROUNDS)
-                ]
-            ours, others = (statistics.median(each) for each in zip(*rounds, strict=True))
-            times = statistics.median(over / direct for direct, over in rounds)
-            rows.append((name, ours, others, times, WOKEN_TARGET, "ok" if times <= WOKEN_TARGET else "MISSED"))
+                pairs = {"lock": (wake_up(holding, waiting), wake_up(holding, remote))}
+                if name != "ZooKeeper":
+                    pairs |= chunk_and_item(url, headgate.connect(url), whom)
+                rows += [_woken_row(f"{name}, {what}", *pair) for what, pair in pairs.items()]
     header = ("store", "library", "over HTTP", "times", "at most", "")
-    return table("Woken by a release in another process, milliseconds", header, rows)
+    return table("Woken by another process, milliseconds", header, rows)
+
+
+def _woken_row(name: str, library: Timed, service: Timed) -> Sequence[object]:
+    rounds = [
+        [statistics.median(1000 * run() for _ in range(WAKES)) for run in (library, service)]
+        for _ in range(WOKEN_ROUNDS)
+    ]
+    ours, others = (statistics.median(each) for each in zip(*rounds, strict=True))
+    times = statistics.median(over / direct for direct, over in rounds)
+    return (name, ours, others, times, WOKEN_TARGET, "ok" if times <= WOKEN_TARGET else "MISSED")
 
 
 PARTS: dict[str, Callable[[Places], str]] = {"pairs": pairs, "http": over_http, "woken": woken_over_http}

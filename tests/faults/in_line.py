@@ -1,12 +1,13 @@
-"""A process that stands in line for a lock, and may break just after it has passed the lock on."""
+"""Processes that wait, or end what others wait for, and may break just then."""
 
 import os
 import signal
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import headgate
 from headgate.service import waiting as service_waiting
-from headgate.stores.sql import lock_changes, queueing, waiting
+from headgate.stores.sql import lock_changes, news, queueing, waiting
 from tests.faults.processes import Channel, now
 
 #: Longer than any test.
@@ -41,3 +42,29 @@ def wait_in_line(
         fail()
     channel.send("released", at=now())
     gate.close()
+
+
+def wait_for_chunk(channel: Channel, url: str, job: str) -> None:
+    """Wait for a chunk of a job; tell as soon as wake-ups reach this process."""
+    gate = headgate.connect(url)
+    listen = news.News.listen
+
+    def listen_and_tell(self: news.News, topics: Iterable[str], wake: Callable[[], None]) -> news.Listening:
+        listening = listen(self, topics, wake)
+        channel.send("listens")
+        return listening
+
+    news.News.listen = listen_and_tell  # type: ignore[method-assign] # to know when
+    gate.ledger.find_next(job, wait=NEVER)
+
+
+def publish_unheard(channel: Channel, url: str, dataset: str, dataid: str, breaks: str) -> None:
+    """Publish a chunk; break by that signal after the commit, before anybody is told."""
+    gate = headgate.connect(url)
+
+    def fail(*_: object, **__: Any) -> None:
+        channel.send("committed", at=now())
+        os.kill(os.getpid(), signal.Signals[breaks])
+
+    news.News.tell = fail  # type: ignore[method-assign] # after the commit
+    gate.ledger.publish(dataset, dataid)

@@ -93,6 +93,33 @@ def _pass_on(breaks: str, url: str, processes: Zygote) -> tuple[float, float]:
     return unheard, broken
 
 
+@pytest.mark.parametrize("breaks", ["SIGKILL", "SIGSTOP"])
+def test_no_news_is_lost_for_long(breaks: str, sql_url: str, processes: Zygote, report: Report) -> None:
+    """A process that listens breaks; then one that publishes, between its commit and the news of it."""
+    with headgate.connect(sql_url) as gate:
+        gate.ledger.define({"raw": {}, "tidy": {}}, {"clean": {"inputs": ["raw"], "outputs": ["tidy"]}})
+        listener = processes.spawn("tests.faults.in_line:wait_for_chunk", url=sql_url, job="clean")
+        listener.expect("listens")
+        listener.kill() if breaks == "SIGKILL" else listener.stop()
+        found: list[float] = []
+
+        def wait() -> None:
+            if gate.ledger.find_next("clean", wait=PATIENCE):
+                found.append(now())
+
+        waiter = threading.Thread(target=wait, daemon=True)
+        waiter.start()
+        publisher = processes.spawn(
+            "tests.faults.in_line:publish_unheard", url=sql_url, dataset="raw", dataid="1", breaks=breaks
+        )
+        committed = publisher.expect("committed")["at"]
+        waiter.join(PATIENCE)
+        assert found
+        assert found[0] - committed < SECOND_LINE + SLACK_SECONDS
+    processes.discard_children()
+    report(store=scheme(sql_url), faults=2, hit=2, violations=0, worst_unheard=round(found[0] - committed, 2))
+
+
 def test_waiters_poll_behind_a_pooler_of_mariadb(servers: Servers) -> None:
     """A pooler answers from whichever connection is free: a named lock there would belong to no client."""
     asked = threading.Event()

@@ -1,8 +1,9 @@
-"""A caller that waits at the service is woken by the store itself, whichever process releases."""
+"""Whoever waits is woken by the store itself, whichever process changed something: nobody looks by the clock here."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -11,17 +12,26 @@ import headgate
 from headgate import Gate
 from headgate.http.server import Server
 from headgate.http.service import Service
-from headgate.stores.sql import waiting
+from headgate.stores.sql import queue_bell, waiting
+from headgate.stores.zookeeper import queue_lists
 from tests.shared_servers import Servers
 from tests.waiting import until
 
 PATIENCE, NEVER = 60.0, 1000.0
 R = "data:raw/1"
+STORES = ["sqlite", "postgresql", "mariadb", "zookeeper"]
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb", "zookeeper"])
-def gates(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[tuple[Gate, Gate]]:
+@pytest.fixture
+def gates(
+    request: pytest.FixtureRequest, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Gate, Gate]]:
     """Two that share a store, and no connection; it wakes them, or they look again after the test."""
+    for module, name in (
+        (waiting, "LISTENING_PAUSE"), (waiting, "SHORTEST"), (queue_bell, "LISTENING_PAUSE"),
+        (queue_bell, "SHORTEST"), (queue_lists.ListListening, "pause"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, NEVER)
     kind = str(request.param)
     url = f"sqlite:///{tmp_path}/headgate.sqlite"
     there = url if kind == "sqlite" else servers.fresh(kind)
@@ -32,30 +42,158 @@ def gates(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> I
         servers.drop(kind, there)
 
 
-def test_a_waiting_caller_is_woken_by_a_release_elsewhere(
-    gates: tuple[Gate, Gate], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiting, "LISTENING_PAUSE", NEVER)
-    monkeypatch.setattr(waiting, "SHORTEST", NEVER)
-    served, other = gates
-    held = other.locks.acquire("holder", R, "exclusive")
-    server = Server(Service(served), "127.0.0.1:0")
+@pytest.fixture
+def server(gates: tuple[Gate, Gate]) -> Iterator[Server]:
+    server = Server(Service(gates[0]), "127.0.0.1:0")
     server.start()
-    answers: list[httpx2.Response] = []
+    yield server
+    server.stop()
 
-    def wait() -> None:
-        headers = {"Authorization": f"Bearer {token}"}
-        asked = {"client": "waiter", "resource": R, "wait": PATIENCE}
-        answers.append(httpx2.post(f"{server.url}/v1/locks", json=asked, headers=headers, timeout=2 * PATIENCE))
 
-    try:
-        token = served.tokens.new("a test", ["lock:acquire"]).token
-        asking = threading.Thread(target=wait)
-        asking.start()
-        until(lambda: server.service.turns.waiting == 1, "the caller to wait")
-        until(lambda: other.locks.waiters(R), "its place in the queue")
-        other.locks.release(held)
-        asking.join(PATIENCE / 2)
-        assert [each.status_code for each in answers] == [201]
-    finally:
-        server.stop()
+class Caller:
+    """Somebody who waits, in a thread."""
+
+    def __init__(self, wait: Callable[[], Any]) -> None:
+        self._answers: list[Any] = []
+        self._thread = threading.Thread(target=lambda: self._answers.append(wait()), daemon=True)
+        self._thread.start()
+
+    def answer(self) -> Any:
+        self._thread.join(PATIENCE / 2)
+        assert self._answers, "nobody woke it"
+        return self._answers[0]
+
+
+def ask(server: Server, path: str, **asked: object) -> Caller:
+    token = server.service.gate.tokens.new("a test", ["lock:acquire", "chunk:claim", "queue:work"]).token
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"{server.url}/v1{path}"
+    body = {**asked, "wait": PATIENCE}
+    caller = Caller(lambda: httpx2.post(url, json=body, headers=headers, timeout=2 * PATIENCE))
+    until(lambda: server.service.turns.waiting == 1, "the caller to wait")
+    return caller
+
+
+def listens(gate: Gate) -> Callable[[], bool]:
+    """Whether somebody waits for news in a process."""
+    store: Any = gate.ledger.store
+    return lambda: bool(store._news._listening) and store._news.told
+
+
+@pytest.mark.parametrize("gates", STORES, indirect=True)
+def test_a_waiting_caller_is_woken_by_a_release_elsewhere(gates: tuple[Gate, Gate], server: Server) -> None:
+    _, other = gates
+    held = other.locks.acquire("holder", R, "exclusive")
+    caller = ask(server, "/locks", client="waiter", resource=R)
+    until(lambda: other.locks.waiters(R), "its place in the queue")
+    other.locks.release(held)
+    assert caller.answer().status_code == 201
+
+
+def publish(gate: Gate) -> None:
+    gate.ledger.publish("raw", "2")
+
+
+def succeed(gate: Gate) -> None:
+    gate.ledger.success(gate.ledger.claim("fetch", "1"))
+
+
+def resubmit(gate: Gate) -> None:
+    gate.ledger.resubmit("clean", "0", reason="wrong")
+
+
+def unhold(gate: Gate) -> None:
+    gate.ledger.unhold("clean", "9")
+
+
+def interrupt(gate: Gate) -> None:
+    (row,) = gate.ledger.status("cleaned", "clean", "7")
+    gate.ledger.interrupt("clean", "stopped", "7", row.token)
+
+
+ACTS = {publish: "2", succeed: "1", resubmit: "0", unhold: "9", interrupt: "7"}
+
+
+def prepare(gate: Gate) -> None:
+    """One chunk is done, one runs, one is held, the others lack an input: there is nothing to claim."""
+    gate.ledger.define(
+        {"raw": {}, "fetched": {}, "cleaned": {}},
+        {"fetch": {"outputs": ["fetched"]}, "clean": {"inputs": ["raw", "fetched"], "outputs": ["cleaned"]}},
+    )
+    gate.ledger.publish("raw", ["0", "1", "7", "9"])
+    for dataid in ("0", "2", "7", "9"):
+        gate.ledger.success(gate.ledger.claim("fetch", dataid))
+    gate.ledger.success(gate.ledger.claim("clean", "0"))
+    gate.ledger.claim("clean", "7")
+    gate.ledger.hold("clean", "9", reason="wait")
+    assert gate.ledger.find_next("clean") is None
+
+
+@pytest.mark.parametrize("gates", STORES[:3], indirect=True)
+def test_whoever_waits_for_a_chunk_is_woken_by_whatever_makes_it_claimable(gates: tuple[Gate, Gate]) -> None:
+    mine, other = gates
+    prepare(other)
+    for act, dataid in ACTS.items():
+        waiter = Caller(lambda: mine.ledger.find_next("clean", wait=PATIENCE))
+        until(listens(mine), "it to listen")
+        act(other)
+        assert waiter.answer().dataid == dataid, act.__name__
+
+
+@pytest.mark.parametrize("gates", STORES[:3], indirect=True)
+def test_a_waiting_caller_is_woken_by_a_chunk_published_elsewhere(gates: tuple[Gate, Gate], server: Server) -> None:
+    _, other = gates
+    prepare(other)
+    caller = ask(server, "/jobs/clean/next")
+    until(listens(gates[0]), "the service to listen")
+    other.ledger.publish("raw", "2")
+    assert caller.answer().json()["dataid"] == "2"
+
+
+@pytest.mark.parametrize("gates", STORES[:3], indirect=True)
+def test_whoever_waits_for_the_end_of_a_job_is_woken_by_a_report(gates: tuple[Gate, Gate]) -> None:
+    mine, other = gates
+    other.ledger.define({"raw": {}}, {"fetch": {"outputs": ["raw"]}})
+    claim = other.ledger.claim("fetch", "1")
+    waiter = Caller(lambda: mine.ledger.wait("fetch", ["1"], timeout=PATIENCE))
+    until(listens(mine), "it to listen")
+    other.ledger.success(claim)
+    assert waiter.answer().ended
+
+
+def submit(gate: Gate) -> str:
+    return gate.queue.submit("p", "somebody", "https://example.org/a.checkm").id
+
+
+@pytest.mark.parametrize("gates", STORES, indirect=True)
+def test_a_waiting_caller_is_woken_by_a_batch_submitted_elsewhere(gates: tuple[Gate, Gate], server: Server) -> None:
+    _, other = gates
+    caller = ask(server, "/batches/next?state=pending")
+    if not is_zookeeper(gates[0]):
+        until(listens(gates[0]), "the service to listen")
+    batch = submit(other)
+    assert caller.answer().json()["id"] == batch
+
+
+@pytest.mark.parametrize("gates", STORES, indirect=True)
+def test_a_consumer_is_woken_by_an_item_from_elsewhere(gates: tuple[Gate, Gate]) -> None:
+    mine, other = gates
+    asleep = threading.Event()
+
+    def wait() -> Any:
+        while (found := mine.queue.acquire_batch("pending")) is None:
+            asleep.set()
+            mine.queue.await_work(["pending"], [], NEVER)
+        return found.id
+
+    waiter = Caller(wait)
+    assert asleep.wait(PATIENCE)
+    if not is_zookeeper(mine):
+        until(listens(mine), "it to listen")
+    assert submit(other) == waiter.answer()
+    waiting_for_it = Caller(lambda: mine.queue.acquire_batch("pending", wait=PATIENCE))
+    assert submit(other) == waiting_for_it.answer().id
+
+
+def is_zookeeper(gate: Gate) -> bool:
+    return bool(gate.settings["coordination_url"])

@@ -228,8 +228,9 @@ def wait(session: Session, /, item: str, timeout: float | None) -> int:
         for line in alarm_lines(session, gate.alarms_of(first)) if isinstance(first, Batch) else ():
             session.say(line)
         found, ended = watching.wait_until(
-            session, look, lambda each: each.state in ends, lambda each: f"waiting for {each.id}: {each.state}", timeout
-        )
+            session, look, partial(gate.queue.listen, item), lambda each: each.state in ends,
+            lambda each: f"waiting for {each.id}: {each.state}", timeout,
+        )  # fmt: skip
     said = f": {found.message}" if found.message else ""
     session.answer({**items.document(found), "ended": ended}, lambda: f"{found.id}  {found.state}{said}")
     return ends[found.state] if ended else TRY_LATER

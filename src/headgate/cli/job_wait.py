@@ -45,7 +45,9 @@ def wait(session: Session, job_name: str, dataids: Sequence[Members], timeout: f
 
     with session.gate() as gate:
         waiting = JobWait(gate.ledger, job_name, Selection(dataids))
-        found, ended = wait_until(session, waiting.look, lambda each: each.ended, JobProgress.sentence, timeout)
+        found, ended = wait_until(
+            session, waiting.look, waiting.listen, lambda each: each.ended, JobProgress.sentence, timeout
+        )
     session.answer({**plain(found), "ended": ended}, lambda: _text(session, found))
     return TRY_LATER if not ended else FAILED if found.failed else 0
 

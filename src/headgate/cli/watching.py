@@ -15,13 +15,14 @@ from headgate.core.errors import BadValue, Unavailable
 
 if TYPE_CHECKING:
     from headgate.gate import Gate
+    from headgate.stores.base import Listening
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 #: Clears a terminal, and begins at its top.
 CLEAR = "\x1b[2J\x1b[H"
-#: Between two looks at what is waited for.
-WAIT_POLL_SECONDS = 0.5
+#: Between two looks at what is waited for, at least; and before a store that does not answer is asked again.
+REST_SECONDS = 0.5
 
 
 def watchable(function: F) -> F:
@@ -82,28 +83,54 @@ def _watch(
 def wait_until(
     session: Session,
     look: Callable[[], T],
+    listen: Callable[[Callable[[], None]], Listening],
     ended: Callable[[T], bool],
     sentence: Callable[[T], str],
     timeout: float | None,
 ) -> tuple[T, bool]:
-    """Look until it has ended, or for `timeout` seconds; say on stderr what is waited for when that changes.
+    """Look until it has ended, or for `timeout` seconds; say on stderr what is waited for when that changes. `listen`
+    calls back when it may have ended.
 
     Returns what was found last, and whether it has ended. A store that does not answer is asked again until then.
     """
-    until = math.inf if timeout is None else time.monotonic() + timeout
-    said = ""
+    from headgate.service.looking import Looking
+
+    said = _Said(session, math.inf if timeout is None else time.monotonic() + timeout)
+    last: list[T] = []
+
+    def look_and_say() -> T | None:
+        last[:] = [look()]
+        if ended(last[0]):
+            return last[0]
+        said.say(sentence(last[0]))
+        return None
+
     while True:
         try:
-            found = look()
+            found = Looking(look_and_say, listen, REST_SECONDS).within(said.left)
         except Unavailable as error:
-            if time.monotonic() >= until:
+            if not said.left:
                 raise
-            says = f"headgate: {error}"
+            said.say(f"headgate: {error}")
+            time.sleep(min(REST_SECONDS, said.left))
         else:
-            if ended(found) or time.monotonic() >= until:
-                return found, ended(found)
-            says = sentence(found)
-        if says != said:
-            said = says
-            session.say(said)
-        time.sleep(max(min(WAIT_POLL_SECONDS, until - time.monotonic()), 0))
+            return last[0], found is not None
+
+
+class _Said:
+    """What was last said of a wait that ends at a moment (monotonic)."""
+
+    def __init__(self, session: Session, until: float) -> None:
+        self._session, self._until = session, until
+        self._last = ""
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(self._until - time.monotonic(), 0.0)
+
+    def say(self, sentence: str) -> None:
+        """Once, and not at the end."""
+        if sentence != self._last and self.left:
+            self._last = sentence
+            self._session.say(sentence)

@@ -4,11 +4,12 @@ opened by who asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time
+from headgate.client.asking import Asking
 from headgate.client.connection import Connection
 from headgate.client.sending import of_asker, send, sends
 from headgate.core.census import Span
@@ -79,6 +80,10 @@ class ServiceLedger:
 
     def find_next(self, job: str, asker: Asker) -> Claim | None:
         return self._claimed(claims.find_next, asker, job=job)
+
+    def listen(self, job: str, wake: Callable[[], None]) -> Asking:
+        del job, wake
+        return Asking()
 
     def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
         return self._granted(claims.claim, asker, job=job, dataid=dataid)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from headgate.calls.deadlines import QUEUE_CALLS, answered_in_time
+from headgate.client.asking import Asking
 from headgate.client.connection import Connection
 from headgate.client.sending import of_asker, send, sends
 from headgate.core.daemons import Daemon
@@ -125,6 +126,10 @@ class ServiceQueue:
         jobs = [state for machine, state in states if machine.name == self.job_table.name]
         wait = min(seconds, LONGEST_WAIT_SECONDS)
         send(self.connection, queue.await_work, batch=batches, job=jobs, wait=wait)
+
+    def listen(self, states: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> Asking:
+        del states, wake
+        return Asking()
 
     def expire(self, limit: int) -> int:
         return int(send(self.connection, whole.reap, of="queue", limit=limit))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,13 +21,10 @@ from headgate.core.tickets import Ticket
 from headgate.http.crew import Crew
 from headgate.http.errors import TooMany
 from headgate.service.clock import steady
+from headgate.service.looking import Looking
 from headgate.service.waiting import Waiting
 
 T = TypeVar("T")
-#: The shortest and the longest pause between two looks at what nobody here has changed.
-SHORTEST_SECONDS, LONGEST_SECONDS = 0.02, 1.0
-#: A look is worth at most this part of the time waited so far.
-PART = 0.05
 #: Who finds no room to wait asks again after so many seconds.
 LATER_SECONDS = 5
 #: With more than so many groups, each looks less often.
@@ -155,27 +152,30 @@ class Turns:
                 del self._asked[request_id]
 
     async def wait(
-        self, key: tuple[str, ...], look: Callable[[], T | None], deadline: float, *, again: bool = False
+        self, key: tuple[str, ...], looking: Looking[T], deadline: float, *, again: bool = False
     ) -> T | None:
         """What a look finds, at the latest by the deadline (on steady()); None: nothing was found.
 
         `again`: it may have been given something already, and its answer was lost: it does not stand behind others.
         """
         if again or deadline <= steady():
-            found = await self._crew.run(look)
+            found = await self._crew.run(looking.look)
             if found is not None or deadline <= steady():
                 return found
-        began = steady()
+        place, loop = Place(), asyncio.get_running_loop()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # The loop has ended, and nobody waits any more.
+                loop.call_soon_threadsafe(place.called.set)
 
         def step(_woken: bool) -> T | Pause:  # noqa: FBT001 - as all are called
-            found = look()
-            return (
-                Pause(min(max((steady() - began) * PART, SHORTEST_SECONDS), LONGEST_SECONDS))
-                if found is None
-                else found
-            )
+            found = looking.step(wake)
+            return Pause(found) if isinstance(found, float) else found
 
-        return await self.take_steps(key, Place(), None, step, deadline)
+        try:
+            return await self.take_steps(key, place, None, step, deadline)
+        finally:
+            looking.end()
 
     async def take_steps(
         self,

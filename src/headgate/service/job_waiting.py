@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
@@ -11,14 +11,16 @@ from headgate.core.census import EXPIRED
 from headgate.core.ledger import DONE, ERROR, HOLD, READY, RESUBMIT, RUNNING, Job, Row
 from headgate.core.plurals import plural
 from headgate.service.counts import chunks_by_status
+from headgate.service.looking import Looking
+from headgate.stores.base import Listening
 
 if TYPE_CHECKING:
     from headgate.service.ledger import Ledger
 
 #: So many chunks are looked at in one round at most, and so many that are not finished; so many failures are named.
 LOOKED_AT, NAMED = 200, 20
-#: Between two rounds.
-POLL_SECONDS = 0.5
+#: Seconds between two looks at least, however much happens.
+REST_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,26 @@ class JobWait:
         job, _ = self._ledger.job(self._job)
         return self._look_at_some(job) if self._some else self._look_at_all(job)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether all chunks that were looked at are finished, and there are others."""
+        return not self._waiting and self._unseen_count > 0
+
+    def until_ended(self, timeout: float | None) -> JobProgress:
+        """How far it is when it has ended, or after that many seconds."""
+        seen: list[JobProgress] = []
+
+        def look() -> JobProgress | None:
+            seen[:] = [self.look()]
+            return seen[0] if seen[0].ended else None
+
+        Looking(look, self.listen, REST_SECONDS).within(timeout)
+        return seen[0]
+
+    def listen(self, wake: Callable[[], None]) -> Listening:
+        """Call `wake` when one of the job's chunks may have ended."""
+        return JobListening(self, self._ledger.listen(self._job, wake))
+
     def _look_at_some(self, job: Job) -> JobProgress:
         before, self._waiting = self._waiting, []
         for dataid in islice(chain(before, self._not_seen()), LOOKED_AT):
@@ -125,6 +147,22 @@ class JobWait:
 
     def _rows(self, job: Job, status: str) -> Sequence[Row]:
         return self._ledger.status(job.first, job.name, kind=job.counted, status=status, limit=NAMED)
+
+
+class JobListening:
+    """One who waits for the end of a job."""
+
+    def __init__(self, waiting: JobWait, listening: Listening) -> None:
+        self._waiting, self._listening = waiting, listening
+
+    @property
+    def pause(self) -> float:
+        """Seconds after which to look, if nobody calls; none while there is more to look at."""
+        return 0.0 if self._waiting.has_more else self._listening.pause
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._listening.end()
 
 
 def is_final(job: Job, row: Row) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.claims import Plan, Verdict
@@ -31,13 +30,13 @@ from headgate.core.words import unknown_word
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
 from headgate.service.claim_reports import ClaimLike, reference, without_secrets
 from headgate.service.claim_secrets import with_secrets
-from headgate.service.clock import steady
 from headgate.service.custody import CustodyRecords
 from headgate.service.definitions import Definitions
 from headgate.service.identity import actor, asker_for
+from headgate.service.looking import Looking
 from headgate.service.secrets import Opened, Secrets
 from headgate.service.working import Work
-from headgate.stores.base import LedgerStore
+from headgate.stores.base import LedgerStore, Listening
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
@@ -187,17 +186,33 @@ class Ledger:
         key: str | None = None,
         worker: str | None = None,
         lease: float = DEFAULT_LEASE,
+        wait: float = 0,
         request_id: str | None = None,
     ) -> Claim | None:
-        """The next chunk to work on, claimed; None when there is nothing to do.
+        """The next chunk to work on, claimed; None when there is nothing to do, also within `wait` seconds.
 
         `key`: the job's, which opens its secrets; None: that of the settings; empty: they stay masked. With a wrong
         one nothing is claimed.
         """
+        looking = self.looking_for_next(job, key=key, worker=worker, lease=lease, request_id=request_id)
+        return looking.within(check_span("wait", wait))
+
+    def looking_for_next(
+        self, job: str, *, key: str | None, worker: str | None, lease: float, request_id: str | None
+    ) -> Looking[Claim]:
+        """The same in steps, for who sleeps in another way."""
         asker = asker_for(worker, lease, request_id)
         opened = self._open(check_name("job", job), key)
-        claim = self._store.find_next(job, asker)
-        return None if claim is None else self._handed(claim, opened, key)
+
+        def look() -> Claim | None:
+            claim = self._store.find_next(job, asker)
+            return None if claim is None else self._handed(claim, opened, key)
+
+        return Looking(look, partial(self.listen, job))
+
+    def listen(self, job: str, wake: Callable[[], None]) -> Listening:
+        """Call `wake`, from any thread, when the job may have another chunk, or one of its own has ended."""
+        return self._store.listen(job, wake)
 
     def claim(
         self,
@@ -392,13 +407,10 @@ class Ledger:
         """Wait until these chunks, or all that the job may claim, are finished or failed for good, or for `timeout`
         seconds. Returns how far they are then.
         """
-        from headgate.service.job_waiting import POLL_SECONDS, JobWait
+        from headgate.service.job_waiting import JobWait
 
         waiting = JobWait(self, job, [check_name("dataid", each) for each in dataids])
-        until = math.inf if timeout is None else steady() + check_span("timeout", timeout)
-        while not (found := waiting.look()).ended and steady() < until:
-            time.sleep(min(POLL_SECONDS, max(until - steady(), 0)))
-        return found
+        return waiting.until_ended(None if timeout is None else check_span("timeout", timeout))
 
     def status(
         self,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.core.daemons import step_of
 from headgate.core.errors import QueueRefused, Refused
 from headgate.core.faults import Fault
 from headgate.core.filters import BatchFilter, JobFilter
+from headgate.core.ledger import Asker
 from headgate.core.machine import By, Machine
 from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.core.pipeline import check_count
@@ -39,6 +41,7 @@ from headgate.core.words import check_word
 from headgate.service.checks import check_limit, check_positive_lease, check_seconds, check_span, printable
 from headgate.service.clock import steady
 from headgate.service.identity import actor, asker_for, new_request_id
+from headgate.service.looking import Looking
 from headgate.service.presence import Presence
 from headgate.service.queue_checks import (
     DEFAULT_LEASE,
@@ -54,8 +57,11 @@ from headgate.service.queue_checks import (
     names_in_use,
 )
 from headgate.service.renewal import ItemHold
+from headgate.stores.base import Listening
 from headgate.stores.queue_port import QueueStore
 from headgate.telemetry import event
+
+T = TypeVar("T")
 
 #: Jobs that are made in one transaction.
 CREATE_PORTION = 250
@@ -112,21 +118,22 @@ class Queue:
         *,
         worker: str | None = None,
         lease: float = DEFAULT_LEASE,
+        wait: float = 0,
         after: Batch | str | None = None,
         request_id: str | None = None,
         outlives: bool = False,
     ) -> Batch | None:
-        """The oldest batch in that state that nobody works on, taken; None when there is none.
+        """The oldest batch in that state that nobody works on, taken; None when there is none within `wait` seconds.
 
         `after`: only batches behind that one. `outlives`: on ZooKeeper too, its lease does not end with this process.
         """
         state = check_state(self._store.batch_table, state)
         behind = after.id if isinstance(after, Batch) else after
         asker = asker_for(worker, lease, request_id, outlives=outlives)
-        found = self._store.take_batch(state, asker, None if behind is None else check_item_id(behind))
-        if found is None:
-            self.presence.asked(asker.worker, step_of(self._store.batch_table.name, state))
-        return found
+        behind = None if behind is None else check_item_id(behind)
+        return self._within(
+            wait, self._store.batch_table, state, asker, lambda: self._store.take_batch(state, asker, behind)
+        )
 
     def acquire_job(
         self,
@@ -134,11 +141,12 @@ class Queue:
         *,
         worker: str | None = None,
         lease: float = DEFAULT_LEASE,
+        wait: float = 0,
         after: Place | IngestJob | None = None,
         request_id: str | None = None,
         outlives: bool = False,
     ) -> IngestJob | None:
-        """The first job in that state that nobody works on, taken; None when there is none.
+        """The first job in that state that nobody works on, taken; None when there is none within `wait` seconds.
 
         `after`: only jobs behind that one, so that a round can look at every job once. `outlives`: on ZooKeeper too,
         its lease does not end with this process.
@@ -146,10 +154,18 @@ class Queue:
         state = check_state(self._store.job_table, state)
         place = after.place if isinstance(after, IngestJob) else after
         asker = asker_for(worker, lease, request_id, outlives=outlives)
-        found = self._store.take_job(state, asker, place)
-        if found is None:
-            self.presence.asked(asker.worker, step_of(self._store.job_table.name, state))
-        return found
+        return self._within(
+            wait, self._store.job_table, state, asker, lambda: self._store.take_job(state, asker, place)
+        )
+
+    def _within(self, wait: float, table: Machine, state: str, asker: Asker, take: Callable[[], T | None]) -> T | None:
+        def look() -> T | None:
+            found = take()
+            if found is None:
+                self.presence.asked(asker.worker, step_of(table.name, state))
+            return found
+
+        return Looking(look, partial(self._store.listen, [(table, state)])).within(check_span("wait", wait))
 
     def renew(self, item: Item | Taken, *, lease: float | None = None) -> float:
         """The consumer lives: its lease begins anew. Gives its seconds; ItemLost when it has run out."""
@@ -244,9 +260,22 @@ class Queue:
 
     def await_work(self, batch_states: Sequence[str], job_states: Sequence[str], seconds: float) -> None:
         """Sleep until there may be something to take in one of these states, or for that long."""
-        states = [(self._store.batch_table, state) for state in batch_states]
-        states += [(self._store.job_table, state) for state in job_states]
-        self._store.await_work(states, seconds)
+        self._store.await_work(self._places(batch_states, job_states), seconds)
+
+    def looking(
+        self, look: Callable[[], T | None], batch_states: Sequence[str], job_states: Sequence[str]
+    ) -> Looking[T]:
+        """Look, in steps, until something is found; woken when an item comes into one of these states."""
+        return Looking(look, partial(self._store.listen, self._places(batch_states, job_states)))
+
+    def listen(self, item: str, wake: Callable[[], None]) -> Listening:
+        """Call `wake`, from any thread, when an item of the same kind has moved."""
+        table = self._store.batch_table if is_batch(item) else self._store.job_table
+        return self._store.listen([(table, state) for state in table.states], wake)
+
+    def _places(self, batch_states: Sequence[str], job_states: Sequence[str]) -> list[tuple[Machine, str]]:
+        states = [(self._store.batch_table, check_state(self._store.batch_table, state)) for state in batch_states]
+        return states + [(self._store.job_table, check_state(self._store.job_table, state)) for state in job_states]
 
     # ---------------------------------------------------------------- operators
 

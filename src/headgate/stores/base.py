@@ -144,6 +144,19 @@ class LockStore(Protocol):
 # ---------------------------------------------------------------- the ledger
 
 
+class Listening(Protocol):
+    """One who waits for news."""
+
+    @property
+    def pause(self) -> float:
+        """Seconds after which to look, if nobody calls."""
+        ...
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        ...
+
+
 class LedgerStore(Protocol):
     """Datasets, jobs, and the status of every chunk. Every method that writes is one transaction."""
 
@@ -170,6 +183,9 @@ class LedgerStore(Protocol):
 
     def find_next(self, job: str, asker: Asker) -> Claim | None:
         """The first claimable chunk: RUNNING. None when there is none. Secrets in the claim are sealed."""
+
+    def listen(self, job: str, wake: Callable[[], None]) -> Listening:
+        """Call `wake`, from any thread, when there may be another chunk for the job, or one of its own has ended."""
 
     def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
         """That chunk, claimable: RUNNING. Otherwise ClaimRefused with the verdict."""

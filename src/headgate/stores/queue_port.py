@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from headgate.core.daemons import Daemon
@@ -11,6 +11,7 @@ from headgate.core.filters import BatchFilter, JobFilter
 from headgate.core.ledger import Asker
 from headgate.core.machine import By, Machine
 from headgate.core.queue import Batch, Changes, Folder, Hold, IngestJob, Item, NewJob, Place, Submission, Taken
+from headgate.stores.base import Listening
 
 
 class QueueStore(Protocol):
@@ -105,6 +106,9 @@ class QueueStore(Protocol):
 
     def await_work(self, states: Sequence[tuple[Machine, str]], seconds: float) -> None:
         """Sleep until there may be something to take in one of these states, or for that long."""
+
+    def listen(self, states: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> Listening:
+        """Call `wake`, from any thread, when there may be something to take in one of these states."""
 
     def expire(self, limit: int) -> int:
         """Taken, but the lease has run out: nobody's. Gives how many; 0 where sessions do it."""

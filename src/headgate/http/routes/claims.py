@@ -30,11 +30,8 @@ SHOWN[Claim, False] = claim_document
 async def find_next(call: Call, *, job: str, wait: float, request_id: str | None, **asked: Any) -> Claim | None:
     """With `wait`, wait without a thread."""
     service = call.service
-
-    def look() -> Claim | None:
-        return service.gate.ledger.find_next(job, key="", request_id=request_id, **asked)
-
-    turn = service.turns.wait(("job", job), look, steady() + wait, again=request_id is not None)
+    looking = service.gate.ledger.looking_for_next(job, key="", request_id=request_id, **asked)
+    turn = service.turns.wait(("job", job), looking, steady() + wait, again=request_id is not None)
     return await asked_to_wait(call.request, wait, turn)
 
 

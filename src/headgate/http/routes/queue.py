@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from headgate.http.serving import SHOWN, Call, Handlers
 from headgate.http.waiting import asked_to_wait
 from headgate.operations import queue
 from headgate.service.clock import steady
+from headgate.service.looking import Looking
 from headgate.telemetry import event as log
 
 handlers = Handlers(queue.declared)
@@ -112,7 +113,9 @@ async def await_work(call: Call, *, batch: Sequence[str] | None, job: Sequence[s
     def look() -> bool | None:
         return _is_work(call.service.gate, batches, jobs) or None
 
-    await asked_to_wait(call.request, wait, call.service.turns.wait(key, look, steady() + wait))
+    looking = call.service.gate.queue.looking(look, batches, jobs)
+    turn = call.service.turns.wait(key, looking, steady() + wait)
+    await asked_to_wait(call.request, wait, turn)
 
 
 @handlers.of(queue.repair)
@@ -183,9 +186,9 @@ async def _found(
         return look(state=state, outlives=True, **asked)
 
     again = asked["request_id"] is not None
-    turn: Coroutine[Any, Any, Item | None] = call.service.turns.wait(
-        (noun, state, after), take, steady() + wait, again=again
-    )
+    states = ([state], []) if noun == "batch" else ([], [state])
+    looking: Looking[Item] = call.service.gate.queue.looking(take, *states)
+    turn = call.service.turns.wait((noun, state, after), looking, steady() + wait, again=again)
     return await asked_to_wait(call.request, wait, turn)
 
 

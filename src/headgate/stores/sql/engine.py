@@ -60,9 +60,11 @@ class ServerChanged(Exception):
 class Transaction:
     """Statements that happen together or not at all."""
 
-    def __init__(self, dialect: Dialect, cursor: Any, *, again: bool) -> None:
+    def __init__(self, dialect: Dialect, cursor: Any, *, again: bool, listened: bool = True) -> None:
         self._dialect = dialect
         self._cursor = cursor
+        #: Whether somebody may listen to the news of it.
+        self.listened = listened
         #: True when an earlier try was cut off, so that it may have happened already.
         self.again = again
         #: Requests whose records were written with their effects.
@@ -430,9 +432,9 @@ class Database:
     ) -> T:
         cursor = connection.cursor()
         try:
-            self._begin(cursor, again=again, write=write, look=look)
+            listened = self._begin(cursor, again=again, write=write, look=look)
             try:
-                tx = Transaction(self.dialect, cursor, again=again)
+                tx = Transaction(self.dialect, cursor, again=again, listened=listened)
                 result = work(tx)
                 sent.may_count = sent.may_count or write
                 self._commit(cursor)
@@ -448,22 +450,25 @@ class Database:
             keyed.kept = True
         return result
 
-    def _begin(self, cursor: Any, *, again: bool, write: bool, look: bool) -> None:
-        """Start a transaction; ServerChanged, and none is open, where the store must follow its server first."""
+    def _begin(self, cursor: Any, *, again: bool, write: bool, look: bool) -> bool:
+        """Start a transaction: whether somebody may listen to the news of it. ServerChanged, and none is open, where
+        the store must follow its server first.
+        """
         if not look or self.follower is None:
             self.dialect.begin(cursor, write=write)
-            return
+            return True
         sent = steady()
         seen = self.dialect.begin_looking(cursor, write=write)
         if seen is None:
-            return
-        current, now = seen
+            return True
+        current, now, listened = seen
         if not current:
             self._clock.forget()
         jump = self._clock.observe(now, sent, steady()) if current else None
         if jump is not None or not current:
             cursor.execute("rollback")
             raise ServerChanged(epoch=not current, jump=jump, again=again)
+        return listened
 
     def _commit(self, cursor: Any) -> None:
         """Commit. A busy SQLite file may refuse the commit alone, with the transaction still open: ask again."""

@@ -29,6 +29,7 @@ from headgate.stores.sql import ledger_statements, mending
 from headgate.stores.sql.definitions import define_dataset
 from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.moments import micro, moment, to_micro
+from headgate.stores.sql.news import News, of_dataset
 from headgate.stores.sql.statement import Row, Statement
 
 #: More files than a version has.
@@ -39,9 +40,10 @@ NO_LIMIT = 2**31 - 1
 class SqlInventory:
     """Objects, versions, files, local ids, intakes and the outbox in one SQL database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, news: News) -> None:
         self.name = database.name
         self._database = database
+        self._news = news
         self.options = database.options
 
     # ---------------------------------------------------------------- names
@@ -58,7 +60,7 @@ class SqlInventory:
     # ---------------------------------------------------------------- objects
 
     def record(self, recording: Recording, messages: Sequence[Message], who: str) -> bool:
-        return self._database.write_through(lambda tx: _record(tx, recording, messages, who))
+        return self._news.write(lambda tx: _record(tx, recording, messages, who), of_dataset(recording.collection))
 
     def owner_and_version(self, ark: str) -> tuple[str, int] | None:
         row = self._database.read(lambda tx: tx.one(sql.READ_OBJECT_OWNER, ark=ark))

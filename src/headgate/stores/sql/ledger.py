@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time
@@ -16,6 +16,7 @@ from headgate.stores.sql import claiming, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.news import ANYTHING, Listening, News, of_dataset
 from headgate.stores.sql.quick_claims import QuickClaims
 from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
@@ -32,17 +33,18 @@ MANY = 1000
 class SqlLedger:
     """Datasets, jobs and chunks in one SQL database."""
 
-    def __init__(self, database: Database, tag: str) -> None:
+    def __init__(self, database: Database, tag: str, news: News) -> None:
         self.name = database.name
         self.options = database.options
         self._database = database
+        self._news = news
         self._tag = tag
         self._sizes_known = False
         self._reaped_many = False
         self._quick = QuickClaims(database)
 
     def define(self, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
-        return self._database.write_through(lambda tx: definitions.define(tx, datasets, jobs))
+        return self._news.write(lambda tx: definitions.define(tx, datasets, jobs), ANYTHING)
 
     def datasets(self) -> Sequence[Dataset]:
         return sorted(self._database.read(all_datasets).values(), key=lambda each: each.name)
@@ -102,7 +104,7 @@ class SqlLedger:
         return self._database.write_through(credentials.forget_masters)
 
     def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
-        count = self._database.write_through(lambda tx: mending.publish(tx, dataset, dataids, who))
+        count = self._news.write(lambda tx: mending.publish(tx, dataset, dataids, who), of_dataset(dataset))
         if count >= MANY and not self._sizes_known:
             self._sizes_known = True
             self._database.dialect.learn_sizes(self._database)
@@ -126,6 +128,11 @@ class SqlLedger:
                 return found
             after = found
 
+    def listen(self, job: str, wake: Callable[[], None]) -> Listening:
+        inputs = set(self.job(job)[0].inputs)
+        makers = [each.name for each in self.jobs() if inputs.intersection(each.outputs)]
+        return self._news.listen([*map(_of_job, [job, *makers]), *map(of_dataset, inputs)], wake)
+
     def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
         return self._database.write_through(lambda tx: claiming.claim(tx, job, dataid, asker))
 
@@ -135,19 +142,20 @@ class SqlLedger:
     def success(self, job: str, dataid: str, token: int, who: str) -> None:
         cut_off = False
         try:
-            if not is_keyed() and self._quick.succeed(job, dataid, token, who):
+            if not is_keyed() and (listened := self._quick.succeed(job, dataid, token, who)) is not None:
+                self._news.tell([_of_job(job)], listened=listened)
                 return
         except StoreUnavailable as error:
             if error.outcome == "none":
                 raise
             cut_off = True  # The answer was lost; reporting it again does no harm.
-        self._database.write_through(lambda tx: claiming.success(tx, job, dataid, token, who), again=cut_off)
+        self._news.write(lambda tx: claiming.success(tx, job, dataid, token, who), _of_job(job), again=cut_off)
 
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
-        self._database.write_through(lambda tx: claiming.fail(tx, job, dataid, token, message, who))
+        self._news.write(lambda tx: claiming.fail(tx, job, dataid, token, message, who), _of_job(job))
 
     def interrupt(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
-        self._database.write_through(lambda tx: claiming.interrupt(tx, job, dataid, token, message, who))
+        self._news.write(lambda tx: claiming.interrupt(tx, job, dataid, token, message, who), _of_job(job))
 
     def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
         return self._database.write_through(lambda tx: claiming.heartbeat(tx, job, dataid, token, lease))
@@ -158,27 +166,29 @@ class SqlLedger:
         from headgate.stores.sql.resubmitting import Wish, resubmit
 
         wish = Wish(reason, who, downstream, steal, dry_run)
-        return self._database.write_through(lambda tx: resubmit(tx, job, dataids, wish))
+        return self._news.write(lambda tx: resubmit(tx, job, dataids, wish), ANYTHING if downstream else _of_job(job))
 
     def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
-        return self._database.write_through(lambda tx: mending.hold(tx, job, dataid, reason, who))
+        return self._news.write(lambda tx: mending.hold(tx, job, dataid, reason, who), _of_job(job))
 
     def unhold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
-        return self._database.write_through(lambda tx: mending.unhold(tx, job, dataid, reason, who))
+        return self._news.write(lambda tx: mending.unhold(tx, job, dataid, reason, who), _of_job(job))
 
     def forget(self, job: str, dataid: str, reason: str, who: str, *, steal: bool) -> Sequence[Change]:
-        return self._database.write_through(lambda tx: mending.forget(tx, job, dataid, reason, who, steal=steal))
+        return self._news.write(lambda tx: mending.forget(tx, job, dataid, reason, who, steal=steal), _of_job(job))
 
     def set_status(self, row: Row, reason: str, who: str) -> Change:
-        return self._database.write_through(lambda tx: mending.set_status(tx, row, reason, who))
+        return self._news.write(lambda tx: mending.set_status(tx, row, reason, who), ANYTHING)
 
     def pause(self, job: str, reason: str, who: str) -> Job:
-        return self._database.write_through(lambda tx: definitions.pause(tx, job, reason, who))
+        return self._news.write(lambda tx: definitions.pause(tx, job, reason, who), _of_job(job))
 
     def reap(self, who: str, limit: int = 1000) -> int:
         from headgate.stores.sql.reaping import reap
 
         count = reap(self._database, who, limit)
+        if count:
+            self._news.tell([ANYTHING])
         if count >= MANY and not self._reaped_many:
             # What was reaped may be claimed again: the database planned for a table that was nearly empty.
             self._reaped_many = True
@@ -229,6 +239,11 @@ class SqlLedger:
         from headgate.stores.sql.ledger_questions import ask_running
 
         return ask_running(self._database, self._tag)
+
+
+def _of_job(job: str) -> str:
+    """The topic of what a job does to its chunks."""
+    return f"job {job}"
 
 
 def _plan(tx: Transaction, job: str, limit: int) -> Plan:

@@ -30,6 +30,7 @@ from headgate.stores.sql.ledger import SqlLedger
 from headgate.stores.sql.lock_changes import Done, carry_out, wakes
 from headgate.stores.sql.lock_snapshots import BESIDE, read_lock, read_queues
 from headgate.stores.sql.moments import moment
+from headgate.stores.sql.news import News
 from headgate.stores.sql.parts import Parts
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class SqlLocks:
         self.tag = str(database.single(sql.READ_TAG)[0][0])
         self._expiry = Expiry(database, self.tag)
         #: The ledger beside it: what runs on a chunk acts as a lock, and the other way round.
-        self.ledger = SqlLedger(database, self.tag)
+        self.news = News(database, self.tag)
+        self.ledger = SqlLedger(database, self.tag, self.news)
 
     # These are loaded when they are asked for: who works with the ledger starts faster without.
     @property
@@ -239,6 +241,7 @@ class SqlLocks:
 
     def close(self) -> None:
         """Stop listening for wake-ups. The database is closed by whoever opened it."""
+        self.news.close()
         self._built.close()
 
     def _forget(self, resource: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -38,7 +38,9 @@ from headgate.stores.sql import queue_reaping as reaping
 from headgate.stores.sql import queue_statements as sql
 from headgate.stores.sql import queue_taking as taking
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.queue_bell import NUMBERS, Bell
+from headgate.stores.sql.news import ANYTHING, Listening, News
+from headgate.stores.sql.news import number_of as topic_number
+from headgate.stores.sql.queue_bell import Bell, topic_of
 from headgate.stores.sql.queue_rows import (
     BATCHES,
     JOBS,
@@ -58,17 +60,18 @@ class SqlQueue:
     batch_table: Machine = BATCH
     job_table: Machine = INGEST_JOB
 
-    def __init__(self, database: Database, tag: str) -> None:
+    def __init__(self, database: Database, news: News) -> None:
         self.name = database.name
         self.options = database.options
         self._database = database
-        self._bell = Bell(database, tag)
+        self._news = news
+        self._bell = Bell(database, news)
 
     # ---------------------------------------------------------------- depositors and consumers
 
     def submit(self, submission: Submission, who: str) -> Batch:
-        batch = self._database.write_through(lambda tx: making.submit(tx, submission, who))
-        self._bell.ring(BATCH, batch.state)
+        batch, listened = self._news.written(lambda tx: making.submit(tx, submission, who))
+        self._bell.ring(BATCH, batch.state, listened=listened)
         return batch
 
     def take_batch(self, state: str, asker: Asker, after: str | None = None) -> Batch | None:
@@ -84,11 +87,14 @@ class SqlQueue:
 
     def give_back(self, taken: Taken, message: str) -> None:
         with self._late(taken):
-            self._database.write(lambda tx: taking.give_back(tx, taken, message[:MESSAGE_LENGTH]))
+            self._news.write(
+                lambda tx: taking.give_back(tx, taken, message[:MESSAGE_LENGTH]),
+                topic_of(BATCH if is_batch(taken.id) else INGEST_JOB, taken.state),
+            )
 
     def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
-        made = self._database.write_through(lambda tx: making.create_jobs(tx, taken, position, jobs, work_folder))
-        self._bell.ring(INGEST_JOB, making.CREATE.target, len(jobs))
+        made, listened = self._news.written(lambda tx: making.create_jobs(tx, taken, position, jobs, work_folder))
+        self._bell.ring(INGEST_JOB, making.CREATE.target, len(jobs), listened=listened)
         return made
 
     def fire(self, taken: Taken, event: str, message: str, changes: Changes) -> Item:
@@ -102,10 +108,10 @@ class SqlQueue:
         if quick is not None:
             return quick
         with self._late(taken):
-            moved = self._database.write_through(
+            moved, listened = self._news.written(
                 lambda tx: moving.fire(tx, taken, event, message, changes), again=cut_off
             )
-        self._ring_for(moved)
+        self._ring_for(moved, listened=listened)
         return moved
 
     def change(self, taken: Taken, changes: Changes) -> Item:
@@ -114,12 +120,15 @@ class SqlQueue:
     def await_work(self, states: Sequence[tuple[Machine, str]], seconds: float) -> None:
         self._bell.sleep(states, seconds)
 
+    def listen(self, states: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> Listening:
+        return self._news.listen([topic_of(machine, state) for machine, state in states], wake)
+
     # ---------------------------------------------------------------- people and daemons
 
     def act(self, item_id: str, event: str, by: By, reason: str, who: str) -> Item:
         seen: list[Item] = []
-        item = self._database.write_through(lambda tx: moving.act(tx, item_id, event, by, reason, who, seen))
-        self._ring_for(item)
+        item, listened = self._news.written(lambda tx: moving.act(tx, item_id, event, by, reason, who, seen))
+        self._ring_for(item, listened=listened)
         return item
 
     def set_priority(self, job_id: str, priority: int, reason: str, who: str) -> IngestJob:
@@ -129,7 +138,7 @@ class SqlQueue:
         return self._database.write_through(lambda tx: making.set_hold(tx, hold))
 
     def clear_hold(self, profile: str, who: str) -> bool:
-        return self._database.write(lambda tx: making.clear_hold(tx, profile, who))
+        return self._news.write(lambda tx: making.clear_hold(tx, profile, who), ANYTHING)
 
     def reportable(self, limit: int) -> Sequence[str]:
         rows = self._database.read(lambda tx: tx.all(sql.READ_REPORTABLE, limit=limit))
@@ -148,7 +157,10 @@ class SqlQueue:
             most = self.options.max_crashes
             return sum(reaping.reap_dead(tx, noun, int(number), most) is not None for noun, number in dead[:limit])
 
-        return self._database.write(work)
+        count, listened = self._news.written(work)
+        if count:
+            self._news.tell([ANYTHING], listened=listened)
+        return count
 
     def sign_on(self, daemon: Daemon) -> None:
         self._database.write_through(lambda tx: making.sign_on(tx, daemon))
@@ -216,10 +228,6 @@ class SqlQueue:
 
         return self._database.write(lambda tx: repair(tx, fault, who, self.options.max_crashes))
 
-    def close(self) -> None:
-        """The database is closed by whoever opened it."""
-        self._bell.close()
-
     # ---------------------------------------------------------------- the quick way
 
     def _take(self, noun: Noun, state: str, asker: Asker, after: Place | None) -> Item | None:
@@ -255,7 +263,7 @@ class SqlQueue:
         moved = self._database.single_once(trip, **self._quick_move(taken, rows[0], message, changes))
         if not moved:
             return None
-        self._bell.ring_here(INGEST_JOB, rows[0].target)
+        self._bell.ring(INGEST_JOB, rows[0].target, listened=False)  # The others were told already.
         return read_job(moved[0][:-1])
 
     def _quick_move(self, taken: Taken, row: Transition, message: str, changes: Changes) -> dict[str, Any]:
@@ -268,8 +276,8 @@ class SqlQueue:
             "space_needed": changes.space_needed,
             "identifiers": None if identifiers is None else identifiers_document(identifiers),
             "leaves": before is not after, "failed": int(after is Folder.FAILED),
-            "completed": int(after is Folder.COMPLETED), "channel": self._bell.channel,
-            "number": str(NUMBERS[INGEST_JOB.name, row.target]),
+            "completed": int(after is Folder.COMPLETED), "channel": self._news.channel,
+            "number": str(topic_number(topic_of(INGEST_JOB, row.target))),
         }  # fmt: skip
 
     @contextmanager
@@ -282,8 +290,8 @@ class SqlQueue:
                 self._database.write(lambda tx: reaping.report_late(tx, taken))
             raise
 
-    def _ring_for(self, item: Item) -> None:
-        self._bell.ring(BATCH if isinstance(item, Batch) else INGEST_JOB, item.state)
+    def _ring_for(self, item: Item, *, listened: bool) -> None:
+        self._bell.ring(BATCH if isinstance(item, Batch) else INGEST_JOB, item.state, listened=listened)
 
     def _read(self, noun: Noun, item_id: str) -> Item | None:
         if is_batch(item_id) is not (noun is BATCHES):

@@ -1,4 +1,4 @@
-"""How a consumer without work is woken: by the database where it can, by its own process, or by looking."""
+"""How a consumer without work is woken: by news of an item, or by looking."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from headgate.core.machine import Machine
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.stores.sql.engine import Database
+from headgate.stores.sql.news import News
 from headgate.stores.sql.queue_rows import BATCHES, JOBS, Noun
-from headgate.stores.sql.waiting import LISTENING_PAUSE, PART, Listener
+from headgate.stores.sql.waiting import LISTENING_PAUSE, PART
 
 #: The shortest and the longest pause between two looks, where nobody can be woken.
 SHORTEST, LONGEST = 0.005, 0.25
 #: The pause before a look at what was free and for which somebody was called.
 AGAIN = 0.1
-#: What stands for each state in a wake-up.
-NUMBERS = {
-    place: number
-    for number, place in enumerate(
-        ((machine.name, state) for machine in (BATCH, INGEST_JOB) for state in machine.states), start=1
-    )
-}
-#: The nouns and states behind the numbers.
-PLACES: dict[int, tuple[Noun, str]] = {
-    number: (BATCHES if name == BATCH.name else JOBS, state) for (name, state), number in NUMBERS.items()
+
+
+def topic_of(machine: Machine, state: str) -> str:
+    """The topic of items that come into a state."""
+    return f"{machine.name} {state}"
+
+
+#: The nouns and states behind the topics.
+PLACES: dict[str, tuple[Noun, str]] = {
+    topic_of(machine, state): (noun, state)
+    for machine, noun in ((BATCH, BATCHES), (INGEST_JOB, JOBS))
+    for state in machine.states
 }
 
 
@@ -36,7 +40,7 @@ class _Sleeper:
     """A thread without work."""
 
     #: What it waits for.
-    numbers: tuple[int, ...]
+    topics: tuple[str, ...]
     #: Something to see to: it was called, or nobody looks any more.
     woken: threading.Event = field(default_factory=threading.Event)
     #: There may be something for it.
@@ -49,31 +53,27 @@ class Bell:
     Of all threads of a process that sleep, one looks, for all of them: a hundred that look hold up those who work.
     """
 
-    def __init__(self, database: Database, tag: str) -> None:
+    def __init__(self, database: Database, news: News) -> None:
         self._database = database
-        #: Every process of this store listens here.
-        self.channel = f"hg_queue_{tag}"
-        self._listener = Listener(database, self._heard)
+        self._news = news
+        self._listens = False
         self._sleepers: list[_Sleeper] = []
         self._guard = threading.Lock()
         self._looking = threading.Lock()
 
-    def ring(self, machine: Machine, state: str, items: int = 1) -> None:
-        """So many items came into that state."""
-        self.ring_here(machine, state, items)
-        self._database.dialect.notify(self._database, [(self.channel, NUMBERS[machine.name, state])])
-
-    def ring_here(self, machine: Machine, state: str, items: int = 1) -> None:
-        """The same, for this process alone: the others were told already."""
-        self._heard(NUMBERS[machine.name, state], items)
+    def ring(self, machine: Machine, state: str, items: int = 1, *, listened: bool) -> None:
+        """So many items came into that state. `listened`: somebody in another process may wait for them."""
+        topic = topic_of(machine, state)
+        self._heard(topic, items - 1)
+        self._news.tell([topic], listened=listened)
 
     def sleep(self, states: Sequence[tuple[Machine, str]], seconds: float) -> None:
         """Sleep until there may be something to take in one of these states, or for that long."""
         until = time.monotonic() + seconds
-        self._listener.begin(self.channel)
+        self._listen()
         with self._asleep(states) as me:
             # What came before it lay down called nobody.
-            if self._free(me.numbers):
+            if self._free(me.topics):
                 return
             while not me.called and (left := until - time.monotonic()) > 0:
                 if self._looking.acquire(blocking=False):
@@ -85,9 +85,12 @@ class Bell:
                     me.woken.wait(left)
                     me.woken.clear()
 
-    def close(self) -> None:
-        """Stop listening."""
-        self._listener.close()
+    def _listen(self) -> None:
+        """From the first sleeper on."""
+        with self._guard:
+            listens, self._listens = self._listens, True
+        for topic in () if listens else PLACES:
+            self._news.listen([topic], partial(self._heard, topic))
 
     # ---------------------------------------------------------------- the one who looks
 
@@ -98,9 +101,9 @@ class Bell:
         callers = 1
         while not me.called and (left := until - time.monotonic()) > 0:
             me.woken.clear()
-            free = self._free({number for each in list(self._sleepers) for number in each.numbers})
-            for number in free:
-                self._heard(number, callers)
+            free = self._free({topic for each in list(self._sleepers) for topic in each.topics})
+            for topic in free:
+                self._heard(topic, callers)
             # Who was called needs a moment; what is still free then was more than one.
             callers = 2 * callers if free else 1
             if free:
@@ -118,22 +121,22 @@ class Bell:
         return seen
 
     def _pause(self, began: float) -> float:
-        if self._listener.listening or self._database.dialect.polls_slowly:
+        if self._news.told:
             return LISTENING_PAUSE
         return min(max((time.monotonic() - began) * PART, SHORTEST), LONGEST)
 
-    def _free(self, numbers: Collection[int]) -> list[int]:
-        """Those of the states in which something is free."""
-        asked = [(number, *PLACES[number]) for number in numbers]
+    def _free(self, topics: Collection[str]) -> list[str]:
+        """Those of the topics in whose states something is free."""
+        asked = [(topic, *PLACES[topic]) for topic in topics]
         return self._database.read(
-            lambda tx: [number for number, noun, state in asked if tx.one(noun.sql.is_free, state=state)]
+            lambda tx: [topic for topic, noun, state in asked if tx.one(noun.sql.is_free, state=state)]
         )
 
     # ---------------------------------------------------------------- sleepers
 
     @contextmanager
     def _asleep(self, states: Sequence[tuple[Machine, str]]) -> Iterator[_Sleeper]:
-        me = _Sleeper(tuple(NUMBERS[machine.name, state] for machine, state in states))
+        me = _Sleeper(tuple(topic_of(machine, state) for machine, state in states))
         with self._guard:
             self._sleepers.append(me)
         try:
@@ -145,9 +148,9 @@ class Bell:
                     # It may have been the one who looked.
                     self._sleepers[0].woken.set()
 
-    def _heard(self, number: int, items: int = 1) -> None:
+    def _heard(self, topic: str, items: int = 1) -> None:
         with self._guard:
-            waiting = [each for each in self._sleepers if number in each.numbers and not each.called]
+            waiting = [each for each in self._sleepers if topic in each.topics and not each.called]
             for each in waiting[:items]:
                 each.called = True
                 each.woken.set()

@@ -66,17 +66,17 @@ class QuickClaims:
 
         return self._try(job, work)
 
-    def succeed(self, job: str, dataid: str, token: int, who: str) -> bool:
-        """Whether the claim ran, and is done now."""
+    def succeed(self, job: str, dataid: str, token: int, who: str) -> bool | None:
+        """The claim ran, and is done now: whether somebody may listen to the news of it. None: nothing was done."""
 
-        def work(known: KnownJob) -> bool:
+        def work(known: KnownJob) -> bool | None:
             # Where it comes in the order, for those who read it.
             orders = (Order.NATURAL, Order.TEXT) if known.params["read"] else ()
             keys = {f"{order}_key": order_key(dataid, order) for order in orders} or NO_KEYS
             told = {**known.params, "dataid": dataid, "token": token, "who": who, **keys}
             return self._database.dialect.succeed(self._database, told)
 
-        return bool(self._try(job, work))
+        return self._try(job, work)
 
     def _try(self, job: str, work: Callable[[KnownJob], T | None]) -> T | None:
         for _ in range(TRIES):

@@ -46,14 +46,14 @@ class SqlStore:
         """The queue in the same database."""
         from headgate.stores.sql.queue import SqlQueue
 
-        return self._built.only(SqlQueue, self._database, self.tag)
+        return self._built.only(SqlQueue, self._database, self.locks.news)
 
     @property
     def inventory(self) -> InventoryStore:
         """The inventory beside the ledger, so that recording an object and publishing its chunk are one transaction."""
         from headgate.stores.sql.inventory import SqlInventory
 
-        return self._built.only(SqlInventory, self._database)
+        return self._built.only(SqlInventory, self._database, self.locks.news)
 
     @property
     def tokens(self) -> SqlTokens:

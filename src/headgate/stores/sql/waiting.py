@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 from collections.abc import Callable, Iterable
 
 from headgate.core.errors import HeadgateError
 from headgate.stores.sql.dialects.base import Bells
 from headgate.stores.sql.engine import Database
+from headgate.stores.sql.wires import Wire
 
 #: The shortest pause between two looks.
 SHORTEST = 0.001
@@ -17,15 +17,20 @@ SHORTEST = 0.001
 PART = 0.05
 #: The longest pause. It is the pause of those who are woken, too: wake-ups may get lost.
 LISTENING_PAUSE = 1.0
+#: Where listening ends with each wake-up, it begins again after so long: those who wait look meanwhile.
+REST_SECONDS = 0.25
 #: Wake-ups that are remembered for waiters that do not listen yet.
 MOST_EARLY = 1000
 
 
 class Listener:
-    """The thread of this process that hears what the database calls out on a channel."""
+    """The thread of this process that hears what is called out on a channel."""
 
-    def __init__(self, database: Database, heard: Callable[[int], None]) -> None:
+    def __init__(self, database: Database, heard: Callable[[int], None], wire: Wire | None = None) -> None:
+        """`wire`: what news come by; without one, the dialect's own way to one process."""
         self._database = database
+        self._listen_on = database.dialect.listen if wire is None else wire.listen
+        self._wire = wire
         self._tell = heard
         self._guard = threading.Lock()
         self._stop = threading.Event()
@@ -42,19 +47,18 @@ class Listener:
         """Listen, unless this process does already. Gives the channel; a new one where none is named."""
         with self._guard:
             if self._pid != os.getpid():
-                self._start(channel or f"hg_{secrets.token_hex(8)}", shared=channel is not None)
+                self._start(channel or f"hg_{os.urandom(8).hex()}")
         return self._channel
 
     def close(self) -> None:
         """Stop listening."""
         self._stop.set()
 
-    def _start(self, channel: str, *, shared: bool) -> None:
+    def _start(self, channel: str) -> None:
         self._pid = os.getpid()
         self._channel = channel
         self._stop, self._listening = threading.Event(), threading.Event()
-        dialect = self._database.dialect
-        if not dialect.listens or (shared and not dialect.broadcasts):
+        if not (self._database.dialect.listens if self._wire is None else self._wire.works):
             return
         threading.Thread(target=self._listen, name="headgate-wakeups", daemon=True).start()
         self._listening.wait(LISTENING_PAUSE)
@@ -63,11 +67,13 @@ class Listener:
         stop, listening = self._stop, self._listening
         expected: tuple[type[BaseException], ...] = (*self._database.dialect.errors(), HeadgateError)
         while not stop.is_set():
+            pause = REST_SECONDS
             try:
-                self._database.dialect.listen(self._channel, self._heard, stop)
+                self._listen_on(self._channel, self._heard, stop)
             except expected:
-                listening.clear()  # Looking goes on meanwhile; try again in a moment.
-                stop.wait(1.0)
+                pause = 1.0  # Looking goes on meanwhile; try again in a moment.
+            listening.clear()
+            stop.wait(pause)
 
     def _heard(self, number: int) -> None:
         """Zero only says that listening began."""

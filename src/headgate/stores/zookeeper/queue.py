@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -41,6 +41,7 @@ from headgate.stores.zookeeper.queue_daemons import Daemons
 from headgate.stores.zookeeper.queue_faults import Faults
 from headgate.stores.zookeeper.queue_history import Told
 from headgate.stores.zookeeper.queue_leases import ItemLeases
+from headgate.stores.zookeeper.queue_lists import ListListening, Wakes
 from headgate.stores.zookeeper.queue_making import Making
 from headgate.stores.zookeeper.queue_moves import Moves
 from headgate.stores.zookeeper.queue_questions import QueueQuestions, ago
@@ -155,12 +156,19 @@ class ZookeeperQueue:
         return changed
 
     def await_work(self, states: Sequence[tuple[Machine, str]], seconds: float) -> None:
+        self._taking.lists.sleep(self._wakes_of(states), seconds)
+
+    def listen(self, states: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> ListListening:
+        return ListListening(self._wakes_of(states), wake)
+
+    def _wakes_of(self, states: Sequence[tuple[Machine, str]]) -> list[Wakes]:
+        """Of those states that items are taken in; the others tell nothing."""
         lists = self._taking.lists
-        wakes = [
+        return [
             lists.board.wakes if machine.name == self.batch_table.name else lists.jobs(state).wakes
             for machine, state in states
+            if machine.name == self.batch_table.name or state in self._tree.entry_states
         ]
-        lists.sleep(wakes, seconds)
 
     def _fired_already(self, taken: Taken, event: str) -> Item | None:
         """The item, if it is where this event of that very token led: its answer was lost."""

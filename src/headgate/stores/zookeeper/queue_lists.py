@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -24,6 +24,8 @@ from headgate.stores.zookeeper.session import Session, Sessions, windows
 SHORTEST_AGE, COST_FACTOR = 1.0, 20
 #: A list of fewer is read anew each time, so that the order is kept to the letter.
 SHORT_LIST = 100
+#: Who waits looks at least so often: leases that run out wake nobody.
+LOOK_SECONDS = 1.0
 #: Locks of others that are watched by somebody who found nothing to take.
 MOST_WATCHED = 50
 
@@ -35,7 +37,7 @@ class Wakes:
         self._numbers = count(1)
         self._changes = 0
         self._exhausted = -1
-        self._sleepers: set[threading.Event] = set()
+        self._wakes: set[Callable[[], None]] = set()
 
     @property
     def changes(self) -> int:
@@ -45,8 +47,8 @@ class Wakes:
     def tell(self, _event: object = None) -> None:
         """There may be something to take."""
         self._changes = next(self._numbers)
-        for sleeper in tuple(self._sleepers):
-            sleeper.set()
+        for wake in tuple(self._wakes):
+            wake()
 
     def exhaust(self, changes: int) -> None:
         """There was nothing to take when so much had been told."""
@@ -56,13 +58,30 @@ class Wakes:
         """Whether anything was told since."""
         return self._exhausted != self._changes
 
-    def sleep_with(self, sleeper: threading.Event) -> None:
-        """Wake it when something is told."""
-        self._sleepers.add(sleeper)
+    def call(self, wake: Callable[[], None]) -> None:
+        """Call it when something is told."""
+        self._wakes.add(wake)
 
-    def forget(self, sleeper: threading.Event) -> None:
-        """It is awake."""
-        self._sleepers.discard(sleeper)
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Call it no more."""
+        self._wakes.discard(wake)
+
+
+class ListListening:
+    """One who waits for what comes into some lists."""
+
+    pause = LOOK_SECONDS
+
+    def __init__(self, wakes: Sequence[Wakes], wake: Callable[[], None]) -> None:
+        self._wakes = wakes
+        self._wake = wake
+        for each in wakes:
+            each.call(wake)
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        for each in self._wakes:
+            each.forget(self._wake)
 
 
 class PauseWatch:
@@ -275,11 +294,9 @@ class Lists:
     def sleep(self, wakes: Sequence[Wakes], seconds: float) -> None:
         """Until there may be something to take, or for that long."""
         sleeper = threading.Event()
-        for each in wakes:
-            each.sleep_with(sleeper)
+        listening = ListListening(wakes, sleeper.set)
         try:
             if not any(each.may_have_work() for each in wakes):
                 sleeper.wait(seconds)
         finally:
-            for each in wakes:
-                each.forget(sleeper)
+            listening.end()

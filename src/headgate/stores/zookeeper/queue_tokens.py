@@ -43,6 +43,7 @@ class RaisedTokens:
         reportable: Any
         cleanable: Any
         await_work: Any
+        listen: Any
         expire: Any
         faults: Any
         repair: Any

@@ -18,6 +18,7 @@ from headgate.stores.base import SIDE_BY_SIDE
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 from headgate.stores.sql.fast_paths import Routine, lock_words
 from headgate.stores.sql.statement import Row, Statement, Texts
+from headgate.stores.sql.wires import Wire
 
 Parameters = Mapping[str, object]
 #: Many rows: each parameter with its values, one for each row.
@@ -105,6 +106,17 @@ class Outdated(Exception):
     """A job or dataset was defined otherwise since it was read. For the stores, never for callers."""
 
 
+class Begun(NamedTuple):
+    """What a transaction learns of the server in its first statement."""
+
+    #: Whether the store's epoch is this server's.
+    current: bool
+    #: The server's clock.
+    now: int
+    #: Whether somebody may listen to news.
+    listened: bool
+
+
 class Known(NamedTuple):
     """What the one-trip claims and reports are told of a job, and how they see that it is still so."""
 
@@ -189,8 +201,6 @@ class Dialect(ABC):
     side_by_side: int = SIDE_BY_SIDE
     #: True where a process can be woken: by the database, or by other processes of its machine.
     listens: bool = False
-    #: True where one call reaches every process that listens on a channel; else a channel has one listener.
-    broadcasts: bool = True
     #: True where it cannot, though databases of this kind can: waiters then poll at most once a second.
     polls_slowly: bool = False
     #: Behind the place `:priority`, `:after`, by the index.
@@ -293,13 +303,13 @@ class Dialect(ABC):
         del runner, params
         return None
 
-    def succeed(self, runner: Runner, params: Parameters) -> bool:
-        """A claim that runs becomes READY and DONE, in one trip; False where the careful way must decide.
+    def succeed(self, runner: Runner, params: Parameters) -> bool | None:
+        """A claim that runs becomes READY and DONE, in one trip: gives whether somebody may listen to the news of it.
 
-        Outdated: nothing was done.
+        None where the careful way must decide. Outdated: nothing was done.
         """
         del runner, params
-        return False
+        return None
 
     def raise_mark(self, runner: Runner, job: str) -> None:
         """Let claim_next begin where something may be claimable, where it would pass over what is gone each time."""
@@ -378,6 +388,10 @@ class Dialect(ABC):
         """Where the database `listens`: call `heard(number)` for each wake-up on the channel until `stop` is set."""
         raise NotImplementedError
 
+    def wire(self) -> Wire | None:
+        """How processes tell each other news; None: they cannot."""
+        return None
+
     def bells(self, heard: Callable[[int], None]) -> Bells | None:
         """Bells, where they take the place of `listen` and `notify`: `heard(ticket)` is called for each that rings."""
         del heard
@@ -401,8 +415,8 @@ class Dialect(ABC):
         """Start a transaction."""
         cursor.execute(self.begin_write if write else self.begin_read)
 
-    def begin_looking(self, cursor: Any, *, write: bool) -> tuple[bool, int] | None:
-        """Start a transaction and, in the same trip, read whether the store's epoch is this server's, and its clock.
+    def begin_looking(self, cursor: Any, *, write: bool) -> Begun | None:
+        """Start a transaction and, in the same trip, read what its caller has to know of the server.
 
         Returns None where no other server can take over and the clock never jumps.
         """
@@ -472,20 +486,3 @@ def check_server_url(url: str) -> None:
     authority, _, path = url.partition("://")[2].partition("?")[0].partition("/")
     if authority.count("@") > 1 or "@" in path:
         raise BadValue("url", mask(url), "has an @ or a / in its password; write %40 for @ and %2F for /")
-
-
-def read_answer(rows: list[Row]) -> str | None:
-    """What a routine of the one-trip claims and reports answered."""
-    answer: str | None = rows[0][0]
-    if answer == OUTDATED:
-        raise Outdated
-    return answer
-
-
-def read_claimed(rows: list[Row]) -> tuple[str, int] | None:
-    """The same for a claim, which answers with the token and the data id."""
-    answer = read_answer(rows)
-    if answer is None:
-        return None
-    token, _, dataid = answer.partition(" ")
-    return dataid, int(token)

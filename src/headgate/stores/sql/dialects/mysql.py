@@ -14,12 +14,14 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from headgate.calls.deadlines import BULK_SECONDS, LISTING_SECONDS, Deadline
 from headgate.core.errors import BadValue, MissingExtra
 from headgate.stores.sql.dialects import mysql_ledger, mysql_locks
+from headgate.stores.sql.dialects.answers import read_claimed, read_ended
 from headgate.stores.sql.dialects.base import (
     CONNECT_SECONDS,
     DROP_TOKEN,
     IDLE_BULK_SECONDS,
     IDLE_TRANSACTION_SECONDS,
     LOCK_WAIT_PART,
+    Begun,
     Bells,
     Columns,
     Connection,
@@ -31,11 +33,10 @@ from headgate.stores.sql.dialects.base import (
     Runner,
     Trouble,
     check_server_url,
-    read_answer,
-    read_claimed,
 )
 from headgate.stores.sql.dialects.mysql_ledger import EPOCH
 from headgate.stores.sql.dialects.mysql_ledger import NOW as MICROSECONDS
+from headgate.stores.sql.dialects.mysql_news import RING_ROUTINE, MysqlNews
 from headgate.stores.sql.fast_paths import Routine
 from headgate.stores.sql.statement import Statement, for_many, to_pyformat
 from headgate.stores.tls import OFF, VERIFY, stays_here, take_options
@@ -217,12 +218,15 @@ class Mysql(Dialect):
         made: Connection = connection
         return made
 
+    def wire(self) -> MysqlNews:
+        return MysqlNews(self.connect_directly)
+
     def bells(self, heard: Callable[[int], None]) -> Bells:
         from headgate.stores.sql.dialects.mysql_bells import NamedLocks
 
-        return NamedLocks(self._connect_for_bells, heard)
+        return NamedLocks(self.connect_directly, heard)
 
-    def _connect_for_bells(self) -> Any:
+    def connect_directly(self) -> Any:
         """A connection that may be silent for long. Pooled where it is not the same server thread all the time."""
         from headgate.stores.sql.dialects.mysql_bells import Pooled
 
@@ -311,10 +315,10 @@ class Mysql(Dialect):
                 "url", self.name, ("is a Galera cluster, which is not supported; use a primary with replicas")
             )
 
-    def begin_looking(self, cursor: Any, *, write: bool) -> tuple[bool, int] | None:
+    def begin_looking(self, cursor: Any, *, write: bool) -> Begun | None:
         cursor.execute(mysql_locks.BEGIN_WRITE if write else mysql_locks.BEGIN_READ)
-        current, now = cursor.fetchone()
-        return bool(current), int(now)
+        current, now, listened = cursor.fetchone()
+        return Begun(bool(current), int(now), bool(listened))
 
     def streaming(self, connection: Any) -> Any:
         return connection.cursor(pymysql.cursors.SSCursor)
@@ -336,9 +340,9 @@ class Mysql(Dialect):
     def claim_next(self, runner: Runner, params: Parameters) -> tuple[str, int] | None:
         return read_claimed(runner.single_once(mysql_ledger.CLAIM_NEXT, **params))
 
-    def succeed(self, runner: Runner, params: Parameters) -> bool:
+    def succeed(self, runner: Runner, params: Parameters) -> bool | None:
         rows = runner.single_once(mysql_ledger.SUCCEED, **params)
-        return not rows or read_answer(rows) is not None
+        return read_ended(rows) if rows else False
 
     def refuses_row(self, error: BaseException) -> bool:
         """The driver takes a failed CHECK for an error of operation."""
@@ -360,7 +364,7 @@ class Mysql(Dialect):
     def routines(self) -> Sequence[Routine]:
         rules = self.options.lock_rules
         mine = (mysql_locks.LOOK_ROUTINE, mysql_locks.grant(rules)[1], mysql_locks.release(rules)[1])
-        return (*mine, *mysql_ledger.ROUTINES)
+        return (*mine, *mysql_ledger.ROUTINES, RING_ROUTINE)
 
 
 def _code(error: BaseException) -> int:

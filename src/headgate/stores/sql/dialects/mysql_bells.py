@@ -144,7 +144,7 @@ def _change_bells(connection: Any, old: Sequence[str], new: Sequence[str]) -> se
     if not old and not new:
         return set()
     calls = [*("release_lock(%s)" for _ in old), *("get_lock(%s, 0)" for _ in new)]
-    row = _ask(connection, f"select {', '.join(calls)}", [PREFIX + name for name in (*old, *new)])
+    row = ask(connection, f"select {', '.join(calls)}", [PREFIX + name for name in (*old, *new)])
     return {name for name, got in zip(new, row[len(old) :], strict=True) if got}
 
 
@@ -152,11 +152,12 @@ def _wait_for_bell(connection: Any, name: str) -> tuple[bool, bool]:
     """Whether anybody owned the bell, and whether it is free now: it rang."""
     # The parts of a SELECT without a table are worked on from left to right.
     text = f"select is_used_lock(%s), get_lock(%s, {EAR_SECONDS}), release_lock(%s)"
-    owner, got, _ = _ask(connection, text, [PREFIX + name] * 3, EAR_SECONDS)
+    owner, got, _ = ask(connection, text, [PREFIX + name] * 3, EAR_SECONDS)
     return owner is not None, bool(got)
 
 
-def _ask(connection: Any, text: str, names: Iterable[str], seconds: float = 0) -> Any:
+def ask(connection: Any, text: str, names: Iterable[str] = (), seconds: float = 0) -> Any:
+    """The only row of an answer."""
     connection.until = time.monotonic() + seconds + ANSWER_SECONDS
     with connection.cursor() as cursor:
         cursor.execute(text, tuple(names))

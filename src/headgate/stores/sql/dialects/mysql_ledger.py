@@ -6,7 +6,9 @@ what others wrote up to then, so they may decide after they have taken the locks
 
 from __future__ import annotations
 
+from headgate.stores.sql.dialects.answers import HEARD
 from headgate.stores.sql.dialects.base import OUTDATED, OWNED
+from headgate.stores.sql.dialects.mysql_news import LISTENED
 from headgate.stores.sql.fast_paths import NAME, routine
 from headgate.stores.sql.statement import Statement
 
@@ -143,10 +145,11 @@ succeed: begin
     on duplicate key update missing = missing & values(missing), not_before = 0;
   end if;
   commit;
+  if {LISTENED} then select '{HEARD}'; end if;
 end""",
 )
 SUCCEED = Statement(
-    "A claim that runs becomes READY and DONE: then there is nothing to say (see the routine).",
+    "A claim that runs becomes READY and DONE: then there is nothing to say, unless somebody listens (see it).",
     f"""call {SUCCEED_ROUTINE.name}(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key,
                          :principal)""",
 )

@@ -7,6 +7,7 @@ from functools import lru_cache
 from headgate.core.lock_rules import LockRules
 from headgate.stores.sql.dialects.base import OWNED
 from headgate.stores.sql.dialects.mysql_ledger import EPOCH, NOW
+from headgate.stores.sql.dialects.mysql_news import LISTENED
 from headgate.stores.sql.fast_paths import (
     NAME,
     Routine,
@@ -27,10 +28,11 @@ create procedure if not exists {NAME}(in a_write boolean)
 begin
   if a_write then
     start transaction;
-    select coalesce((select value = {EPOCH} from hg_meta where name = 'epoch' lock in share mode), 0), {NOW};
+    select coalesce((select value = {EPOCH} from hg_meta where name = 'epoch' lock in share mode), 0), {NOW},
+           {LISTENED};
   else
     start transaction read only;
-    select coalesce((select value = {EPOCH} from hg_meta where name = 'epoch'), 0), {NOW};
+    select coalesce((select value = {EPOCH} from hg_meta where name = 'epoch'), 0), {NOW}, false;
   end if;
 end""",
 )

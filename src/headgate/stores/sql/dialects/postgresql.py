@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,10 +11,12 @@ from typing import Any
 from headgate.calls.deadlines import LISTING_SECONDS, Deadline, current
 from headgate.core.errors import MissingExtra
 from headgate.stores.sql import queue_statements as queue
-from headgate.stores.sql.dialects import postgresql_ledger
+from headgate.stores.sql.dialects import postgresql_ledger, postgresql_news
+from headgate.stores.sql.dialects.answers import read_claimed, read_ended
 from headgate.stores.sql.dialects.base import (
     IS_CURRENT,
     LOCK_WAIT_PART,
+    Begun,
     Columns,
     Connection,
     Dialect,
@@ -26,13 +27,10 @@ from headgate.stores.sql.dialects.base import (
     Runner,
     Trouble,
     check_server_url,
-    read_answer,
-    read_claimed,
 )
 from headgate.stores.sql.dialects.postgresql_ledger import DATASET_SPACE, EPOCH, NOW
 from headgate.stores.sql.dialects.postgresql_locks import ENQUEUE, GRANT, RELEASE, hand_over
 from headgate.stores.sql.dialects.postgresql_session import (
-    NEVER,
     PLANNING,
     Session,
     advice,
@@ -54,13 +52,6 @@ except ImportError as missing:  # pragma: no cover - the extra is installed in t
 SCHEMA_LOCK = 0x6865616467617465
 #: The arrays that columns of many rows go in.
 ARRAYS: dict[type[object], str] = {str: "text[]", bytes: "bytea[]", int: "bigint[]"}
-#: How often a listening connection looks whether it should stop; and whether it still works, and how long that takes.
-LISTEN_SECONDS, LISTEN_CHECK_SECONDS, LISTEN_ANSWER_SECONDS = 0.5, 5.0, 2.0
-
-NOTIFY = Statement(
-    "Wake the processes whose turn may have come.",
-    """select pg_notify(c.value ->> 0, c.value ->> 1) from json_array_elements(:channels::json) as c""",
-)
 TAKE_ITEM = {
     prefix: Statement(
         # What a dead owner has is left to the slow path, which looks at the clock first: the row is then all null.
@@ -125,7 +116,8 @@ begin
   select {IS_CURRENT.format(EPOCH)}, {NOW} into $1, $2;
 end $routine$""",
 )
-LOOK = f"select * from {LOOK_ROUTINE.name}()"
+LOOK = f"select *, false from {LOOK_ROUTINE.name}()"
+LOOK_WRITING = f"select *, {postgresql_news.LISTENED} from {LOOK_ROUTINE.name}()"
 
 
 class Postgresql(Dialect):
@@ -238,12 +230,12 @@ class Postgresql(Dialect):
     def spell(self, text: str) -> str:
         return to_pyformat(text)
 
-    def begin_looking(self, cursor: Any, *, write: bool) -> tuple[bool, int] | None:
-        cursor.execute(f"{self._opening(cursor.connection, write=write).rstrip('; ')}; {LOOK}")
+    def begin_looking(self, cursor: Any, *, write: bool) -> Begun | None:
+        look = LOOK_WRITING if write else LOOK
+        cursor.execute(f"{self._opening(cursor.connection, write=write).rstrip('; ')}; {look}")
         while cursor.nextset():
             pass
-        current, now = cursor.fetchone()
-        return bool(current), int(now)
+        return Begun(*cursor.fetchone())
 
     def ask(self, connection: Session, statement: Statement, params: Parameters) -> list[Row]:
         cursor = connection.single
@@ -285,8 +277,8 @@ class Postgresql(Dialect):
     def claim_next(self, runner: Runner, params: Parameters) -> tuple[str, int] | None:
         return read_claimed(runner.single_once(postgresql_ledger.CLAIM_NEXT, **params))
 
-    def succeed(self, runner: Runner, params: Parameters) -> bool:
-        return read_answer(runner.single_once(postgresql_ledger.SUCCEED, **params)) is not None
+    def succeed(self, runner: Runner, params: Parameters) -> bool | None:
+        return read_ended(runner.single_once(postgresql_ledger.SUCCEED, **params))
 
     def raise_mark(self, runner: Runner, job: str) -> None:
         runner.single(postgresql_ledger.RAISE_MARK, job=job)
@@ -323,9 +315,8 @@ class Postgresql(Dialect):
         execute(f"select pg_advisory_xact_lock({SCHEMA_LOCK})")
 
     def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:
-        listed = [[channel, str(ticket)] for channel, ticket in channels if channel]
-        if listed:
-            runner.single(NOTIFY, channels=json.dumps(listed))
+        if listed := [(channel, ticket) for channel, ticket in channels if channel]:
+            postgresql_news.notify(runner, listed)
 
     def notices(self) -> Sequence[str]:
         if not self.pooled:
@@ -339,22 +330,25 @@ class Postgresql(Dialect):
         return (f"{self.name} {why}: waiters poll once a second. Set listen_url to a direct connection",)
 
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
+        with self.open_listening() as session:
+            answered = postgresql_news.LISTEN_ANSWER_SECONDS
+            postgresql_news.listen(
+                session, channel, heard, stop, lambda: self.works(session, time.monotonic() + answered)
+            )
+
+    def wire(self) -> postgresql_news.PostgresqlNews:
+        return postgresql_news.PostgresqlNews(self)
+
+    def open_listening(self) -> Session:
+        """A connection that notifications reach."""
         url = self.options.listen_url
-        with open_session(target_of(url, "listen_url") if url else self._target, self.options) as session:
-            if session.pooled:
-                raise psycopg.OperationalError(
-                    "listen_url is reached through a pooler, which does not forward notifications"
-                )
-            session.execute(f'listen "{channel}"')
-            heard(0)
-            checked = time.monotonic()
-            while not stop.is_set():
-                session.until = NEVER
-                for notice in session.notifies(timeout=LISTEN_SECONDS):
-                    heard(int(notice.payload))
-                if time.monotonic() - checked > LISTEN_CHECK_SECONDS:  # It may be half-open, and silent for ever.
-                    checked = time.monotonic()
-                    self.works(session, checked + LISTEN_ANSWER_SECONDS)
+        session = open_session(target_of(url, "listen_url") if url else self._target, self.options)
+        if session.pooled:
+            session.close()
+            raise psycopg.OperationalError(
+                "listen_url is reached through a pooler, which does not forward notifications"
+            )
+        return session
 
 
 def _array(values: Iterable[object]) -> str:

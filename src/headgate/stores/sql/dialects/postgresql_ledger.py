@@ -7,7 +7,9 @@ careful way would do, or nothing at all: whatever is not plain is left to it.
 
 from __future__ import annotations
 
+from headgate.stores.sql.dialects.answers import HEARD
 from headgate.stores.sql.dialects.base import IS_CURRENT, OUTDATED, OWNED
+from headgate.stores.sql.dialects.postgresql_news import LISTENED
 from headgate.stores.sql.fast_paths import NAME, routine
 from headgate.stores.sql.statement import Statement
 
@@ -134,7 +136,7 @@ begin
   insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
                           reason, principal)
   values (v_now, 'chunk', 'success', a_dataid, a_job, a_told, a_who, a_token, 'RUNNING', a_made, '', a_principal);
-  if not a_read then return 'done'; end if;
+  if not a_read then return case when {LISTENED} then '{HEARD}' else 'done' end; end if;
   select array_agg(distinct i.job_id) into v_consumers
   from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dataset_id and i.kind = 'INPUT'
   where o.job_id = a_job and o.kind = 'OUTPUT';
@@ -152,7 +154,7 @@ begin
   from hg_job_dataset i join hg_dataset d on d.id = i.dataset_id
   where i.kind = 'INPUT' and i.job_id = any(v_consumers) group by i.job_id order by i.job_id
   on conflict (job_id, dataid) do update set missing = hg_candidate.missing & excluded.missing, not_before = 0;
-  return 'done';
+  return case when {LISTENED} then '{HEARD}' else 'done' end;
 end $routine$""",
 )
 SUCCEED = Statement(

@@ -28,6 +28,7 @@ from headgate.stores.sql.dialects.base import (
     Trouble,
 )
 from headgate.stores.sql.dialects.sqlite_gate import Gate, Turn
+from headgate.stores.sql.dialects.sqlite_news import SqliteNews
 from headgate.stores.sql.dialects.sqlite_place import (
     RIGHTS,
     Identity,
@@ -145,7 +146,6 @@ class Sqlite(Dialect):
     one_writer = True
     side_by_side = 32
     listens = hasattr(os, "O_PATH")
-    broadcasts = False
     local = True
 
     def __init__(self, url: str) -> None:
@@ -342,6 +342,9 @@ class Sqlite(Dialect):
             except OSError as error:
                 raise sqlite3.OperationalError(f"no wake-ups: {error}") from error
 
+    def wire(self) -> SqliteNews | None:
+        return None if self.path is None else SqliteNews(self.path)
+
     @property
     def _wake(self) -> WakeFolder | None:
         """Loaded when somebody waits: most commands never do."""
@@ -424,9 +427,8 @@ class Sqlite(Dialect):
         claimed: tuple[str, int] | None = self._while_current(runner, sqlite_ledger.claim_next, params)
         return claimed
 
-    def succeed(self, runner: Runner, params: Parameters) -> bool:
-        done: bool = self._while_current(runner, sqlite_ledger.succeed, params)
-        return done
+    def succeed(self, runner: Runner, params: Parameters) -> bool | None:
+        return self._while_current(runner, sqlite_ledger.succeed, params) or None
 
     def _while_current(self, runner: Runner, work: Callable[[Any, Parameters], object], params: Parameters) -> Any:
         current, result = runner.write(

@@ -18,12 +18,13 @@ from pathlib import Path
 from threading import Event
 
 from headgate import private
+from headgate.stores.sql.dialects.sqlite_news import SUFFIX
 from headgate.stores.sql.dialects.sqlite_place import give_rights_of
 
-#: What the folder of sockets is called: the database's name, and this.
-SUFFIX = "-wake"
+#: What the channels of those begin with who listen to news.
+NEWS = "hg_news_"
 #: Names of channels: also names of files, and they come out of the database.
-CHANNEL = re.compile(r"hg_[0-9a-f]{16}")
+CHANNEL = re.compile(rf"({NEWS}|hg_)[0-9a-f]{{16}}")
 #: How long one wait for a datagram lasts, so that closing is noticed.
 LISTEN_SECONDS = 1.0
 #: A socket's file is there a moment before the socket can be reached.
@@ -50,6 +51,12 @@ class WakeFolder:
         ):
             for channel, message in known:
                 _send(sender, Path(folder, channel), message)
+
+    def send_to_all(self, numbers: Iterable[int]) -> None:
+        """Send each number to everybody who listens to news."""
+        with suppress(OSError):
+            channels = [each.name for each in os.scandir(self.path) if each.name.startswith(NEWS)]
+            self.send((channel, number) for number in numbers for channel in channels)
 
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
         """Call `heard(number)` for each number that is sent to the channel, until `stop` is set."""

@@ -1,0 +1,32 @@
+"""What the routines of the one-trip claims and reports answer."""
+
+from __future__ import annotations
+
+from headgate.stores.sql.dialects.base import OUTDATED, Outdated
+from headgate.stores.sql.statement import Row
+
+#: A report was taken, and somebody listens to the news of it.
+HEARD = "heard"
+
+
+def read_answer(rows: list[Row]) -> str | None:
+    """What a routine of the one-trip claims and reports answered."""
+    answer: str | None = rows[0][0]
+    if answer == OUTDATED:
+        raise Outdated
+    return answer
+
+
+def read_claimed(rows: list[Row]) -> tuple[str, int] | None:
+    """The same for a claim, which answers with the token and the data id."""
+    answer = read_answer(rows)
+    if answer is None:
+        return None
+    token, _, dataid = answer.partition(" ")
+    return dataid, int(token)
+
+
+def read_ended(rows: list[Row]) -> bool | None:
+    """The same for a report: whether somebody listens to the news of it; None: it was not taken."""
+    answer = read_answer(rows)
+    return None if answer is None else answer == HEARD
