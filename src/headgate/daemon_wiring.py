@@ -48,14 +48,16 @@ def _cleaner(gate: Gate, interval: float) -> list[Rounds]:
     def sweep(age: float) -> int:
         """Remove what jobs have left in the work folder, once the queue no longer knows of them."""
         forget = gate.inventory.forget if gate.keeps_inventory else lambda _item: None
-        return sweep_folder(gate.queue, gate.work_folder, gate.store.tag, age, forget)
+        return sweep_folder(gate.queue, gate.work_folder, gate.root.tag, age, forget)
 
     return cleaner(gate.queue, gate.settings.seconds("retention"), interval, sweep)
 
 
 def _history(gate: Gate, interval: float) -> list[Rounds]:
-    store, settings = gate.store, gate.settings
-    found: list[Rounds] = []
+    settings, found = gate.settings, list[Rounds]()
+    if gate.service:
+        return [Rounds("history", lambda: 0, interval, idle="the service looks after its history")]
+    store = gate.store
     if (sources := store.history_sources()) and store.keeper is not None:
         age = settings.seconds("history_age")
         found += [history_mover(source, store.keeper, age, interval) for source in sources]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from headgate import wiring
 from headgate.core.errors import BadValue
@@ -16,6 +16,7 @@ from headgate.store_opening import open_named_service, open_stores, store_option
 from headgate.stores.store import Store
 
 if TYPE_CHECKING:
+    from headgate.client.service import RemoteService
     from headgate.core.alarms import Alarm
     from headgate.core.counts import Counts
     from headgate.core.faults import Fault
@@ -54,8 +55,8 @@ class Gate:
         self.settings = settings
         #: The service that this gate speaks to; None: it works on the store itself.
         self.service = open_named_service(settings)
-        #: The store, or that behind the service.
-        self.store: Store = self.service.store if self.service else open_stores(settings, create=create)
+        #: The store, or the service.
+        self.root: Store | RemoteService = self.service or open_stores(settings, create=create)
         #: URI schemes whose storage guards this process keeps, and no service for it.
         self.guards = [name for name in guards if self.service is None or name not in self.service.guards]
         #: What it shows; None: everything.
@@ -67,29 +68,38 @@ class Gate:
 
         view = object.__new__(type(self))
         view.settings, view.service, view.guards, view.sight = self.settings, None, [], sight
-        view.store = NarrowedStore(self.store, sight)
+        view.root = NarrowedStore(self.store, sight)
         return view
+
+    @property
+    def store(self) -> Store:
+        """The store that this gate works on; BadValue where it speaks to a service."""
+        if self.service:
+            raise BadValue("url", self.service.name, "is a service; name its store to work on the store itself")
+        return cast("Store", self.root)
 
     # ---------------------------------------------------------------- nouns
 
     @cached_property
     def locks(self) -> Locks:
         """Shared and exclusive locks."""
-        return wiring.build_locks(self.settings, self.store, self.service, self.guards)
+        if self.service:
+            return wiring.remote_locks(self.settings, self.service, self.guards)
+        return wiring.build_locks(self.settings, self.store, self.guards)
 
     @cached_property
     def _ledger(self) -> Ledger | None:
-        return wiring.build_ledger(self.settings, self.store)
+        return wiring.build_ledger(self.settings, self.root)
 
     @property
     def ledger(self) -> Ledger:
         """Datasets, jobs, and which chunk may be worked on next."""
-        return wiring.needed(self._ledger, self.store, f"a ledger; {wiring.BESIDE}")
+        return wiring.needed(self._ledger, self.root, f"a ledger; {wiring.BESIDE}")
 
     @property
     def keeps_ledger(self) -> bool:
         """Whether there is a database that a ledger can be kept in."""
-        return self.store.ledger is not None
+        return self.root.ledger is not None
 
     @property
     def secrets(self) -> Secrets:
@@ -100,42 +110,42 @@ class Gate:
     def queue(self) -> Queue:
         """Batches and ingest jobs on their way through the states."""
         profiles = None if self.service or self.sight else self.profiles_folder
-        return wiring.build_queue(self.settings, self.store, profiles)
+        return wiring.build_queue(self.settings, self.root, profiles)
 
     @cached_property
     def _inventory(self) -> Inventory | None:
-        return wiring.build_inventory(self.store)
+        return wiring.build_inventory(self.root)
 
     @property
     def inventory(self) -> Inventory:
         """What is stored, under which names, and the outbox."""
-        return wiring.needed(self._inventory, self.store, f"an inventory; {wiring.BESIDE}")
+        return wiring.needed(self._inventory, self.root, f"an inventory; {wiring.BESIDE}")
 
     @property
     def keeps_inventory(self) -> bool:
         """Whether there is a database that an inventory can be kept in."""
-        return self.store.inventory is not None
+        return self.root.inventory is not None
 
     @cached_property
     def _tokens(self) -> Tokens | None:
-        return wiring.build_tokens(self.store, self.service)
+        return self.service.tokens if self.service else wiring.build_tokens(self.store)
 
     @cached_property
     def history(self) -> History:
         """What happened to everything."""
         from headgate.service.history import History
 
-        return History(self.store.history)
+        return History(self.root.history)
 
     @property
     def tokens(self) -> Tokens:
         """API tokens of a service on this store."""
-        return wiring.needed(self._tokens, self.store, "API tokens; name a SQL store in `url`")
+        return wiring.needed(self._tokens, self.root, "API tokens; name a SQL store in `url`")
 
     @cached_property
     def sessions(self) -> Sessions:
         """Browsers that are signed in at a service on this store."""
-        return wiring.build_sessions(self.store, self.service, self.tokens)
+        return self.service.sessions if self.service else wiring.build_sessions(self.store, self.tokens)
 
     def expiring_tokens(self) -> Sequence[ApiToken]:
         """API tokens that expire within `token_warning`; of a service, within its own. Empty where none are kept."""
@@ -148,12 +158,12 @@ class Gate:
         """Which server keeps each store behind it, and how to raise its tokens."""
         from headgate.service.epochs import epochs_of
 
-        return epochs_of(self.store.parts)
+        return epochs_of((self.service,) if self.service else self.store.parts)
 
     @property
     def keeps_repeats(self) -> bool:
         """Whether the store behind it keeps idempotency keys; a service keeps its own."""
-        return self.store.repeats is not None
+        return self.service is None and self.store.repeats is not None
 
     @cached_property
     def repeats(self) -> RepeatRecords:
@@ -233,7 +243,7 @@ class Gate:
         from headgate.service.doctor import Doctor
 
         folders = wiring.own_folders(self.settings, self.service)
-        return Doctor(self.store, self.locks, self.queue, self._ledger, self._inventory, folders, self.store_group)
+        return Doctor(self.root, self.locks, self.queue, self._ledger, self._inventory, folders, self.store_group)
 
     def faults(self) -> list[Fault]:
         """Damage in the store, each with what a repair does."""
@@ -290,7 +300,7 @@ class Gate:
             self.ingest.close()
         if "locks" in self.__dict__:
             self.locks.close()
-        self.store.close()
+        self.root.close()
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from headgate import private
 from headgate.core.errors import BadValue, NoStore
 from headgate.core.redaction import mask
 from headgate.core.words import check_word
-from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, is_relative, load
+from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, is_relative
 from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, StoreOptions
 from headgate.stores.store import Store
 
@@ -230,16 +230,14 @@ def open_both(url: str, coordination_url: str, options: StoreOptions, elsewhere:
 
 
 def open_store(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> Store:
-    """Open the store that a URL names, or that behind the service that it names: with the token of the settings."""
+    """Open the store that a URL names. BadValue for a service: it keeps its store to itself."""
     if kind_of(url) in SQL_KINDS:
         from headgate.stores.sql.opening import open_database
         from headgate.stores.sql.store import SqlStore
 
         return SqlStore(open_database(url, options))
     if kind_of(url) in SERVICE_KINDS:
-        from headgate.client import open_service
-
-        return open_service(url, token_for(load(), url), options).store
+        raise BadValue("url", mask(url), "is a service; name its store to work on the store itself")
     from headgate.stores.zookeeper.store import open_zookeeper
 
     return open_zookeeper(url, options)
@@ -266,4 +264,4 @@ def read_profiles(settings: Settings) -> list[Profile]:
     try:
         return service.ingest.profiles()
     finally:
-        service.store.close()
+        service.close()

@@ -13,7 +13,7 @@ from headgate import private
 from headgate.core.errors import BadValue
 from headgate.settings import Settings
 from headgate.store_opening import store_options
-from headgate.stores.store import Store
+from headgate.stores.store import Root, Store
 
 if TYPE_CHECKING:
     from headgate.client.service import RemoteService
@@ -32,10 +32,10 @@ BESIDE = "name a SQL store in `url` and ZooKeeper in `coordination_url`"
 T = TypeVar("T")
 
 
-def needed(part: T | None, store: Store, lack: str) -> T:
+def needed(part: T | None, root: Root, lack: str) -> T:
     """Return a part; BadValue when the store has none. `lack`: what it does not support, and how to have it."""
     if part is None:
-        raise BadValue("url", store.name, f"does not support {lack}")
+        raise BadValue("url", root.name, f"does not support {lack}")
     return part
 
 
@@ -51,62 +51,62 @@ def check_settings(settings: Settings) -> list[str]:
     return check_guards(settings["guards"])
 
 
-def build_locks(settings: Settings, store: Store, service: RemoteService | None, guards: Sequence[str]) -> Locks:
+def build_locks(settings: Settings, store: Store, guards: Sequence[str]) -> Locks:
     """Build the locks, with the storage guards that this process keeps."""
     from headgate.service.guard_keeper import GuardKeeper
     from headgate.service.guards import load_guards
     from headgate.service.locks import Locks
 
-    return Locks(
-        store.locks,
-        GuardKeeper(load_guards(list(guards))),
-        settings.seconds("lock_delay"),
-        store_options(settings).answer_within,
-        settings.count("resource_limit"),
-        service.unguarded if service else None,
-    )
+    keeper, most = GuardKeeper(load_guards(list(guards))), settings.count("resource_limit")
+    return Locks(store.locks, keeper, settings.seconds("lock_delay"), store_options(settings).answer_within, most)
 
 
-def build_ledger(settings: Settings, store: Store) -> Ledger | None:
+def remote_locks(settings: Settings, service: RemoteService, guards: Sequence[str]) -> Locks:
+    """Build the locks of a service, with the storage guards that this process keeps."""
+    from headgate.client.locks import RemoteLocks
+    from headgate.service.guard_keeper import GuardKeeper
+    from headgate.service.guards import load_guards
+
+    keeper, most = GuardKeeper(load_guards(list(guards))), settings.count("resource_limit")
+    return RemoteLocks(service.connection, keeper, settings.seconds("lock_delay"), most)
+
+
+def build_ledger(settings: Settings, root: Store | RemoteService) -> Ledger | None:
     """Build the ledger; None where the store keeps none."""
     from headgate.service.ledger import Ledger
     from headgate.service.secrets import Secrets
 
-    if store.ledger is None:
+    if root.ledger is None:
         return None
-    return Ledger(store.ledger, Secrets(store.ledger, settings), settings.variables("job_variables"))
+    return Ledger(root.ledger, Secrets(root.ledger, settings), settings.variables("job_variables"))
 
 
-def build_queue(settings: Settings, store: Store, profiles: ProfilesFolder | None) -> Queue:
+def build_queue(settings: Settings, root: Store | RemoteService, profiles: ProfilesFolder | None) -> Queue:
     """Build the queue. `profiles`: None where a service looks after them."""
     from headgate.service.queue import Queue
     from headgate.service.work_folder import work_folder
 
-    return Queue(store.queue, str(work_folder(settings)), profiles)
+    return Queue(root.queue, str(work_folder(settings)), profiles)
 
 
-def build_inventory(store: Store) -> Inventory | None:
+def build_inventory(root: Store | RemoteService) -> Inventory | None:
     """Build the inventory; None where the store keeps none."""
     from headgate.service.inventory import Inventory
 
-    return None if store.inventory is None else Inventory(store.inventory)
+    return None if root.inventory is None else Inventory(root.inventory)
 
 
-def build_tokens(store: Store, service: RemoteService | None) -> Tokens | None:
+def build_tokens(store: Store) -> Tokens | None:
     """Build the API tokens; None where the store keeps none."""
     from headgate.service.tokens import Tokens
 
-    if service:
-        return service.tokens
     return None if store.tokens is None else Tokens(store.tokens)
 
 
-def build_sessions(store: Store, service: RemoteService | None, tokens: Tokens) -> Sessions:
+def build_sessions(store: Store, tokens: Tokens) -> Sessions:
     """Build the browser sessions: where tokens are kept, sessions are."""
     from headgate.service.sessions import Sessions
 
-    if service:
-        return service.sessions
     return Sessions(needed(store.sessions, store, "browser sessions; name a SQL store in `url`"), tokens)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.store_opening import open_store
 from headgate.stores.base import LockStore
 from headgate.stores.sql.dialects import dialect_for
 from headgate.stores.sql.engine import Database, Transaction
@@ -22,7 +21,7 @@ from headgate.stores.sql.opening import open_database
 from headgate.stores.sql.schema import metadata
 from headgate.stores.sql.statement import Statement
 from tests.conftest import STORES
-from tests.contract.over_http import HTTP, Spokesman, is_apart
+from tests.contract.over_http import HTTP, OpenLocks, Spokesman, is_apart
 from tests.contract.steps import Gates
 from tests.shared_servers import Servers
 from tests.waiting import PATIENT_OPTIONS
@@ -181,6 +180,6 @@ def gate(gates: Gates) -> headgate.Gate:
 @pytest.fixture
 def store(store_url: str) -> Iterator[LockStore]:
     """The port of its locks, on connections of its own."""
-    store = open_store(store_url, options=PATIENT_OPTIONS)
+    store = OpenLocks(store_url)
     yield store.locks
     store.close()

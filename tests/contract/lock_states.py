@@ -11,12 +11,10 @@ from headgate.core.filters import LockFilter
 from headgate.core.locks import Request
 from headgate.core.states import LOCK
 from headgate.core.tickets import Ticket
-from headgate.store_opening import open_store
 from headgate.stores.base import LockStore
-from headgate.stores.store import Store
-from tests.contract.over_http import kept_id
+from tests.contract.over_http import OpenLocks, kept_id
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, history_of, request_for
-from tests.waiting import PATIENT_OPTIONS, until
+from tests.waiting import until
 
 OTHER = "somebody else"
 #: A waiter that is left to die is given up after this long: long enough to be seen waiting before.
@@ -36,7 +34,7 @@ class Case:
 
     store: LockStore
     #: A session of its own, for a client that is to die.
-    doomed: Store
+    doomed: OpenLocks
     request: Request
     lock: Lock | None = None
     ticket: Ticket | None = None
@@ -75,7 +73,7 @@ def new_case(url: str, store: LockStore, state: str, event: str, resource: str =
     if name in ("shared", "exclusive"):
         mode = EXCLUSIVE if name == "exclusive" else SHARED
     request = request_for("the client", (resource, mode), lease=SHORT if dying or name == "expired" else lease)
-    case = Case(store, open_store(url, options=PATIENT_OPTIONS), request, mortal=dying or name == "expired")
+    case = Case(store, OpenLocks(url), request, mortal=dying or name == "expired")
     BRING[name](case, event)
     return case
 

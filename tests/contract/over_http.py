@@ -1,18 +1,23 @@
 """The fifth store of the contract: a real service, on SQLite, spoken to over HTTP by the client."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
 from headgate import Gate
 from headgate.calls.idempotency import scoped_id
-from headgate.client.locks import ServiceLocks
-from headgate.core.locks import Request
+from headgate.core.faults import Fault
+from headgate.core.filters import LockFilter
+from headgate.core.locks import Lock, Request
 from headgate.gate import connect
 from headgate.http.server import Server
 from headgate.http.service import Service
+from headgate.store_opening import open_store
 from headgate.stores.base import LockStore
+from headgate.stores.store import Store
 from tests.conftest import SQL_STORES
+from tests.waiting import PATIENT_OPTIONS
 
 HTTP = "http"
 #: The principal of the contract's API token.
@@ -54,7 +59,59 @@ class Spokesman:
 
 def behind(gate: Gate) -> Gate:
     """The gate on the database itself: this one, or that of the service that it speaks to."""
-    return BEHIND.get(gate.store.name, gate)
+    return BEHIND.get(gate.root.name, gate)
+
+
+class LocksOverHttp:
+    """The locks of a service under the names of the port, for cases that speak to a store itself."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._locks: Any = gate.locks
+        self._steps = self._locks._obtaining.store
+        self.name, self.tag = gate.root.name, gate.root.tag
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._steps, name, None) or getattr(self._locks, name)
+
+    def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
+        lock: Lock = self._locks.renew(lock_id, token, lease=lease)
+        return lock
+
+    def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
+        lock: Lock = self._locks.hand_over(lock_id, to=to, reason=reason)
+        return lock
+
+    def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
+        lock: Lock = self._locks.break_lock(lock_id, reason=reason, by=by)
+        return lock
+
+    def list(self, which: LockFilter) -> Sequence[Lock]:
+        found: Sequence[Lock] = self._locks.list(
+            which.resource, which.client, which.mode, after=which.after, limit=which.limit
+        )
+        return found
+
+    def expire(self, limit: int = 1000) -> int:
+        return int(self._locks.expire(limit=limit))
+
+    def repair(self, fault: Fault, who: str) -> bool:
+        return bool(self._locks.repair(fault, by=who))
+
+
+def port_of(gate: Gate) -> LockStore:
+    """The locks of a gate as a store has them."""
+    return cast("LockStore", LocksOverHttp(gate)) if gate.service else gate.store.locks
+
+
+class OpenLocks:
+    """The port of the locks behind a URL, on connections of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._root: Gate | Store = connect(url) if url.startswith(HTTP) else open_store(url, options=PATIENT_OPTIONS)
+        self.locks = port_of(self._root) if isinstance(self._root, Gate) else self._root.locks
+
+    def close(self) -> None:
+        self._root.close()
 
 
 def is_apart(item: pytest.Item) -> bool:
@@ -65,6 +122,6 @@ def is_apart(item: pytest.Item) -> bool:
 
 def kept_id(store: LockStore, request: Request) -> str:
     """The id that the store knows a request by: a service keeps the ids of each principal apart."""
-    if not isinstance(store, ServiceLocks):
+    if not isinstance(store, LocksOverHttp):
         return request.id
     return scoped_id(PRINCIPAL, request.id)

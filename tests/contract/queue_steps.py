@@ -28,7 +28,7 @@ FOLDERS = (Folder.PROCESSING, Folder.FAILED, Folder.COMPLETED)
 
 def port(gate: Gate) -> QueueStore:
     """The store's own side of the queue, where events can be fired by whom they should not."""
-    return gate.store.queue
+    return gate.root.queue
 
 
 # ---------------------------------------------------------------- making

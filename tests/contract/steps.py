@@ -15,6 +15,7 @@ from headgate.core.locks import Request, Waiter, Want
 from headgate.service.identity import new_request_id
 from headgate.stores.base import LockStore
 from headgate.stores.sql.history import SqlHistory
+from tests.contract.over_http import port_of
 from tests.waiting import until
 
 T = TypeVar("T")
@@ -150,7 +151,7 @@ def history_of(locks: Any, *, limit: int = 100_000, **which: Any) -> list[Entry]
 
 def everything(store: LockStore | Gate) -> Everything:
     """All that the store holds: locks, queues, history with its counts, and known names."""
-    port = store.store.locks if isinstance(store, Gate) else store
+    port = port_of(store) if isinstance(store, Gate) else store
     return Everything(
         locks=[replace(lock, expires_in=None) for lock in port.list(LockFilter())],
         waiters=list(port.waiters()),

@@ -10,6 +10,7 @@ from typing import IO
 import pytest
 
 from headgate import BadValue, Gate, LockLost, LockRefused, Mode, StorageGuardFailed, TransitionRefused
+from headgate.client.locks import RemoteLocks
 from headgate.service.guard_keeper import GuardKeeper
 from headgate.service.guards import GuardBusy, Hold
 from headgate.service.locks import Locks
@@ -292,7 +293,8 @@ class BrittleHold:
 
 @pytest.fixture
 def brittle(gate: Gate) -> Locks:
-    return Locks(gate.store.locks, GuardKeeper({"x": Brittle()}))
+    guards = GuardKeeper({"x": Brittle()})
+    return RemoteLocks(gate.service.connection, guards) if gate.service else Locks(gate.store.locks, guards)
 
 
 def test_an_error_on_letting_go_is_reported_and_our_lock_is_released(gate: Gate, brittle: Locks) -> None:

@@ -158,13 +158,13 @@ def test_the_holder_stops_believing_before_the_store_does(gate: Gate, monkeypatc
 
 def test_nothing_is_renewed_after_the_end(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     renewed: list[str] = []
-    real = gate.locks._store.renew
+    real = gate.locks._renew
 
     def renew(lock_id: str, token: int, lease: float | None = None) -> object:
         renewed.append(lock_id)
         return real(lock_id, token, lease)
 
-    monkeypatch.setattr(gate.locks._store, "renew", renew)
+    monkeypatch.setattr(gate.locks, "_renew", renew)
     with gate.locks.held("a", R, lease=0.4):
         until(lambda: len(renewed) >= 2, "two renewals")
     count = len(renewed)
@@ -176,7 +176,7 @@ def test_nothing_is_renewed_after_the_end(gate: Gate, monkeypatch: pytest.Monkey
 
 def test_what_was_declared_lost_is_renewed_no_more_and_given_up(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """The block runs on after it was told of the loss: nothing keeps the lock alive meanwhile, or after it."""
-    real, away = gate.locks._store.renew, threading.Event()
+    real, away = gate.locks._renew, threading.Event()
     after_loss: list[str] = []
     lost = threading.Event()
 
@@ -184,7 +184,7 @@ def test_what_was_declared_lost_is_renewed_no_more_and_given_up(gate: Gate, monk
         if lost.is_set():
             after_loss.append(lock_id)
         if away.is_set():
-            raise StoreUnavailable(gate.store.name, "nothing is heard of it")
+            raise StoreUnavailable(gate.root.name, "nothing is heard of it")
         return real(lock_id, token, lease)
 
     def go_on() -> None:
@@ -198,7 +198,7 @@ def test_what_was_declared_lost_is_renewed_no_more_and_given_up(gate: Gate, monk
             assert is_there(gate, lock.id)
 
     monkeypatch.setattr(renewal, "RENEWALS", 400)  # Every 50 ms.
-    monkeypatch.setattr(gate.locks._store, "renew", renew)
+    monkeypatch.setattr(gate.locks, "_renew", renew)
     with pytest.raises(LockLost, match="could not be renewed in time"):
         go_on()
     assert after_loss == []
@@ -208,15 +208,15 @@ def test_what_was_declared_lost_is_renewed_no_more_and_given_up(gate: Gate, monk
 def test_a_persistent_lock_whose_release_is_not_answered_is_released_later(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, tries = gate.locks._store.release, []
+    real, tries = gate.locks._release, []
 
     def release(lock_id: str, token: int) -> None:
         tries.append(lock_id)
         if len(tries) < 3:
-            raise StoreUnavailable(gate.store.name, "nothing is heard of it")
+            raise StoreUnavailable(gate.root.name, "nothing is heard of it")
         real(lock_id, token)
 
-    monkeypatch.setattr(gate.locks._store, "release", release)
+    monkeypatch.setattr(gate.locks, "_release", release)
     with pytest.raises(StoreUnavailable), gate.locks.held("a", R, lease=None):
         pass
     until(lambda: not gate.locks.list(), "the lock to be released")

@@ -14,6 +14,7 @@ import pytest
 from headgate import Gate, Lock, LockRefused
 from headgate.core.tickets import Ticket
 from headgate.stores.base import LockStore
+from tests.contract.over_http import port_of
 from tests.contract.steps import (
     EXCLUSIVE,
     LONG,
@@ -189,7 +190,7 @@ def test_whoever_is_interrupted_while_waiting_leaves_the_queue(
         seen.extend(waiting_clients(gate))
         raise error
 
-    monkeypatch.setattr(gate.locks._store, "look", interrupted)
+    monkeypatch.setattr(gate.locks._obtaining.store, "look", interrupted)
     with pytest.raises(error):
         gate.locks.acquire("b", R, "write", wait=PATIENCE)
     assert seen == ["b"]
@@ -368,16 +369,16 @@ def test_a_request_has_one_place_however_many_processes_ask_for_its_turn(gates: 
     first, second = gates.open(), gates.open()
     held = first.locks.acquire("a", R, "write")
     request, other = request_for("b", (R, EXCLUSIVE)), request_for("c", (R, EXCLUSIVE))
-    before = second.store.locks.queue_up(other)
+    before = port_of(second).queue_up(other)
     assert isinstance(before, Ticket)
-    assert second.store.locks.take_turn(before) is None
-    ticket = first.store.locks.queue_up(request)
-    found = second.store.locks.place_of(request) or second.store.locks.queue_up(request)
+    assert port_of(second).take_turn(before) is None
+    ticket = port_of(first).queue_up(request)
+    found = port_of(second).place_of(request) or port_of(second).queue_up(request)
     assert (found, waiting_clients(first)) == (ticket, ["c", "b"])
     assert isinstance(found, Ticket)
-    assert second.store.locks.place_of(request_for("b", (R, EXCLUSIVE))) is None
-    second.store.locks.withdraw(before)
+    assert port_of(second).place_of(request_for("b", (R, EXCLUSIVE))) is None
+    port_of(second).withdraw(before)
     first.locks.release(held)
-    until(lambda: second.store.locks.take_turn(found), "the turn")
+    until(lambda: port_of(second).take_turn(found), "the turn")
     assert holders(first, R) == [("b", "exclusive")]
     assert waiting_clients(first) == []

@@ -20,7 +20,7 @@ from headgate.service.ledger import Ledger
 from headgate.service.queue import Queue
 from headgate.stores.base import LockStore
 from tests.contract import ledger_steps, queue_steps
-from tests.contract.over_http import BEHIND, HTTP, LEDGER_STORES
+from tests.contract.over_http import BEHIND, HTTP, LEDGER_STORES, port_of
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, Gates, request_for
 
 ANN, BOB, CHIEF = "ann", "bob", "chief"
@@ -84,17 +84,17 @@ def test_nobody_but_the_owner_acts_on_a_lock(people: People) -> None:
         mode = SHARED if act == "upgrade" else EXCLUSIVE
         for who, override in ((CHIEF, REASON), (ANN, "")):
             with people.as_ann() as gate:
-                (lock,) = gate.store.locks.acquire(asked((f"file:/{act}/{who}", mode)))
+                (lock,) = port_of(gate).acquire(asked((f"file:/{act}/{who}", mode)))
             with people.as_bob() as gate:
                 with pytest.raises(NotOwner) as refused:
-                    do(gate.store.locks, lock)
+                    do(port_of(gate), lock)
                 with pytest.raises(NotOwner):  # The right token is not told to strangers, either.
-                    gate.store.locks.release(lock.id, lock.token + 1)
+                    port_of(gate).release(lock.id, lock.token + 1)
             assert (refused.value.owner, refused.value.principal) == (ANN, BOB)
             with people.acts(who, override) as gate:
-                before = gate.store.locks.get(lock.id)
+                before = port_of(gate).get(lock.id)
                 assert (before.id, before.token, before.principal) == (lock.id, lock.token, ANN)
-                do(gate.store.locks, lock)
+                do(port_of(gate), lock)
                 told = gate.history(lock_id=lock.id, limit=1)[0]
             if act not in ("renew", "check"):
                 assert (told.event, told.principal) == (act, who)
@@ -104,50 +104,50 @@ def test_nobody_but_the_owner_acts_on_a_lock(people: People) -> None:
 def test_a_hold_is_joined_by_its_own_principal_alone(people: People) -> None:
     wants = ("file:/joined", EXCLUSIVE)
     with people.as_ann() as gate:
-        (lock,) = gate.store.locks.acquire(asked(wants, reentrant=True))
+        (lock,) = port_of(gate).acquire(asked(wants, reentrant=True))
     with people.as_bob() as gate, pytest.raises(LockRefused, match="ann"):  # By the same client name.
-        gate.store.locks.acquire(asked(wants, reentrant=True, principal=BOB))
+        port_of(gate).acquire(asked(wants, reentrant=True, principal=BOB))
     with people.as_ann() as gate:
-        (joined,) = gate.store.locks.acquire(asked(wants, reentrant=True))
+        (joined,) = port_of(gate).acquire(asked(wants, reentrant=True))
     assert (joined.id, joined.count, joined.principal) == (lock.id, 2, ANN)
     with people.overriding() as gate:
-        (joined,) = gate.store.locks.acquire(asked(wants, reentrant=True, principal=CHIEF, override=REASON))
+        (joined,) = port_of(gate).acquire(asked(wants, reentrant=True, principal=CHIEF, override=REASON))
     assert (joined.id, joined.count, joined.principal) == (lock.id, 3, ANN)
 
 
 def test_a_lock_that_was_handed_over_is_the_new_owners(people: People) -> None:
     with people.as_ann() as gate:
         request = asked(("file:/given", SHARED))
-        (lock,) = gate.store.locks.acquire(request)
+        (lock,) = port_of(gate).acquire(request)
         handed = gate.locks.hand_over(lock.id, to=BOB, reason="the night shift goes on")
         assert (handed.id, handed.principal) == (lock.id, BOB)
         with pytest.raises(NotOwner, match="bob"):
-            gate.store.locks.release(lock.id, lock.token)
+            port_of(gate).release(lock.id, lock.token)
         with pytest.raises(headgate.BadValue, match="still held"):
-            gate.store.locks.acquire(request)
+            port_of(gate).acquire(request)
         told = gate.history(event="hand-over")[0]
         assert (told.principal, told.reason) == (ANN, "from ann to bob: the night shift goes on")
     with people.as_bob() as gate:
-        (seen,) = gate.store.locks.list(LockFilter(resource="file:/given"))
+        (seen,) = port_of(gate).list(LockFilter(resource="file:/given"))
         assert (seen.token > lock.token, seen.principal) == (True, BOB)
         assert handed.token in (0, seen.token)  # A service tells it to the new owner alone.
-        gate.store.locks.release(seen.id, seen.token)
+        port_of(gate).release(seen.id, seen.token)
 
 
 def test_a_waiter_is_handed_its_own_lock(people: People) -> None:
     """Whoever frees the resource, the grant is the waiter's."""
     wants = ("file:/waited", EXCLUSIVE)
     with people.as_ann() as gate:
-        (lock,) = gate.store.locks.acquire(asked(wants))
+        (lock,) = port_of(gate).acquire(asked(wants))
     with people.as_bob() as gate:
-        ticket = gate.store.locks.queue_up(asked(wants, principal=BOB))
+        ticket = port_of(gate).queue_up(asked(wants, principal=BOB))
         assert not isinstance(ticket, tuple)
     with people.as_ann() as gate:
-        gate.store.locks.release(lock.id, lock.token)
+        port_of(gate).release(lock.id, lock.token)
     with people.as_bob() as gate:
-        (taken,) = gate.store.locks.take_turn(ticket) or ()
+        (taken,) = port_of(gate).take_turn(ticket) or ()
         assert taken.principal == BOB
-        gate.store.locks.release(taken.id, taken.token)
+        port_of(gate).release(taken.id, taken.token)
         told = [(each.event, each.principal) for each in gate.history(resource="file:/waited")]
     assert told == [("release", BOB), ("grant", BOB), ("release", ANN), ("grant", ANN)]
 
@@ -173,7 +173,7 @@ def test_nobody_but_the_owner_reports_on_a_claim(people: People, gate: Gate) -> 
             with people.as_bob() as bobs:
                 with pytest.raises(NotOwner) as refused:
                     do(bobs.ledger, claim)
-                (running,) = bobs.store.locks.list(LockFilter(resource=f"data:tidy/{dataid}"))
+                (running,) = port_of(bobs).list(LockFilter(resource=f"data:tidy/{dataid}"))
             assert (refused.value.owner, running.principal) == (ANN, ANN)
             with people.acts(who, override) as theirs:
                 do(theirs.ledger, claim)

@@ -59,7 +59,7 @@ def test_a_file_in_the_working_folder_does_not_redirect_a_token(tmp_path: Path) 
 def test_a_second_store_in_the_file_does_not_get_it_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADGATE_API_TOKEN", TOKEN)
-    with pytest.raises(BadValue, match="not sent there"):
+    with pytest.raises(BadValue, match="is a service"):
         open_store(EVIL)
 
 

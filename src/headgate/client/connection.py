@@ -50,11 +50,11 @@ class Connection:
     def pages(self, *path: str, limit: int | None = None, **query: Any) -> Iterator[Any]:
         """The items of a list, page by page: all of them, or the first `limit`."""
         left = limit
-        while left is None or left > 0:
+        while True:
             page = self.get(*path, limit=MOST if left is None else min(left, MOST), **query)
             yield from page["items"]
             left = None if left is None else left - len(page["items"])
-            if page["next"] is None:
+            if page["next"] is None or left == 0:
                 return
             query["after"] = page["next"]
 

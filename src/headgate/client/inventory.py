@@ -54,7 +54,7 @@ class ServiceInventory:
     versions = sends(inventory.versions)
 
     def files(self, ark: str, version: int, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
-        asked = {"ark": ark, "version": version, "after": start, "limit": limit}
+        asked = {"ark": ark, "version": version, "after": str(start), "limit": limit}
         found: Sequence[InventoryFile] = send(self.connection, inventory.files, **asked)
         return found
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from headgate.calls.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
 from headgate.client.connection import Connection
-from headgate.client.sending import send, sends
+from headgate.client.sending import asks, check_text, send, sends
 from headgate.core.faults import Fault
 from headgate.core.filters import LockFilter
-from headgate.core.locks import Lock, Mode, Request, parse_lock_id
+from headgate.core.locks import Lock, Mode, Request, Waiter, Want, parse_lock_id, parse_mode
+from headgate.core.names import RESOURCE_LIMIT, check_request_id
 from headgate.core.tickets import Grant, Ticket
 from headgate.core.wire import plain
 from headgate.operations import locks, whole
 from headgate.operations.declaring import Operation
 from headgate.service.clock import steady
+from headgate.service.guard_keeper import GuardKeeper
+from headgate.service.guard_tending import UNGUARDED, GuardTending
+from headgate.service.identity import new_request_id, owner
+from headgate.service.locks import Locks, Wanted, sorted_pairs
+from headgate.service.obtaining import Obtaining
 
 #: A look waits at the service for at most this long, so that its place there is kept.
 LOOK_SECONDS = 3.0
@@ -27,18 +34,105 @@ SOON_SECONDS = 0.001
 USABLE_PART = 0.1
 
 
-def _of_lock(operation: Operation) -> Callable[..., Any]:
-    """The method that asks for an operation on one lock."""
-    call = sends(operation)
-    return lambda self, lock_id, *given, **named: call(self, parse_lock_id(lock_id), *given, **named)
+@answered_in_time(LOCK_CALLS)
+class RemoteLocks(Locks):
+    """Locks, queues, clients and resources behind a service, which checks and records what it is asked."""
+
+    def __init__(
+        self, connection: Connection, guards: GuardKeeper | None = None, lock_delay: float = 0.0,
+        resource_limit: int = RESOURCE_LIMIT,
+    ) -> None:  # fmt: skip
+        """`guards`: the storage guards that this process keeps, and the service does not."""
+        self.connection, self.options = connection, connection.options
+        self.resource_limit = resource_limit
+        self._guards = guards or GuardKeeper({})
+        self._obtaining = Obtaining(RemoteGrants(connection), self._guards, self.options.answer_within, records=False)
+        self._lock_delay = lock_delay
+
+    _release = sends(locks.release)
+    _renew = sends(locks.renew)
+    _check = sends(locks.check)
+    _upgrade = sends(locks.upgrade)
+    _downgrade = sends(locks.downgrade)
+    _hand_over = sends(locks.hand_over)
+    _break_lock = sends(locks.break_lock)
+    get = asks(Locks.get, locks.get)
+    waiters = asks(Locks.waiters, locks.waiters)
+    register_client = asks(Locks.register_client, whole.register_client)
+    forget_client = asks(Locks.forget_client, whole.forget_client)
+    resources = asks(Locks.resources, whole.resources)
+    register_resource = asks(Locks.register_resource, whole.register_resource)
+    forget_resource = asks(Locks.forget_resource, whole.forget_resource)
+    faults = asks(Locks.faults, whole.faults)
+
+    def list(
+        self,
+        resource: str | None = None,
+        client: str | None = None,
+        mode: str | None = None,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[Lock]:
+        begin = None if after is None else parse_lock_id(after)
+        which = {"resource": resource, "client": client, "mode": mode, "after": begin, "limit": limit}
+        found: Sequence[Lock] = send(self.connection, locks.list_locks, **which)
+        return found
+
+    def clients(self) -> Sequence[tuple[str, datetime]]:
+        return [(each.name, each.since) for each in send(self.connection, whole.clients)]
+
+    def expire(self, *, limit: int = 1000) -> int:
+        return int(send(self.connection, whole.reap, of="locks", limit=limit))
+
+    def summary(self) -> Sequence[tuple[str, Mode, int]]:
+        found = send(self.connection, whole.status)["locks"]
+        return [(each["id"], Mode(each["type"].lower()), each["count"]) for each in found]
+
+    def repair(self, fault: Fault, *, by: str) -> bool:
+        return bool(send(self.connection, whole.repair, **plain(fault), by=by))
+
+    def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
+        del lock, lost  # The holder learns of it when it renews.
+        return lambda: None
+
+    @cached_property
+    def tending(self) -> GuardTending:
+        return RemoteTending(self.connection)
+
+    def _request(
+        self, client: str, resources: Wanted, lease: float | None, note: str, *, reentrant: bool, request_id: str | None
+    ) -> Request:
+        pairs = sorted_pairs(resources, self.resource_limit)
+        return Request(
+            id=new_request_id() if request_id is None else check_request_id(request_id),  # It stands in a header.
+            client=client,
+            wants=tuple(Want(check_text("resource", uri), parse_mode(mode)) for uri, mode in pairs),
+            lease=lease,
+            lock_delay=self._lock_delay,
+            reentrant=bool(reentrant),
+            owner=owner(),
+            note=note,
+            fresh=request_id is None,
+        )
 
 
-@answered_in_time({**LOCK_CALLS, "look": bulk})  # It waits for the turn, up to the caller's deadline.
-class ServiceLocks:
-    """Locks, queues, clients, resources and history behind a service."""
+class RemoteTending(GuardTending):
+    """Storage guards that a service keeps."""
 
-    def __init__(self, connection: Connection, tag: str) -> None:
-        self.name, self.tag = connection.name, tag
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def faults(self) -> list[Fault]:
+        """Locks without the storage guard that the service should keep."""
+        return [Fault(UNGUARDED, each.lock, each.what) for each in send(self._connection, locks.unguarded)]
+
+
+@answered_in_time({"list": LOCK_CALLS["list"], "waiters": LOCK_CALLS["waiters"], "look": bulk})
+class RemoteGrants:
+    """The steps of getting locks from a service. `look` waits for the turn, up to the caller's deadline."""
+
+    def __init__(self, connection: Connection) -> None:
         self.options = connection.options
         self.connection = connection
         #: What waiters were granted when they looked, and when they began to look (steady).
@@ -88,47 +182,16 @@ class ServiceLocks:
         self._found.pop(ticket.number, None)
         self._of_waiter(locks.withdraw, ticket)
 
-    release = _of_lock(locks.release)
-    renew = _of_lock(locks.renew)
-    check = _of_lock(locks.check)
-    upgrade = _of_lock(locks.upgrade)
-    downgrade = _of_lock(locks.downgrade)
-    hand_over = _of_lock(locks.hand_over)
-    break_lock = _of_lock(locks.break_lock)
-    get = _of_lock(locks.get)
-
-    def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
-        del lock, lost  # The holder learns of it when it renews.
-        return lambda: None
+    def release(self, lock_id: str, token: int) -> None:
+        send(self.connection, locks.release, lock_id=lock_id, token=token)
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
-        found: Sequence[Lock] = send(
-            self.connection, locks.list_locks, resource=which.resource, client=which.client, mode=which.mode,
-            after=which.after, limit=which.limit,
-        )  # fmt: skip
+        found: Sequence[Lock] = send(self.connection, locks.list_locks, resource=which.resource)
         return found
 
-    waiters = sends(locks.waiters)
-
-    register_client = sends(whole.register_client)
-    forget_client = sends(whole.forget_client)
-    register_resource = sends(whole.register_resource)
-    resources = sends(whole.resources)
-    forget_resource = sends(whole.forget_resource)
-    faults = sends(whole.faults)
-
-    def clients(self) -> Sequence[tuple[str, datetime]]:
-        return [(each.name, each.since) for each in send(self.connection, whole.clients)]
-
-    def summary(self) -> Sequence[tuple[str, Mode, int]]:
-        found = send(self.connection, whole.status)["locks"]
-        return [(each["id"], Mode(each["type"].lower()), each["count"]) for each in found]
-
-    def expire(self, limit: int = 1000) -> int:
-        return int(send(self.connection, whole.reap, of="locks", limit=limit))
-
-    def repair(self, fault: Fault, who: str) -> bool:
-        return bool(send(self.connection, whole.repair, **plain(fault), by=who))
+    def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
+        found: Sequence[Waiter] = send(self.connection, locks.waiters, resource=resource)
+        return found
 
     def _of_waiter(self, operation: Operation, ticket: Ticket, wait: float = 0.0) -> Grant | None:
         request = ticket.request

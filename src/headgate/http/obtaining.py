@@ -59,9 +59,9 @@ async def obtain(service: Service, request: Request, deadline: float) -> Grant:
     A caller that hangs up leaves the queue, and gives back what it was granted just then.
     """
     if deadline <= steady():
-        return await service.crew.run(service.gate.locks.grant, request)
+        return await service.crew.run(service.gate.locks.steps.grant, request)
     place, run = Place(), service.crew.run_to_its_end
-    waiting = service.gate.locks.waiting(request, deadline, _waker(place))
+    waiting = service.gate.locks.steps.waiting(request, deadline, _waker(place))
     with service.turns.asking(request.id) as asked:
         try:
             grant = await _join(service, waiting, asked) or await _take_turn(service, waiting, place)
@@ -78,9 +78,10 @@ async def obtain(service: Service, request: Request, deadline: float) -> Grant:
 async def take_turn(service: Service, ticket: Ticket, deadline: float) -> Grant | None:
     """The grant if the turn of a place comes by the deadline (on steady()), else None; the place is kept."""
     if deadline <= steady():
-        return await service.crew.run_to_its_end(service.gate.locks.take_turn, ticket)
+        return await service.crew.run_to_its_end(service.gate.locks.steps.take_turn, ticket)
     place = Place()
-    return await _take_turn(service, service.gate.locks.waiting(ticket.request, deadline, _waker(place), ticket), place)
+    waiting = service.gate.locks.steps.waiting(ticket.request, deadline, _waker(place), ticket)
+    return await _take_turn(service, waiting, place)
 
 
 async def _join(service: Service, waiting: Waiting, asked: Asked) -> Grant | None:

@@ -16,8 +16,8 @@ After = Annotated[str | None, About("The `next` of the previous page.", min_leng
 Wait = Annotated[float, About("Seconds to wait.", ge=0, le=LONGEST_WAIT)]
 Lease = Annotated[float, About("Lease length in seconds.", gt=0)]
 Token = Annotated[int, About("Token of the grant.", ge=1, lt=2**63)]
-Reason = Annotated[str, About("Reason, recorded in the history.", min_length=1, example="the disk is full")]
-OptionalReason = Annotated[str, About("Reason, recorded in the history.")]
+Reason = Annotated[str, About("Reason, recorded in the history.", min_length=1, example="the disk is full", kept=True)]
+OptionalReason = Annotated[str, About("Reason, recorded in the history.", kept=True)]
 By = Annotated[str | None, About("Name of the acting person or process, if the token does not say it.", caller="by")]
 Worker = Annotated[str | None, About("Name of the worker (default: the calling process).", caller="worker")]
 #: The caller's name, which the service adds.

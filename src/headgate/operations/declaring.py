@@ -56,6 +56,8 @@ class About:
     #: query or header; caller: it is not sent, the service adds it; empty: as the method has it, see
     #: Operation.arguments.
     place: str = ""
+    #: It is kept for people to read: a client removes the secrets that its process knows before it sends it.
+    kept: bool = False
     #: How the service completes it: `by` and `worker` name the caller, `request` is the id of the request.
     caller: str = ""
 

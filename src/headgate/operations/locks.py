@@ -31,7 +31,7 @@ Resource = Annotated[str | None, About("URI of the resource; compared exactly.",
 LockMode = Annotated[str, About("shared or exclusive (read or write), for `resource`.")]
 Resources = Annotated[dict[str, str] | None, About("Instead of `resource`: several resources, each with a mode.")]
 Reentrant = Annotated[bool, About("Count holds of the same client instead of refusing them.")]
-Note = Annotated[str, About("Note for people: why it is held.")]
+Note = Annotated[str, About("Note for people: why it is held.", kept=True)]
 Owner = Annotated[str, About("Name of the requesting process, for people.")]
 LockDelay = Annotated[float, About("Seconds that the resource stays locked if the holder dies.", ge=0)]
 Place = Annotated[str, About("The Headgate-Request (or Idempotency-Key) that joined the queue.")]

@@ -15,14 +15,14 @@ from headgate.service.locks import Locks
 from headgate.service.queue import Queue
 from headgate.service.status import deadly_items
 from headgate.service.tokens import expiry_note
-from headgate.stores.store import Store
+from headgate.stores.store import Root
 
 
 @dataclass(frozen=True, slots=True)
 class Doctor:
     """The doctor of one store, and of the services on it."""
 
-    store: Store
+    store: Root
     locks: Locks
     queue: Queue
     ledger: Ledger | None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from headgate.core.errors import BadValue
 from headgate.core.names import check_reason
 from headgate.service.identity import actor
 from headgate.stores.epoch_port import EpochStore, Raised, StoreState
-from headgate.stores.store import Store
 
 #: Why a store has no tokens to raise, by the kind in its URL.
 NEEDS_NONE = {
@@ -40,7 +40,17 @@ class Epochs:
         return [each.raise_tokens(why, who) for each in self._stores]
 
 
-def epochs_of(stores: Sequence[Store]) -> Epochs:
+class HasEpochs(Protocol):
+    """A store, or a service that speaks for one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def epochs(self) -> EpochStore | None: ...
+
+
+def epochs_of(stores: Sequence[HasEpochs]) -> Epochs:
     """The epochs of these stores; BadValue with the reason where none of them has any."""
     others = [each.name for each in stores if each.epochs is None]
     reasons = {name: NEEDS_NONE.get(name.partition("://")[0], "has no tokens to raise") for name in others}

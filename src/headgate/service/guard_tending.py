@@ -17,17 +17,14 @@ from headgate.telemetry import event
 UNGUARDED = "unguarded"
 #: Locks that are listed at a time, and guarded resources that are looked at in one step.
 PORTION, TENDED_AT_ONCE = 1000, 100
-#: Asks a service for locks without the storage guard that it should keep, each with what is wrong.
-AskUnguarded = Callable[[], Sequence[tuple[str, str]]]
 
 
 class GuardTending:
     """The guards of one process, compared with the locks of one store."""
 
-    def __init__(self, store: LockStore, guards: GuardKeeper, elsewhere: AskUnguarded | None = None) -> None:
+    def __init__(self, store: LockStore, guards: GuardKeeper) -> None:
         self._store = store
         self._guards = guards
-        self._elsewhere = elsewhere
         #: Where the next step of `tend` begins.
         self._begin = 0
 
@@ -58,10 +55,8 @@ class GuardTending:
     def faults(self) -> list[Fault]:
         """Persistent locks that a storage guard should protect and does not, as seen from here.
 
-        Where the store is a service, as seen from there. A leased lock may have a holder that keeps its guard itself.
+        A leased lock may have a holder that keeps its guard itself.
         """
-        if self._elsewhere is not None:
-            return [Fault(UNGUARDED, lock, what) for lock, what in self._elsewhere()]
         what = "the persistent lock on {} has no storage guard: {}"
         return [Fault(UNGUARDED, each.lock.id, what.format(each.lock.resource, each.why)) for each in self._unguarded()]
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.calls.actor import actor
 from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused, Unavailable
@@ -19,17 +19,18 @@ from headgate.core.filters import LockFilter
 from headgate.core.locks import Blocker, Lock, Mode, Request, Waiter, Want, decide, parse_lock_id, parse_mode
 from headgate.core.names import RESOURCE_LIMIT, check_name, check_note, check_reason, check_request_id, check_resource
 from headgate.core.owners import LOCAL, check_principal
-from headgate.core.tickets import Grant, Ticket
+from headgate.core.tickets import Grant
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.clock import steady
-from headgate.service.guard_keeper import GuardKeeper, GuardsBusy
-from headgate.service.guard_tending import AskUnguarded, GuardTending
+from headgate.service.guard_keeper import GuardKeeper
+from headgate.service.guard_tending import GuardTending
 from headgate.service.guards import GuardBusy
 from headgate.service.identity import new_request_id, owner
+from headgate.service.lock_steps import LockSteps
 from headgate.service.obtaining import Obtaining
 from headgate.service.renewal import LONGEST_PAUSE_SECONDS, Hold
 from headgate.service.undoing import leave as leave_undone
-from headgate.service.waiting import Obtained, Waiting
+from headgate.service.waiting import Obtained
 from headgate.stores.base import LockStore
 from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
@@ -41,8 +42,23 @@ RELEASE_AGAIN_SECONDS = 0.25
 LockLike = Lock | Hold | str
 
 
+class Single(NamedTuple):
+    """The only resource of a request, and its mode."""
+
+    resource: str
+    mode: str
+
+
+#: Resources, each with a mode.
+Wanted = Mapping[str, str] | Single
+
+
 class Locks:
-    """Shared and exclusive locks on resources, by named clients."""
+    """Shared and exclusive locks on resources, by named clients.
+
+    Public methods do what belongs to the caller's process: hold, renew, wait, keep storage guards. Those with a leading
+    underscore check, record and ask the store; `headgate.client.locks` has a service do that.
+    """
 
     def __init__(
         self,
@@ -51,14 +67,11 @@ class Locks:
         lock_delay: float = 0.0,
         answer_within: float = DEFAULT_OPTIONS.answer_within,
         resource_limit: int = RESOURCE_LIMIT,
-        unguarded: AskUnguarded | None = None,
     ) -> None:
-        """`unguarded`: asks the service that keeps the guards for locks without one (default: they are kept here)."""
         self._store = store
         self._guards = guards or GuardKeeper({})
         self._obtaining = Obtaining(store, self._guards, answer_within)
         self._lock_delay = check_span("lock_delay", lock_delay)
-        self._unguarded = unguarded
         #: Resources that one request may name.
         self.resource_limit = resource_limit
 
@@ -75,10 +88,8 @@ class Locks:
         request_id: str | None = None,
     ) -> Lock:
         """A lock, or LockRefused with who is in the way. With `wait`, queue for up to that many seconds."""
-        wants = {check_resource(resource): mode}
-        return self.acquire_all(
-            client, wants, wait=wait, lease=lease, reentrant=reentrant, note=note, request_id=request_id
-        )[0]
+        wanted = Single(resource, mode)
+        return self._obtain(client, wanted, wait, lease, note, reentrant=reentrant, request_id=request_id).grant[0]
 
     def acquire_all(
         self,
@@ -92,52 +103,12 @@ class Locks:
         request_id: str | None = None,
     ) -> Grant:
         """Locks on all of these, or on none: one step. In the order of the resources' names."""
-        obtained = self._obtain(
-            client, resources, wait=wait, lease=lease, note=note, reentrant=reentrant, request_id=request_id
-        )
-        return obtained.grant
+        return self._obtain(client, resources, wait, lease, note, reentrant=reentrant, request_id=request_id).grant
 
-    # The steps of waiting, for a service whose callers wait without a thread.
-
-    def grant(self, request: Request) -> Grant:
-        """What a request that was made elsewhere asks for, at once or not at all."""
-        return self._obtaining.acquire(request)
-
-    def queue_up(self, request: Request) -> Grant | Ticket:
-        """As `grant`, but a place at the end of the queue. LockRefused by guards alone: ask again, soon."""
-        found = self._obtaining.queue_up(request)
-        return found if isinstance(found, Ticket) else found.grant
-
-    def place_of(self, request: Request) -> Ticket | None:
-        """The place that this very request has in the queue; None: none that is seen from here."""
-        return self._store.place_of(request)
-
-    def waiting(
-        self, request: Request, deadline: float, wake: Callable[[], None], ticket: Ticket | None = None
-    ) -> Waiting:
-        """Wait for a request in steps until the deadline (steady); `wake` is called when it is time for the next one.
-
-        The caller keeps the place alive. `ticket`: the place that the request has already.
-        """
-        return Waiting(self._obtaining, request, deadline, wake, ticket=ticket, kept=True)
-
-    def take_turn(self, ticket: Ticket) -> Grant | None:
-        """The grant if it is the ticket's turn and no program outside is in the way, else None; the place is kept."""
-        try:
-            found = self._obtaining.take_turn(ticket)
-        except GuardsBusy:
-            self._store.keep_places([ticket])
-            return None
-        return found.grant if found else None
-
-    def give_up(self, ticket: Ticket) -> Grant:
-        """Leave the queue: the grant if it is the ticket's turn after all, else LockRefused."""
-        return self._obtaining.give_up(ticket).grant
-
-    def withdraw(self, request: Request, ticket: Ticket) -> None:
-        """Leave the queue, whatever happened."""
-        self._guards.leave_line(request.id)
-        self._store.withdraw(ticket)
+    @cached_property
+    def steps(self) -> LockSteps:
+        """The steps of waiting, for a service whose callers wait without a thread."""
+        return LockSteps(self._obtaining, self._guards)
 
     @contextmanager
     def held(
@@ -156,18 +127,9 @@ class Locks:
 
         `on_lost` is called from another thread, `margin` seconds before the lock can be gone.
         """
-        with self.held_all(
-            client,
-            {check_resource(resource): mode},
-            wait=wait,
-            lease=lease,
-            note=note,
-            on_lost=on_lost,
-            margin=margin,
-        ) as holds:
+        with self._held(client, Single(resource, mode), wait, lease, note, on_lost, margin) as holds:
             yield holds[0]
 
-    @contextmanager
     def held_all(
         self,
         client: str,
@@ -178,9 +140,16 @@ class Locks:
         note: str = "",
         on_lost: Callable[[LockLost], None] | None = None,
         margin: float = 0.0,
-    ) -> Iterator[tuple[Hold, ...]]:
+    ) -> AbstractContextManager[tuple[Hold, ...]]:
         """As `held`, for all of these resources or none."""
-        obtained = self._obtain(client, resources, wait=wait, lease=lease, note=note)
+        return self._held(client, resources, wait, lease, note, on_lost, margin)
+
+    @contextmanager
+    def _held(
+        self, client: str, resources: Wanted, wait: float, lease: float | None, note: str,
+        on_lost: Callable[[LockLost], None] | None, margin: float,
+    ) -> Iterator[tuple[Hold, ...]]:  # fmt: skip
+        obtained = self._obtain(client, resources, wait, lease, note)
         holds = tuple(Hold(self, lock, obtained.sent, on_lost, margin) for lock in obtained.grant)
         for hold in holds:
             hold.start()
@@ -197,21 +166,19 @@ class Locks:
         """Give a lock back. LockLost, and nothing changes, when it is not yours."""
         lock_id, number = _reference(lock, token)
         try:
-            self._store.release(lock_id, number)
+            self._release(lock_id, number)
         except LockLost:
             self._guards.lose(lock_id, number)
             raise
-        event("lock.released", lock=lock_id, token=number)
         self._guards.leave(lock_id)
 
     def renew(self, lock: LockLike, token: int | None = None, *, lease: float | None = None) -> Lock:
         """Let the lease begin anew. LockLost when it has run out: an expired lease is not renewed."""
-        lock_id, number = _reference(lock, token)
-        return self._store.renew(lock_id, number, check_lease(lease))
+        return self._renew(*_reference(lock, token), lease)
 
     def check(self, lock: LockLike, token: int | None = None) -> Lock:
         """Ask the store: the lock as it is, or LockLost."""
-        return self._store.check(*_reference(lock, token))
+        return self._check(*_reference(lock, token))
 
     def upgrade(self, lock: LockLike, token: int | None = None) -> Lock:
         """Shared to exclusive for the only holder, with a new token; LockRefused otherwise. Never waits."""
@@ -219,7 +186,7 @@ class Locks:
             lock_id, number = _reference(lock, token)
             before = self._guard_upgrade(lock_id)
             try:
-                changed = self._store.upgrade(lock_id, number)
+                changed = self._upgrade(lock_id, number)
             except BaseException:
                 if before:
                     self._guards.change(lock_id, before)
@@ -229,7 +196,7 @@ class Locks:
     def downgrade(self, lock: LockLike, token: int | None = None) -> Lock:
         """Exclusive to shared, in one step."""
         with _unrenewed(lock):
-            changed = self._store.downgrade(*_reference(lock, token))
+            changed = self._downgrade(*_reference(lock, token))
             self._guards.change(changed.id, Mode.SHARED)
             return self._changed(lock, changed)
 
@@ -238,23 +205,13 @@ class Locks:
 
         It has a new token, which a service tells to the new owner alone (0: it was not told).
         """
-        owner_after = LOCAL if to == LOCAL else check_principal(to)
-        handed = self._store.hand_over(lock_id, owner_after, check_note("reason", reason))
-        event("lock.handed_over", logging.WARNING, lock=lock_id, to=to, reason=reason)
+        handed = self._hand_over(lock_id, to, reason)
         self._guards.changed(handed)
         return handed
 
     def break_lock(self, lock_id: str, *, reason: str, by: str | None = None) -> Lock:
         """An operator's act: the lock goes, its token is stale, the reason is kept."""
-        broken = self._store.break_lock(lock_id, check_reason(reason), owner() if by is None else check_name("by", by))
-        event(
-            "lock.broken",
-            logging.WARNING,
-            lock=lock_id,
-            resource=broken.resource,
-            client=broken.client,
-            reason=reason,
-        )
+        broken = self._break_lock(lock_id, reason, by)
         self._guards.lose(lock_id, broken.token)
         return broken
 
@@ -334,8 +291,8 @@ class Locks:
         locks = [{"id": resource, "type": mode.upper(), "count": count} for resource, mode, count in self.summary()]
         status: dict[str, Any] = {"opsQueue": [], "lockCount": len(locks), "locks": locks, "failures": []}
         if rich:
-            status["holders"] = [asdict(lock) for lock in self._store.list(LockFilter())]
-            status["waiting"] = [asdict(waiter) for waiter in self._store.waiters()]
+            status["holders"] = [asdict(lock) for lock in self.list()]
+            status["waiting"] = [asdict(waiter) for waiter in self.waiters()]
         return status
 
     def faults(self) -> Sequence[Fault]:
@@ -354,11 +311,11 @@ class Locks:
     @cached_property
     def tending(self) -> GuardTending:
         """How a service keeps the guards of locks, and how missing ones are found."""
-        return GuardTending(self._store, self._guards, self._unguarded)
+        return GuardTending(self._store, self._guards)
 
     def close(self) -> None:
         """Release the storage guards of this process, and undo nothing any more; the locks stay as they are."""
-        leave_undone(self._store)
+        leave_undone(self._obtaining.store)
         self._guards.close()
 
     def must_outlive(self, resource: str) -> None:
@@ -382,30 +339,12 @@ class Locks:
         return self._store.watch_loss(lock, lost)
 
     def _obtain(
-        self,
-        client: str,
-        resources: Mapping[str, str],
-        *,
-        wait: float,
-        lease: float | None,
-        note: str,
-        reentrant: bool = False,
+        self, client: str, resources: Wanted, wait: float, lease: float | None, note: str, *, reentrant: bool = False,
         request_id: str | None = None,
-    ) -> Obtained:
-        request = Request(
-            id=new_request_id() if request_id is None else check_request_id(request_id),
-            client=check_name("client", client),
-            wants=check_wants(resources, self.resource_limit),
-            lease=check_lease(lease),
-            lock_delay=self._lock_delay,
-            reentrant=bool(reentrant),
-            owner=owner(),
-            note=check_note("note", note),
-            fresh=request_id is None,
-            principal=actor().principal,
-            override=actor().override,
-        )
-        return self._obtaining.obtain(request, steady() + check_seconds("wait", wait))
+    ) -> Obtained:  # fmt: skip
+        seconds = check_seconds("wait", wait)
+        request = self._request(client, resources, lease, note, reentrant=reentrant, request_id=request_id)
+        return self._obtaining.obtain(request, steady() + seconds)
 
     def _end(self, holds: Sequence[Hold]) -> HeadgateError | None:
         """Stop renewing, then give back what is still ours, or may be. Gives the first error."""
@@ -418,7 +357,7 @@ class Locks:
                     errors.append(hold.lost)
                     self._guards.lose(hold.id, hold.token)
                     with suppress(HeadgateError):  # The store may still have it; otherwise it ends by itself.
-                        self._store.release(hold.id, hold.token)
+                        self._release(hold.id, hold.token)
                 else:
                     self.release(hold)
             except HeadgateError as error:
@@ -436,12 +375,11 @@ class Locks:
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 try:
-                    self._store.release(lock.id, lock.token)
+                    self._release(lock.id, lock.token)
                 except Unavailable:
                     continue
                 except HeadgateError:
                     return  # It is gone already.
-                event("lock.released", lock=lock.id, token=lock.token)
                 self._guards.leave(lock.id)
                 return
 
@@ -451,16 +389,67 @@ class Locks:
         try:
             return self._guards.change(lock_id, Mode.EXCLUSIVE)
         except GuardBusy as error:
-            held = self._store.get(lock_id)
+            held = self.get(lock_id)
             request = Request(held.request_id, held.client, (Want(held.resource, Mode.EXCLUSIVE),), held.lease)
             raise LockRefused(request, [Blocker("guard", held.resource, "", held.mode, note=str(error))]) from error
 
     def _changed(self, lock: LockLike, changed: Lock) -> Lock:
         self._guards.changed(changed)
-        event("lock.changed", lock=changed.id, mode=changed.mode, token=changed.token)
         if isinstance(lock, Hold):
             lock.lock = changed
         return changed
+
+    # ---------------------------------------------------------------- checked, recorded, and asked of the store
+
+    def _request(
+        self, client: str, resources: Wanted, lease: float | None, note: str, *, reentrant: bool, request_id: str | None
+    ) -> Request:
+        return Request(
+            id=new_request_id() if request_id is None else check_request_id(request_id),
+            client=check_name("client", client),
+            wants=check_wants(resources, self.resource_limit),
+            lease=check_lease(lease),
+            lock_delay=self._lock_delay,
+            reentrant=bool(reentrant),
+            owner=owner(),
+            note=check_note("note", note),
+            fresh=request_id is None,
+            principal=actor().principal,
+            override=actor().override,
+        )
+
+    def _release(self, lock_id: str, token: int) -> None:
+        self._store.release(lock_id, check_token(token))
+        event("lock.released", lock=lock_id, token=token)
+
+    def _renew(self, lock_id: str, token: int, lease: float | None) -> Lock:
+        return self._store.renew(lock_id, check_token(token), check_lease(lease))
+
+    def _check(self, lock_id: str, token: int) -> Lock:
+        return self._store.check(lock_id, check_token(token))
+
+    def _upgrade(self, lock_id: str, token: int) -> Lock:
+        return _recorded(self._store.upgrade(lock_id, check_token(token)))
+
+    def _downgrade(self, lock_id: str, token: int) -> Lock:
+        return _recorded(self._store.downgrade(lock_id, check_token(token)))
+
+    def _hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
+        owner_after = LOCAL if to == LOCAL else check_principal(to)
+        handed = self._store.hand_over(lock_id, owner_after, check_note("reason", reason))
+        event("lock.handed_over", logging.WARNING, lock=lock_id, to=to, reason=reason)
+        return handed
+
+    def _break_lock(self, lock_id: str, reason: str, by: str | None) -> Lock:
+        broken = self._store.break_lock(lock_id, check_reason(reason), owner() if by is None else check_name("by", by))
+        named = {"resource": broken.resource, "client": broken.client}
+        event("lock.broken", logging.WARNING, lock=lock_id, **named, reason=reason)
+        return broken
+
+
+def _recorded(changed: Lock) -> Lock:
+    event("lock.changed", lock=changed.id, mode=changed.mode, token=changed.token)
+    return changed
 
 
 def _unrenewed(lock: LockLike) -> AbstractContextManager[object]:
@@ -468,8 +457,15 @@ def _unrenewed(lock: LockLike) -> AbstractContextManager[object]:
     return lock.busy if isinstance(lock, Hold) else nullcontext()
 
 
-def check_wants(resources: Mapping[str, str], most: int) -> tuple[Want, ...]:
+def check_wants(resources: Wanted, most: int) -> tuple[Want, ...]:
     """Each resource once, sorted, with its mode; BadValue for more than `most`."""
+    return tuple(Want(check_resource(uri), parse_mode(mode)) for uri, mode in sorted_pairs(resources, most))
+
+
+def sorted_pairs(resources: Wanted, most: int) -> list[tuple[str, str]]:
+    """Each resource with its mode, as they were given, sorted; BadValue for none, or more than `most`."""
+    if isinstance(resources, Single):
+        return [resources]
     if not isinstance(resources, Mapping):
         raise BadValue("resources", resources, "is not a mapping of resource to mode")
     if not resources:
@@ -477,17 +473,17 @@ def check_wants(resources: Mapping[str, str], most: int) -> tuple[Want, ...]:
     if len(resources) > most:
         why = f"are too many for one request; at most {most:,} are accepted (setting resource_limit)"
         raise BadValue("resources", f"{len(resources):,} of them", why)
-    return tuple(Want(check_resource(uri), parse_mode(resources[uri])) for uri in sorted(resources, key=str))
+    return sorted(resources.items(), key=lambda pair: str(pair[0]))
 
 
-def _reference(lock: LockLike, token: object) -> tuple[str, int]:
+def _reference(lock: LockLike, token: int | None) -> tuple[str, int]:
     """What names a grant: its id and its token."""
     if isinstance(lock, Lock | Hold):
         token = lock.token if token is None else token
         lock = lock.id
     if token is None:
         raise BadValue("token", token, "is missing; a lock id needs its token")
-    return lock, check_token(token)
+    return lock, token
 
 
 def _with_blockers(waiting: Sequence[Waiter], held: Sequence[Lock]) -> list[tuple[Waiter, tuple[Blocker, ...]]]:

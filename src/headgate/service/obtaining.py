@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from headgate.calls.deadlines import within
 from headgate.core.errors import HeadgateError, LockRefused, NotAllowed, StorageGuardFailed, StoreUnavailable
 from headgate.core.filters import LockFilter
-from headgate.core.locks import Blocker, Lock, Request, decide
+from headgate.core.locks import Blocker, Lock, Request, Waiter, decide
 from headgate.core.tickets import Grant, Ticket
 from headgate.service.clock import steady
 from headgate.service.guard_keeper import GuardKeeper, GuardsBusy
 from headgate.service.guards import GuardBusy
 from headgate.service.undoing import keep, undo_later
 from headgate.service.waiting import Obtained, Waiting
-from headgate.stores.base import LockStore
 from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
 
@@ -31,13 +31,44 @@ NO_NUMBER = 0
 BRIEF_TRIES, BRIEF_SECONDS = 4, 0.02
 
 
+class Grants(Protocol):
+    """Who grants locks, in steps that do not wait long: a store, or a service. The methods are those of LockStore."""
+
+    def acquire(self, request: Request) -> Grant: ...
+
+    def queue_up(self, request: Request) -> Grant | Ticket: ...
+
+    def place_of(self, request: Request) -> Ticket | None: ...
+
+    def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None: ...
+
+    def look(self, ticket: Ticket) -> float: ...
+
+    def take_turn(self, ticket: Ticket) -> Grant | None: ...
+
+    def keep_places(self, tickets: Sequence[Ticket]) -> None: ...
+
+    def give_up(self, ticket: Ticket) -> Grant: ...
+
+    def withdraw(self, ticket: Ticket) -> None: ...
+
+    def release(self, lock_id: str, token: int) -> None: ...
+
+    def list(self, which: LockFilter) -> Sequence[Lock]: ...
+
+    def waiters(self, resource: str | None = None) -> Sequence[Waiter]: ...
+
+
 class Obtaining:
-    """One store, and the guards of this process."""
+    """Who grants locks, and the guards of this process."""
 
     def __init__(
-        self, store: LockStore, guards: GuardKeeper, answer_within: float = DEFAULT_OPTIONS.answer_within
-    ) -> None:
+        self, store: Grants, guards: GuardKeeper, answer_within: float = DEFAULT_OPTIONS.answer_within, *,
+        records: bool = True,
+    ) -> None:  # fmt: skip
+        """`records`: log grants and waits; a service does that itself."""
         self.store = store
+        self.records = records
         self.answer_within = answer_within
         self._guards = guards
 
@@ -77,7 +108,7 @@ class Obtaining:
     def acquire(self, request: Request) -> Grant:
         """All that is wanted, at once; LockRefused otherwise."""
         if not self._guards.check(request):
-            return _told(self.store.acquire(request))
+            return self._told(self.store.acquire(request))
         for left in reversed(range(BRIEF_TRIES)):
             try:
                 with self._guards.reserving(request):
@@ -94,7 +125,8 @@ class Obtaining:
         """As `acquire`, but a place at the end of the queue. LockRefused by guards alone: ask again, soon."""
         sent = steady()
         if not self._guards.check(request):
-            return _obtained(self.store.queue_up(request), sent)
+            result = self.store.queue_up(request)
+            return result if isinstance(result, Ticket) else Obtained(self._told(result), sent)
         try:
             with self._guards.reserving(request, waits=True):
                 return self._queued(request, sent)
@@ -131,7 +163,7 @@ class Obtaining:
         """What the store answers, with real locks under a grant. GuardsBusy, and it is not asked, otherwise."""
         if not self._guards.check(ticket.request):
             grant = ask(ticket)
-            return _told(grant) if grant else None
+            return self._told(grant) if grant else None
         with self._guards.reserving(ticket.request):
             grant = ask(ticket)
             return self._guarded(ticket.request, grant) if grant else None
@@ -156,7 +188,7 @@ class Obtaining:
         """The grant with real locks under it; LockRefused, and it is given back, when one of them is busy."""
         busy = self._guard(grant)
         if not busy:
-            return _told(grant)
+            return self._told(grant)
         failed = self.give_back(grant)
         raise failed[0] if failed else LockRefused(request, busy)
 
@@ -179,6 +211,14 @@ class Obtaining:
         except GuardBusy as error:
             return [Blocker("guard", lock.resource, "", lock.mode, note=str(error))]
         return []
+
+    def _told(self, grant: Grant) -> Grant:
+        for lock in grant if self.records else ():
+            event(
+                "lock.granted",
+                lock=lock.id, resource=lock.resource, client=lock.client, mode=lock.mode, token=lock.token,
+            )  # fmt: skip
+        return grant
 
     def give_back(self, grant: Grant) -> list[HeadgateError]:
         """Everything, whatever fails on the way. Returns what failed."""
@@ -206,16 +246,3 @@ def _wait(waiting: Waiting, signal: threading.Event) -> Obtained:
         if woken:  # Otherwise it may be set just now.
             signal.clear()
     return waiting.give_up()
-
-
-def _obtained(result: Grant | Ticket, sent: float) -> Obtained | Ticket:
-    return result if isinstance(result, Ticket) else Obtained(_told(result), sent)
-
-
-def _told(grant: Grant) -> Grant:
-    for lock in grant:
-        event(
-            "lock.granted",
-            lock=lock.id, resource=lock.resource, client=lock.client, mode=lock.mode, token=lock.token,
-        )  # fmt: skip
-    return grant

@@ -117,7 +117,8 @@ class Waiting:
         if not isinstance(result, Ticket):
             return result
         self.ticket = result
-        event("lock.waiting", client=self.request.client, ticket=result.number)
+        if self._obtaining.records:
+            event("lock.waiting", client=self.request.client, ticket=result.number)
         return 0.0
 
     def _try_turn(self, ticket: Ticket, *, woken: bool) -> Obtained | float:

@@ -27,16 +27,32 @@ class Outages(Protocol):
         """Extend leases by the time without a service. Returns that time, in seconds."""
 
 
-class Store(Protocol):
-    """One store, or two that act as one: what it is called, and where each noun is kept. None: it keeps none."""
+class Root(Protocol):
+    """What a gate works on: a store, or a service that speaks for one."""
 
     @property
     def name(self) -> str:
-        """What errors call this store: its URL without a password."""
+        """What errors call it: its URL without a password."""
 
     @property
     def tag(self) -> str:
         """The four letters that every lock id of this store begins with."""
+
+    def files(self) -> Sequence[Path]:
+        """The files and folders on this machine that the store is made of."""
+
+    def notices(self) -> Sequence[str]:
+        """What an operator should know about how this store is reached."""
+
+    def ping(self) -> None:
+        """Ask for the shortest answer there is. Raises StoreUnavailable when none comes."""
+
+    def close(self) -> None:
+        """Close connections. On ZooKeeper leased locks of this process end; nothing else changes."""
+
+
+class Store(Root, Protocol):
+    """One store, or two that act as one: where each noun is kept. None: it keeps none."""
 
     @property
     def side_by_side(self) -> int:
@@ -95,15 +111,3 @@ class Store(Protocol):
 
     def history_sources(self) -> Sequence[HistorySource]:
         """The histories that should move to a keeper when they are old; none where they can stay."""
-
-    def files(self) -> Sequence[Path]:
-        """The files and folders on this machine that the store is made of."""
-
-    def notices(self) -> Sequence[str]:
-        """What an operator should know about how this store is reached."""
-
-    def ping(self) -> None:
-        """Ask for the shortest answer there is. Raises StoreUnavailable when none comes."""
-
-    def close(self) -> None:
-        """Close connections. On ZooKeeper leased locks of this process end; nothing else changes."""

@@ -90,7 +90,7 @@ class Example:
 
     def load(self) -> None:
         """Everything, once: a start that finds it done changes nothing."""
-        noted, tag = self._folder.remembered(), self._gate.store.tag
+        noted, tag = self._folder.remembered(), self._gate.root.tag
         if noted.get("store", tag) != tag:
             raise Refused(f"{self._folder.path} contains files of another store; remove the folder")
         self._folder.remember(store=tag)

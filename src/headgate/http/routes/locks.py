@@ -88,7 +88,7 @@ def waiters(call: Call, *, resource: str | None, after: str | None, limit: int) 
 def queue_up(call: Call, *, wait: float, **asked: Any) -> Any:
     """The number of a place, or the locks."""
     del wait
-    found = call.gate.locks.queue_up(request_of(call.gate, call.who, **asked))
+    found = call.gate.locks.steps.queue_up(request_of(call.gate, call.who, **asked))
     if isinstance(found, Ticket):
         return found.number
     return JSONResponse(call.who.shown({"locks": found}), 201)
@@ -115,8 +115,8 @@ def give_up(call: Call, *, ticket: int, wait: float, **asked: Any) -> Grant:
     """The grant, if it came meanwhile."""
     del ticket, wait
     wanted = _waited_for(call, **asked)
-    place = call.gate.locks.place_of(wanted) or call.gate.locks.queue_up(wanted)
-    return call.gate.locks.give_up(place) if isinstance(place, Ticket) else place
+    place = call.gate.locks.steps.place_of(wanted) or call.gate.locks.steps.queue_up(wanted)
+    return call.gate.locks.steps.give_up(place) if isinstance(place, Ticket) else place
 
 
 @handlers.of(locks.withdraw)
@@ -124,8 +124,8 @@ async def withdraw(call: Call, *, ticket: int, wait: float, **asked: Any) -> Non
     """Whatever happened."""
     del ticket, wait
     service, wanted = call.service, _waited_for(call, **asked)
-    place = await service.crew.run(service.gate.locks.place_of, wanted) or Ticket(NO_NUMBER, wanted)
-    await service.crew.run(service.gate.locks.withdraw, wanted, place)
+    place = await service.crew.run(service.gate.locks.steps.place_of, wanted) or Ticket(NO_NUMBER, wanted)
+    await service.crew.run(service.gate.locks.steps.withdraw, wanted, place)
     service.turns.ring(*(("lock", each) for each in group_of(place)[1:]))
 
 
@@ -143,7 +143,7 @@ def _place(gate: Gate, wanted: LockRequest) -> Ticket | Grant | None:
     Headgate is in the way.
     """
     try:
-        return gate.locks.place_of(wanted) or gate.locks.queue_up(wanted)
+        return gate.locks.steps.place_of(wanted) or gate.locks.steps.queue_up(wanted)
     except LockRefused as refused:
         if waits_outside(refused):
             return None

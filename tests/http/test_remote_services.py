@@ -1,0 +1,111 @@
+"""Services behind a URL: the same signatures as on a store, and every call is checked and recorded once, there."""
+
+import inspect
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import headgate
+from headgate import Gate
+from headgate.client.connection import Connection
+from headgate.client.locks import RemoteLocks
+from headgate.core import names
+from headgate.core.redaction import remember
+from headgate.http.server import Server
+from headgate.service import checks
+from headgate.service.locks import Locks
+
+#: Each service on a store, and the one behind a URL.
+PAIRS = [(Locks, RemoteLocks)]
+#: Where values of callers are checked.
+CHECKING = {names.__file__, checks.__file__}
+R = "file:/d/1"
+#: Acts on a lock, each with the event that it records once.
+ACTS: dict[str, tuple[Callable[[Gate, Any], object], str]] = {
+    "renew": (lambda gate, lock: gate.locks.renew(lock, lease=60), ""),
+    "check": (lambda gate, lock: gate.locks.check(lock), ""),
+    "downgrade": (lambda gate, lock: gate.locks.downgrade(lock), "lock.changed"),
+    "hand over": (lambda gate, lock: gate.locks.hand_over(lock.id, to="ann", reason="why"), "lock.handed_over"),
+    "break": (lambda gate, lock: gate.locks.break_lock(lock.id, reason="why"), "lock.broken"),
+    "list": (lambda gate, _: gate.locks.list(R, "a", "write", limit=5), ""),
+    "waiters": (lambda gate, _: gate.locks.waiters(R), ""),
+    "register": (lambda gate, _: gate.locks.register_client("a"), ""),
+    "release": (lambda gate, lock: gate.locks.release(lock), "lock.released"),
+}
+
+
+@pytest.fixture
+def remote(gate: Gate, server: Server) -> Iterator[Gate]:
+    """A gate on the service."""
+    with headgate.connect(server.url, token=gate.tokens.new("a test", ["admin"]).token) as found:
+        yield found
+
+
+@contextmanager
+def checks_of_caller() -> Iterator[Counter[str]]:
+    """Counts the checks of values in this thread."""
+    seen: Counter[str] = Counter()
+
+    def profile(frame: FrameType, event: str, _arg: object) -> None:
+        if event == "call" and frame.f_code.co_filename in CHECKING and frame.f_code.co_name.startswith("check_"):
+            seen[frame.f_code.co_name] += 1
+
+    sys.setprofile(profile)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize(("local", "remote_kind"), PAIRS)
+def test_services_have_the_same_signatures_behind_a_url(local: type, remote_kind: type) -> None:
+    public = [name for name, _ in inspect.getmembers(local, inspect.isfunction) if name[0] != "_" or name == "__call__"]
+    assert public
+    for name in public:
+        assert inspect.signature(getattr(remote_kind, name)) == inspect.signature(getattr(local, name)), name
+    assert {name for name in vars(remote_kind) if name[0] != "_"} <= {*dir(local)}, "it has no method of its own"
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_call_is_checked_and_recorded_once_at_the_service(
+    remote: Gate, gate: Gate, caplog: pytest.LogCaptureFixture, act: str
+) -> None:
+    do, recorded = ACTS[act]
+    with caplog.at_level(logging.INFO, "headgate"), checks_of_caller() as seen:
+        lock = remote.locks.acquire("a", R, "write", lease=60, note="why")
+        # The caller keeps the time that it waits, and asks the service for seconds at a time.
+        assert seen == {"check_seconds": 1}
+        seen.clear()
+        do(remote, lock)
+        assert not seen
+    said = Counter(record.message for record in caplog.records)
+    assert (said["lock.granted"], said[recorded or "lock.granted"]) == (1, 1)
+    for each in gate.locks.list(R):
+        gate.locks.break_lock(each.id, reason="the case is over")
+
+
+def test_a_secret_that_this_process_knows_is_not_sent_in_a_note(remote: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    remember(["tiger-tiger-42"])
+    asked, real = [], Connection._ask
+
+    def spy(self: Connection, method: str, path: Any, sent: Callable[[], Any] = dict, **more: Any) -> Any:
+        asked.append(str(sent()))
+        return real(self, method, path, sent, **more)
+
+    monkeypatch.setattr(Connection, "_ask", spy)
+    lock = remote.locks.acquire("a", R, "write", note="it is tiger-tiger-42")
+    remote.locks.break_lock(lock.id, reason="tiger-tiger-42 is known")
+    assert len(asked) == 2
+    assert "tiger-tiger" not in str(asked)
+
+
+def test_checks_are_seen_where_they_are_made(gate: Gate) -> None:
+    with checks_of_caller() as seen:
+        gate.locks.release(gate.locks.acquire("a", R, "write"))
+    assert {"check_name", "check_resource", "check_token"} <= {*seen}
