@@ -114,7 +114,7 @@ class Gate:
 
     @cached_property
     def _inventory(self) -> Inventory | None:
-        return wiring.build_inventory(self.root)
+        return self.service.inventory if self.service else wiring.build_inventory(self.store)
 
     @property
     def inventory(self) -> Inventory:
@@ -135,7 +135,7 @@ class Gate:
         """What happened to everything."""
         from headgate.service.history import History
 
-        return History(self.root.history)
+        return self.service.history if self.service else History(self.store.history)
 
     @property
     def tokens(self) -> Tokens:

@@ -89,11 +89,11 @@ def build_queue(settings: Settings, root: Store | RemoteService, profiles: Profi
     return Queue(root.queue, str(work_folder(settings)), profiles)
 
 
-def build_inventory(root: Store | RemoteService) -> Inventory | None:
+def build_inventory(store: Store) -> Inventory | None:
     """Build the inventory; None where the store keeps none."""
     from headgate.service.inventory import Inventory
 
-    return None if root.inventory is None else Inventory(root.inventory)
+    return None if store.inventory is None else Inventory(store.inventory)
 
 
 def build_tokens(store: Store) -> Tokens | None:

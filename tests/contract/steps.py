@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import headgate
 from headgate import Gate, Lock, Mode, UnknownName
-from headgate.client.history import ServiceHistory
+from headgate.client.history import RemoteHistory
 from headgate.core.filters import LockFilter
 from headgate.core.history import Entry, HistoryFilter
 from headgate.core.locks import Request, Waiter, Want
@@ -142,7 +142,7 @@ def history_of(locks: Any, *, limit: int = 100_000, **which: Any) -> list[Entry]
     if hasattr(locks, "told"):
         return list(locks.told.read(wanted))
     if hasattr(locks, "connection"):
-        return list(ServiceHistory(locks.connection).page(wanted))
+        return list(RemoteHistory(locks.connection)(limit=limit, **which))
     if hasattr(locks, "_both"):
         found = [entry for each in locks._both for entry in history_of(each, limit=limit, **which)]
         return sorted(found, key=lambda entry: entry.at, reverse=True)[:limit]

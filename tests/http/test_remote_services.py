@@ -14,15 +14,21 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.client.connection import Connection
+from headgate.client.history import RemoteHistory
+from headgate.client.inventory import RemoteInventory
 from headgate.client.locks import RemoteLocks
+from headgate.client.tokens import ServiceTokens
 from headgate.core import names
 from headgate.core.redaction import remember
 from headgate.http.server import Server
 from headgate.service import checks
+from headgate.service.history import History
+from headgate.service.inventory import Inventory
 from headgate.service.locks import Locks
+from headgate.service.tokens import Tokens
 
 #: Each service on a store, and the one behind a URL.
-PAIRS = [(Locks, RemoteLocks)]
+PAIRS = [(Locks, RemoteLocks), (Inventory, RemoteInventory), (History, RemoteHistory), (Tokens, ServiceTokens)]
 #: Where values of callers are checked.
 CHECKING = {names.__file__, checks.__file__}
 R = "file:/d/1"

@@ -45,7 +45,7 @@ def try_now(gate: Gate) -> Message:
     found = gate.inventory.message(REPORT)
     assert found is not None
     if found.state is Delivery.WAITING and found.tries:
-        gate.inventory.store.delay(REPORT, found.problem, 0, found.recipients)
+        gate.inventory.delay(REPORT, found.problem, 0, found.recipients)
     send_due(gate.ingest)
     found = gate.inventory.message(REPORT)
     assert found is not None

@@ -6,24 +6,22 @@ from collections.abc import Mapping, Sequence
 
 from headgate.calls.deadlines import INVENTORY_CALLS, answered_in_time
 from headgate.client.connection import Connection
-from headgate.client.sending import send, sends
+from headgate.client.sending import asks, send
 from headgate.core.errors import BadValue
-from headgate.core.inventory import Intake, InventoryFile, Message, MessageFilter, ObjectFilter, Recording, StoredObject
-from headgate.core.wire import plain
+from headgate.core.inventory import Intake, InventoryFile, Message, Recording
 from headgate.operations import inventory
+from headgate.service.inventory import Inventory
 
 #: Local ids that are asked for in one request.
 PORTION = 100
 
 
 @answered_in_time(INVENTORY_CALLS)
-class ServiceInventory:
-    """Stored objects, and the outbox beside them, behind a service."""
+class RemoteInventory(Inventory):
+    """Stored objects, and the outbox beside them, behind a service, which checks and records what it is asked."""
 
     def __init__(self, connection: Connection) -> None:
-        self.name = connection.name
-        self.connection = connection
-        self.options = connection.options
+        self.connection, self.options = connection, connection.options
 
     def known_local_ids(self, owner: str, ids: Sequence[str]) -> Mapping[str, str]:
         found: dict[str, str] = {}
@@ -32,12 +30,13 @@ class ServiceInventory:
             found |= send(self.connection, inventory.known_local_ids, owner=owner, local=portion)
         return found
 
-    claim_local_ids = sends(inventory.claim_local_ids)
+    def claim_local_ids(self, owner: str, ids: Sequence[str], ark: str) -> str:
+        return str(send(self.connection, inventory.claim_local_ids, owner=owner, ids=ids, ark=ark)) if ids else ark
 
-    def record(self, recording: Recording, messages: Sequence[Message], who: str) -> bool:
+    def record(self, recording: Recording, messages: Sequence[Message] = (), *, by: str | None = None) -> bool:
         if messages:
             raise BadValue("messages", messages[0].id, "is written by the service itself, from the profile")
-        return bool(send(self.connection, inventory.record, recording=recording, by=who))
+        return bool(send(self.connection, inventory.record, recording=recording, by=by))
 
     def owner_and_version(self, ark: str) -> tuple[str, int] | None:
         found = send(self.connection, inventory.owner_and_version, ark=ark)
@@ -47,39 +46,28 @@ class ServiceInventory:
         found = send(self.connection, inventory.recorded, job=job)
         return None if found is None else (str(found["ark"]), int(found["version"]))
 
-    def objects(self, which: ObjectFilter) -> Sequence[StoredObject]:
-        found: Sequence[StoredObject] = send(self.connection, inventory.objects, **plain(which))
-        return found
-
-    versions = sends(inventory.versions)
-
-    def files(self, ark: str, version: int, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
+    def files(self, ark: str, version: int, *, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
         asked = {"ark": ark, "version": version, "after": str(start), "limit": limit}
         found: Sequence[InventoryFile] = send(self.connection, inventory.files, **asked)
         return found
-
-    def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
-        return bool(send(self.connection, inventory.remove, ark=ark, dataids=dataids, reason=reason, by=who))
 
     def keep_intake(self, intake: Intake, *, anew: bool = False) -> Intake:
         del anew
         raise BadValue("intake", intake.batch, "is kept by the service itself when the batch is taken")
 
-    intake = sends(inventory.intake)
-    set_problem = sends(inventory.set_problem)
-    forget = sends(inventory.forget)
-
     def post(self, message: Message) -> bool:
         raise BadValue("message", message.id, "is written by the service itself, from the profile")
 
-    def messages(self, which: MessageFilter) -> Sequence[Message]:
-        asked = {"item": which.item, "failed": which.failed, "after": which.after, "limit": which.limit}
-        found: Sequence[Message] = send(self.connection, inventory.messages, **asked)
-        return found
-
-    message = sends(inventory.message)
-    due = sends(inventory.due)
-    settle = sends(inventory.settle)
-    delay = sends(inventory.delay)
-    resend = sends(inventory.resend)
-    discard = sends(inventory.discard)
+    objects = asks(Inventory.objects, inventory.objects)
+    versions = asks(Inventory.versions, inventory.versions)
+    remove = asks(Inventory.remove, inventory.remove)
+    intake = asks(Inventory.intake, inventory.intake)
+    set_problem = asks(Inventory.set_problem, inventory.set_problem)
+    forget = asks(Inventory.forget, inventory.forget)
+    message = asks(Inventory.message, inventory.message)
+    messages = asks(Inventory.messages, inventory.messages)
+    due = asks(Inventory.due, inventory.due)
+    settle = asks(Inventory.settle, inventory.settle)
+    delay = asks(Inventory.delay, inventory.delay)
+    resend = asks(Inventory.resend, inventory.resend)
+    discard = asks(Inventory.discard, inventory.discard)

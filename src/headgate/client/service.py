@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.client.connection import Connection
-from headgate.client.history import ServiceHistory
-from headgate.client.inventory import ServiceInventory
+from headgate.client.history import RemoteHistory
+from headgate.client.inventory import RemoteInventory
 from headgate.client.ledger import ServiceLedger
 from headgate.client.queue import ServiceQueue
 from headgate.client.sending import send
@@ -32,10 +32,10 @@ class RemoteService:
         self.connection = connection
         #: URI schemes whose storage guards the service keeps.
         self.guards = tuple(about.get("guards", ()))
-        self.history = ServiceHistory(connection)
+        self.history = RemoteHistory(connection)
         self.queue = ServiceQueue(connection, str(about["spelling"]))
         self.ledger = ServiceLedger(connection) if about["ledger"] else None
-        self.inventory = ServiceInventory(connection) if about["inventory"] else None
+        self.inventory = RemoteInventory(connection) if about["inventory"] else None
         self.tokens = ServiceTokens(connection)
         self.sessions = ServiceSessions(connection)
 

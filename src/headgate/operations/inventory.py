@@ -25,6 +25,7 @@ Ark = Annotated[str, About("ARK of the object.", min_length=1, max_length=2048, 
 BodyArk = Annotated[str, About("ARK of the object.", example="ark:/99999/fk4")]
 IsNew = Annotated[bool, Named("new")]
 Recipients = Annotated[list[Recipient] | None, About("How each recipient ended.")]
+Problem = Annotated[str, About("What went wrong.", kept=True)]
 NO_OBJECT = "No object is known."
 
 
@@ -111,7 +112,7 @@ def intake(bid: str) -> Intake | None:
 
 
 @declared.put("/inventory/intakes/{bid}/problem", "queue:work", errors=(QueueRefused, NotOwner, UnknownName))
-def set_problem(bid: str, problem: str) -> None:
+def set_problem(bid: str, problem: Problem) -> None:
     """Record why a batch's payload produced no jobs. 409 unless the batch was taken as pending, 403 if another
     principal has taken it.
     """
@@ -163,7 +164,7 @@ def message(message: str) -> Message | None:
 def settle(
     message: str,
     state: Annotated[Delivery, About(example="delivered")],
-    problem: str = "",
+    problem: Problem = "",
     recipients: Recipients = None,
 ) -> None:
     """Report that a message was delivered, or given up."""
@@ -171,7 +172,7 @@ def settle(
 
 @declared.post("/messages/{message}/delay", "queue:work", repeat=KEY)
 def delay(
-    message: str, problem: str, seconds: Annotated[float, About("Seconds until it is retried.", ge=0, le=1e9)],
+    message: str, problem: Problem, seconds: Annotated[float, About("Seconds until it is retried.", ge=0, le=1e9)],
     recipients: Recipients = None,
 ) -> None:  # fmt: skip
     """Report that a message could not be delivered. It is retried after the given time."""

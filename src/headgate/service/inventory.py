@@ -48,11 +48,6 @@ class Inventory:
     def __init__(self, store: InventoryStore) -> None:
         self._store = store
 
-    @property
-    def store(self) -> InventoryStore:
-        """The port behind it, for who speaks for callers elsewhere."""
-        return self._store
-
     # ---------------------------------------------------------------- names
 
     def known_local_ids(self, owner: str, ids: Sequence[str]) -> Mapping[str, str]:
@@ -182,7 +177,7 @@ class Inventory:
 
     def delivered(self, message: Message, recipients: Sequence[Recipient] = ()) -> None:
         """It arrived, at all its recipients."""
-        self._store.settle(message.id, Delivery.DELIVERED, "", recipients)
+        self.settle(message.id, Delivery.DELIVERED, "", recipients)
         event("message.delivered", message=message.id, item=message.item)
 
     def undelivered(
@@ -202,9 +197,9 @@ class Inventory:
         given_up = for_good or message.tries + 1 >= MOST_TRIES
         event("message.undelivered", logging.WARNING, message=message.id, item=message.item, why=why, for_good=given_up)
         if given_up:
-            self._store.settle(message.id, Delivery.GIVEN_UP, why, known)
+            self.settle(message.id, Delivery.GIVEN_UP, why, known)
             return
-        self._store.delay(message.id, why, pause_after(message.tries, retry_after), known)
+        self.delay(message.id, why, pause_after(message.tries, retry_after), known)
 
     def resend(self, message_id: str) -> Message:
         """Send a message again, under the same id: at once, then as often as a new one. UnknownName otherwise."""
