@@ -175,7 +175,7 @@ def _sum_of(records: list[dict[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for record in records:
         for name, value in record["figures"].items():
-            if isinstance(value, bool | str) or value is None:
+            if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             known = found.get(name, 0)
             found[name] = max(known, value) if name.startswith(LARGEST) else known + value

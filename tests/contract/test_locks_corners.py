@@ -7,9 +7,11 @@ import pytest
 from headgate import BadValue, Lock, LockLost, LockRefused, Mode, Refused, UnknownName
 from headgate.calls.actor import acting
 from headgate.core.filters import LockFilter
+from headgate.core.lock_draft import Draft
 from headgate.core.locks import Request
 from headgate.core.owners import Actor
 from headgate.core.tickets import Ticket
+from headgate.service.clock import steady
 from headgate.stores.base import LockStore
 from tests.contract.over_http import HTTP
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Gates, history_of, request_for
@@ -219,3 +221,22 @@ def test_an_override_is_recorded_with_its_reason(store: LockStore, kind: str) ->
         ("grant", "ann", ""),
         *((event, "chief", "override: ann is away") for event in ("enter", "leave", "release")),
     ]
+
+
+def test_a_lock_whose_lease_ends_while_it_is_granted_again_is_held(
+    store: LockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow network or machine may spend the rest of the lease between the decision and what is written."""
+    request = request_for("slow", (R, EXCLUSIVE), lease=LONG, request_id="its own")
+    (lock,) = store.acquire(request)
+    store.renew(lock.id, lock.token, 1.0)
+    ends, confirm = steady() + 1.0, Draft.confirm
+
+    def confirm_slowly(draft: Draft, lock: Lock) -> Lock:
+        until(lambda: steady() > ends, "the lease to end")
+        return confirm(draft, lock)
+
+    monkeypatch.setattr(Draft, "confirm", confirm_slowly)
+    (again,) = store.acquire(request)
+    assert again.alive
+    assert store.check(again.id, again.token).alive

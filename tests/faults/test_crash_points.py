@@ -271,8 +271,7 @@ class Sweep:
         if unavailable:
             if ready.waiting and self._case.state(self._direct, resource) != before:
                 await_waiters(ready)
-            self.undone += self._case.state(self._direct, resource) == before and self._told(resource) > told
-            self._judge_and_repeat(ready.order, resource, before, after)
+            self._judge_and_repeat(ready.order, resource, before, after, told)
         await_waiters(ready)
         assert self._case.state(self._direct, resource) == after, f"{cut}, unavailable: {unavailable}"
         self.points += self._proxy.fired.is_set()
@@ -290,12 +289,13 @@ class Sweep:
         """How often the history tells of it: also of a grant that was given up again."""
         return len(self._direct.history(resource))
 
-    def _judge_and_repeat(self, order: Message, resource: str, before: object, after: object) -> None:
+    def _judge_and_repeat(self, order: Message, resource: str, before: object, after: object, told: int) -> None:
         found = self._case.state(self._direct, resource)
         happened = found == after
         if self._case.name != "give up waiting":
             assert happened or found == before, "half of it happened"
         self.happened += happened
+        self.undone += not happened and self._told(resource) > told
         if happened and not self._case.repeatable:
             return
         deadline = time.monotonic() + 30

@@ -107,8 +107,8 @@ CONFIRM_LOCK = Statement(
     "update hg_lock set lease_until = {now} + lease where id = :id and token = :token and lease_until > {now}",
 )
 CONFIRM_LOCKS = Statement(
-    "The same for all locks of a grant, whose resources' rows are taken.",
-    "update hg_lock set lease_until = {now} + lease where id in (:ids*) and lease_until > {now}",
+    "The same for all locks of a grant. They were alive when their resources' rows were taken: nobody ended them since.",
+    "update hg_lock set lease_until = {now} + lease where id in (:ids*)",
 )
 DELETE_LOCKS = Statement(
     "Locks end, which nobody else changes meanwhile: their resources' rows are taken.",
