@@ -183,7 +183,7 @@ def test_a_store_that_fell_silent_ends_every_call_in_time(proxy: Proxy) -> None:
 
 def answers(gate: Gate) -> bool:
     try:
-        gate.store.ping()
+        gate.root.ping()
     except StoreUnavailable:
         return False
     return True

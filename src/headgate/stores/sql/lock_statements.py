@@ -107,7 +107,7 @@ CONFIRM_LOCK = Statement(
     "update hg_lock set lease_until = {now} + lease where id = :id and token = :token and lease_until > {now}",
 )
 CONFIRM_LOCKS = Statement(
-    "The same for all locks of a grant. They were alive when their resources' rows were taken: nobody ended them since.",
+    "The same for all locks of a grant, alive when their resources' rows were taken: nobody ended them since.",
     "update hg_lock set lease_until = {now} + lease where id in (:ids*)",
 )
 DELETE_LOCKS = Statement(

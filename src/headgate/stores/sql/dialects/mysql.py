@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headgate.calls.deadlines import BULK_SECONDS, LISTING_SECONDS, Deadline
-from headgate.core.errors import BadValue, MissingExtra
+from headgate.core.errors import BadValue
 from headgate.stores.sql.dialects import mysql_ledger, mysql_locks
 from headgate.stores.sql.dialects.answers import read_claimed, read_ended
 from headgate.stores.sql.dialects.base import (
@@ -34,6 +34,7 @@ from headgate.stores.sql.dialects.base import (
     Trouble,
     check_server_url,
 )
+from headgate.stores.sql.dialects.mysql_driver import pymysql
 from headgate.stores.sql.dialects.mysql_ledger import EPOCH
 from headgate.stores.sql.dialects.mysql_ledger import NOW as MICROSECONDS
 from headgate.stores.sql.dialects.mysql_news import RING_ROUTINE, MysqlNews
@@ -41,11 +42,6 @@ from headgate.stores.sql.fast_paths import Routine
 from headgate.stores.sql.statement import Statement, for_many, to_pyformat
 from headgate.stores.tls import OFF, VERIFY, stays_here, take_options
 from headgate.stores.tls import OPTIONS as TLS_OPTIONS
-
-try:
-    import pymysql
-except ImportError as missing:  # pragma: no cover - the extra is installed in tests
-    raise MissingExtra("mysql", "MariaDB and MySQL need the library PyMySQL") from missing
 
 #: Rows that one insert takes.
 ROWS_AT_ONCE = 500

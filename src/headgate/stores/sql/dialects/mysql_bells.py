@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import pymysql
+from headgate.stores.sql.dialects.mysql_driver import pymysql
 
 #: Bells that one process owns at once: each makes the server search a little longer.
 MOST_BELLS = 100

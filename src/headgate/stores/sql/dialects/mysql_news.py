@@ -14,10 +14,9 @@ from contextlib import suppress
 from threading import Event
 from typing import Any
 
-import pymysql
-
 from headgate import chance
 from headgate.stores.sql.dialects.mysql_bells import ERRORS, Pooled, ask
+from headgate.stores.sql.dialects.mysql_driver import pymysql
 from headgate.stores.sql.fast_paths import NAME, routine
 from headgate.stores.sql.statement import Statement
 from headgate.stores.sql.wires import EVERYTHING
