@@ -1,15 +1,23 @@
 """Whoever waits is woken by the store itself, whichever process changed something: nobody looks by the clock here."""
 
+import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
 import headgate
 from headgate import Gate
+from headgate.core.ledger import Claim
+from headgate.core.locks import Lock
+from headgate.core.queue import Batch
+from headgate.core.wire import parse
 from headgate.http.server import Server
 from headgate.http.service import Service
 from headgate.stores.sql import queue_bell, waiting
@@ -64,13 +72,13 @@ class Caller:
         return self._answers[0]
 
 
-def ask(server: Server, path: str, **asked: object) -> Caller:
+def ask(server: Server, path: str, waiting: int = 1, **asked: object) -> Caller:
     token = server.service.gate.tokens.new("a test", ["lock:acquire", "chunk:claim", "queue:work"]).token
     headers = {"Authorization": f"Bearer {token}"}
     url = f"{server.url}/v1{path}"
     body = {**asked, "wait": PATIENCE}
     caller = Caller(lambda: httpx2.post(url, json=body, headers=headers, timeout=2 * PATIENCE))
-    until(lambda: server.service.turns.waiting == 1, "the caller to wait")
+    until(lambda: server.service.turns.waiting == waiting, "the caller to wait")
     return caller
 
 
@@ -88,6 +96,72 @@ def test_a_waiting_caller_is_woken_by_a_release_elsewhere(gates: tuple[Gate, Gat
     until(lambda: other.locks.waiters(R), "its place in the queue")
     other.locks.release(held)
     assert caller.answer().status_code == 201
+
+
+def release(gate: Gate, held: Lock) -> None:
+    gate.locks.release(held)
+
+
+def downgrade(gate: Gate, held: Lock) -> None:
+    gate.locks.downgrade(held)
+
+
+def break_it(gate: Gate, held: Lock) -> None:
+    gate.locks.break_lock(held.id, reason="a test")
+
+
+@pytest.mark.parametrize("gates", STORES, indirect=True)
+def test_a_waiting_caller_is_woken_by_the_service_that_it_asked(gates: tuple[Gate, Gate], server: Server) -> None:
+    for act in (release, downgrade, break_it):
+        held = gates[0].locks.acquire("holder", act.__name__, "exclusive")
+        caller = ask(server, "/locks", client="waiter", resource=act.__name__, mode="shared")
+        until(partial(gates[1].locks.waiters, act.__name__), "its place in the queue")
+        act(gates[0], held)
+        assert caller.answer().status_code == 201, act.__name__
+
+
+@pytest.mark.parametrize("gates", STORES, indirect=True)
+def test_a_waiting_caller_is_woken_when_who_stands_before_it_hangs_up(gates: tuple[Gate, Gate], server: Server) -> None:
+    gates[1].locks.acquire("holder", R, "shared")
+    token = server.service.gate.tokens.new("a test", ["lock:acquire"]).token
+    there = urlsplit(server.url)
+    body = {"client": "writer", "resource": R, "mode": "exclusive", "wait": PATIENCE}
+    with socket.create_connection((there.hostname, there.port)) as writer:
+        text = json.dumps(body)
+        head = f"POST /v1/locks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        writer.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode())
+        until(lambda: gates[1].locks.waiters(R), "the writer's place")
+        reader = ask(server, "/locks", 2, client="reader", resource=R, mode="shared")
+        until(lambda: len(gates[1].locks.waiters(R)) == 2, "the reader's place")
+    assert reader.answer().status_code == 201
+
+
+def fail(gate: Gate, claim: Claim) -> None:
+    gate.ledger.fail(claim, "it broke")
+
+
+def end(gate: Gate, claim: Claim) -> None:
+    gate.ledger.success(claim)
+
+
+def steal(gate: Gate, claim: Claim) -> None:
+    gate.ledger.forget(claim.job, claim.dataid, reason="a test", steal=True)
+
+
+@pytest.mark.parametrize("gates", STORES[:3], indirect=True)
+def test_whoever_waits_for_a_lock_on_a_chunk_is_woken_by_the_end_of_its_claim(
+    gates: tuple[Gate, Gate], server: Server
+) -> None:
+    gates[1].ledger.define({"fetched": {}}, {"fetch": {"outputs": ["fetched"]}})
+    for dataid, act in enumerate((end, fail, steal)):
+        for gate in gates:
+            claim = gates[1].ledger.claim("fetch", f"{dataid}-{gates.index(gate)}")
+            resource = f"data:fetched/{claim.dataid}"
+            caller = ask(server, "/locks", client="waiter", resource=resource, mode="shared")
+            until(partial(gates[1].locks.waiters, resource), "its place in the queue")
+            until(listens(gates[0]), "the service to listen")
+            act(gate, claim)
+            assert caller.answer().status_code == 201, act.__name__
 
 
 def publish(gate: Gate) -> None:
@@ -173,6 +247,32 @@ def test_a_waiting_caller_is_woken_by_a_batch_submitted_elsewhere(gates: tuple[G
         until(listens(gates[0]), "the service to listen")
     batch = submit(other)
     assert caller.answer().json()["id"] == batch
+
+
+def give_back(gate: Gate, taken: Batch) -> None:
+    gate.queue.give_back(taken)
+
+
+def clear_hold(gate: Gate, taken: Batch) -> None:
+    gate.queue.set_hold("*", reason="a test")
+    gate.queue.give_back(taken)
+    gate.queue.clear_hold("*")
+
+
+@pytest.mark.parametrize("gates", STORES, indirect=True)
+def test_a_waiting_caller_is_woken_by_whatever_makes_a_batch_takeable(gates: tuple[Gate, Gate], server: Server) -> None:
+    submit(gates[1])
+    for act in (give_back, clear_hold):
+        for gate in gates:
+            taken = gate.queue.acquire_batch("pending")
+            assert taken
+            caller = ask(server, "/batches/next?state=pending")
+            if not is_zookeeper(gates[0]):
+                until(listens(gates[0]), "the service to listen")
+            act(gate, taken)
+            again = caller.answer().json()
+            assert again["id"] == taken.id, act.__name__
+            gate.queue.give_back(parse(Batch, again))
 
 
 @pytest.mark.parametrize("gates", STORES, indirect=True)

@@ -87,11 +87,6 @@ class Service:
                 upkeep.name, f"it did not answer within {READY_SECONDS:g} s", outcome="none"
             ) from None
 
-    def ring(self, *keys: tuple[str, ...]) -> None:
-        """Something was changed that callers may wait for. From any thread."""
-        if self._loop is not None and self.turns.waiting:
-            self._loop.call_soon_threadsafe(self.turns.ring, *keys)
-
     def end(self) -> None:
         """Those who wait are let go. From any thread."""
         if self._loop is not None and not self._loop.is_closed():

@@ -104,8 +104,6 @@ class Served:
             else:
                 arguments[name] = who.by(given) if way == "by" else given or who.by()
         result = await self._carry_out(call, arguments)
-        if self.operation.wakes:
-            service.ring(*_woken(self.operation, arguments))
         return result if isinstance(result, Response) else self._answer(result, who)
 
     async def _carry_out(self, call: Call, arguments: dict[str, Any]) -> Any:
@@ -222,13 +220,6 @@ def _check_limit(call: Call, arguments: Mapping[str, Any]) -> None:
     if limit.hidden:
         who.must_see(limit.hidden, limit.scope, name)
     who.must_reach(limit.scope, name)
-
-
-def _woken(operation: Operation, arguments: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The groups of waiting callers that an operation concerns."""
-    if "lock_id" in arguments:
-        return [("lock", arguments["lock_id"].split("-")[1])]
-    return [tuple(words.split()) for words in operation.wakes]
 
 
 def _plain(value: Any, _who: Caller) -> Any:

@@ -47,7 +47,7 @@ class Place:
     """One who waits, in the order of the queue."""
 
     order: int = 0
-    #: Set when there is something to do: it was woken, it is the first now, or something was changed here.
+    #: Set when there is something to do: it was woken, or it is the first now.
     called: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
     #: The store says that its turn may have come.
     woken: bool = field(default=False, compare=False)
@@ -82,10 +82,6 @@ class Group:
     def leave(self, place: Place) -> None:
         """The next one looks."""
         place.gone = True
-        self.call()
-
-    def call(self) -> None:
-        """Let the first look now."""
         if self.first is not None:
             self.first.called.set()
 
@@ -123,12 +119,6 @@ class Turns:
         """TooMany when as many wait as may."""
         if self.waiting >= self._most:
             raise TooMany(f"{self._most:,} requests are waiting already", LATER_SECONDS)
-
-    def ring(self, *keys: tuple[str, ...]) -> None:
-        """Something was changed that groups whose key has all words of one of these may wait for."""
-        for key, group in self._groups.items():
-            if any(set(each) <= set(key) for each in keys):
-                group.call()
 
     @contextmanager
     def keeping(self, waiting: Waiting) -> Iterator[None]:

@@ -13,8 +13,6 @@ from headgate.operations.ledger import JOB
 declared = Declarations("claims", "ledger")
 CLAIMED = "Claimed, with a new token."
 LOST = (ClaimLost, NotOwner, UnknownName)
-#: Waiters for chunks, and for locks on their data.
-BOTH = ("job", "lock")
 
 
 @declared.post(
@@ -37,7 +35,7 @@ def claim(job: str, dataid: str, worker: Worker = None, lease: Lease = 60, reque
 
 @declared.post(
     "/jobs/{job}/chunks/{dataid}/success", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST,
-    wakes=BOTH, quick=True,
+    quick=True,
 )  # fmt: skip
 def success(job: str, dataid: str, token: Token, by: By = None) -> None:
     """Report that the chunk succeeded. Repeating the report is safe; 409, without any change, if the claim is not
@@ -46,7 +44,7 @@ def success(job: str, dataid: str, token: Token, by: By = None) -> None:
 
 
 @declared.post(
-    "/jobs/{job}/chunks/{dataid}/fail", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST, wakes=BOTH,
+    "/jobs/{job}/chunks/{dataid}/fail", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST,
     quick=True,
 )  # fmt: skip
 def fail(job: str, dataid: str, token: Token, message: str = "", by: By = None) -> None:
@@ -55,7 +53,7 @@ def fail(job: str, dataid: str, token: Token, message: str = "", by: By = None) 
 
 @declared.post(
     "/jobs/{job}/chunks/{dataid}/interrupt", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST,
-    wakes=BOTH, quick=True,
+    quick=True,
 )  # fmt: skip
 def interrupt(
     job: str, dataid: str, token: Token, message: Annotated[str, About(example="interrupted by SIGTERM")] = "",

@@ -143,8 +143,6 @@ class Operation:
     limit: Limit | None = None
     #: Refusals and losses that a caller has to expect.
     errors: tuple[type[HeadgateError], ...] = ()
-    #: Who may be waiting for what it changes: lock, job, batch, work; `job pending`: only for jobs in that state.
-    wakes: tuple[str, ...] = ()
     #: It takes one short transaction.
     quick: bool = False
     #: The service of a gate that carries it out, and the method there: `locks.break_lock`.

@@ -122,7 +122,7 @@ def define_dataset(
     """Define a dataset. Repeating the same definition changes nothing."""
 
 
-@declared.put("/pipeline", "define", answer="It is so now.", errors=(HoldersUnconfirmed, BadValue), wakes=("job",))
+@declared.put("/pipeline", "define", answer="It is so now.", errors=(HoldersUnconfirmed, BadValue))
 def define(
     datasets: dict[str, DatasetDefinition] | None = None, jobs: dict[str, JobDefinition] | None = None
 ) -> Defined:
@@ -139,9 +139,7 @@ def job(job: str) -> JobFound:
     """Return one job, and its datasets with the names of their secrets."""
 
 
-@declared.put(
-    "/jobs/{job}", "define", answer="The new definition.", errors=(HoldersUnconfirmed, BadValue), wakes=("job",)
-)
+@declared.put("/jobs/{job}", "define", answer="The new definition.", errors=(HoldersUnconfirmed, BadValue))
 def define_job(
     job: str, inputs: Inputs = (), outputs: Outputs = (), environment: dict[str, str] | None = None,
     max_attempts: MaxAttempts = 3, max_crashes: MaxCrashes = 3, max_interruptions: MaxInterruptions = 10,
@@ -161,7 +159,7 @@ def connections(job: str) -> dict[str, dict[str, Port]]:
 
 
 @declared.post(
-    "/datasets/{name}/chunks/{dataid}/publish", "data:publish", repeat=KEY, limit=DATASET, wakes=("job",),
+    "/datasets/{name}/chunks/{dataid}/publish", "data:publish", repeat=KEY, limit=DATASET,
     call="ledger.publish", answer="1 if it was new, else 0.", errors=(UnknownName, Refused),
 )  # fmt: skip
 def publish(name: str, dataid: str, by: Caller = None) -> Count:
@@ -169,7 +167,7 @@ def publish(name: str, dataid: str, by: Caller = None) -> Count:
 
 
 @declared.post(
-    "/datasets/{name}/publish", "data:publish", repeat=KEY, limit=DATASET, wakes=("job",), call="ledger.publish",
+    "/datasets/{name}/publish", "data:publish", repeat=KEY, limit=DATASET, call="ledger.publish",
     answer="How many were new.", errors=(UnknownName, Refused),
 )  # fmt: skip
 def publish_all(name: str, dataids: Dataids, by: By = None) -> Count:
@@ -257,9 +255,7 @@ CHANGED = "What changed, or would change."
 CHUNK_ERRORS = (ClaimRefused, UnknownName)
 
 
-@declared.post(
-    "/jobs/{job}/chunks/{dataid}/resubmit", "operate", repeat=KEY, wakes=("job",), answer=CHANGED, errors=CHUNK_ERRORS
-)
+@declared.post("/jobs/{job}/chunks/{dataid}/resubmit", "operate", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)
 def resubmit(
     job: str, dataid: str, reason: Reason, by: By = None, downstream: Downstream = False, steal: Steal = False,
     dry_run: DryRun = False,
@@ -267,7 +263,7 @@ def resubmit(
     """Resubmit a chunk: it is redone first. With `downstream`, also everything produced from it."""
 
 
-@declared.post("/jobs/{job}/resubmit", "operate", repeat=KEY, wakes=("job",), answer=CHANGED, errors=CHUNK_ERRORS)
+@declared.post("/jobs/{job}/resubmit", "operate", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)
 def resubmit_all(
     job: str, dataids: Dataids, reason: Reason, by: By = None, downstream: Downstream = False, steal: Steal = False,
     dry_run: DryRun = False,
@@ -280,22 +276,18 @@ def hold(job: str, dataid: str, reason: Reason, by: By = None) -> Page[Change]:
     """Hold a chunk: no job may produce or read it until it is released."""
 
 
-@declared.post(
-    "/jobs/{job}/chunks/{dataid}/unhold", "operate", repeat=KEY, wakes=("job",), answer=CHANGED, errors=CHUNK_ERRORS
-)
+@declared.post("/jobs/{job}/chunks/{dataid}/unhold", "operate", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)
 def unhold(job: str, dataid: str, reason: OptionalReason = "", by: By = None) -> Page[Change]:
     """Release a held chunk: its former status is restored."""
 
 
-@declared.post(
-    "/jobs/{job}/chunks/{dataid}/forget", "admin:force", repeat=KEY, wakes=("job",), answer=CHANGED, errors=CHUNK_ERRORS
-)
+@declared.post("/jobs/{job}/chunks/{dataid}/forget", "admin:force", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)
 def forget(job: str, dataid: str, reason: Reason, by: By = None, steal: Steal = False) -> Page[Change]:
     """Remove the job's rows of a chunk. Rows of upstream jobs are kept."""
 
 
 @declared.post(
-    "/jobs/{job}/chunks/{dataid}/status", "admin:force", repeat=KEY, wakes=("job",), answer="What changed.",
+    "/jobs/{job}/chunks/{dataid}/status", "admin:force", repeat=KEY, answer="What changed.",
     errors=CHUNK_ERRORS,
 )  # fmt: skip
 def set_status(
@@ -311,7 +303,7 @@ def pause(job: str, reason: Reason, by: By = None) -> Job:
 
 
 @declared.post(
-    "/jobs/{job}/unpause", "operate", repeat=KEY, wakes=("job",), answer="The job gets chunks again.",
+    "/jobs/{job}/unpause", "operate", repeat=KEY, answer="The job gets chunks again.",
     errors=(UnknownName,),
 )  # fmt: skip
 def unpause(job: str, reason: OptionalReason = "", by: By = None) -> Job:

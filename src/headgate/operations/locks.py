@@ -67,9 +67,7 @@ def get(lock_id: str) -> Seen[Lock]:
     """Return one lock that is held."""
 
 
-@declared.delete(
-    "/locks/{lock_id}", "lock:acquire", limit=OWN, errors=(LockLost, NotOwner), wakes=("lock",), quick=True
-)
+@declared.delete("/locks/{lock_id}", "lock:acquire", limit=OWN, errors=(LockLost, NotOwner), quick=True)
 def release(lock_id: str, token: Token) -> None:
     """Release a lock. 409, without any change, if it is not yours."""
 
@@ -100,7 +98,7 @@ def upgrade(lock_id: str, token: Token) -> Lock:
 
 @declared.post(
     "/locks/{lock_id}/downgrade", "lock:acquire", repeat=Idempotency.KEY, limit=OWN, errors=(LockLost, NotOwner),
-    wakes=("lock",), answer="Shared, with the same token.",
+    answer="Shared, with the same token.",
 )  # fmt: skip
 def downgrade(lock_id: str, token: Token) -> Lock:
     """Downgrade a lock from exclusive to shared, in one step."""
@@ -119,7 +117,7 @@ def hand_over(
 
 
 @declared.post(
-    "/locks/{lock_id}/break", "admin:force", repeat=Idempotency.KEY, errors=(LockLost,), wakes=("lock",),
+    "/locks/{lock_id}/break", "admin:force", repeat=Idempotency.KEY, errors=(LockLost,),
     call="locks.break_lock", answer="The lock that was broken.",
 )  # fmt: skip
 def break_lock(lock_id: str, reason: Reason, by: By = None) -> Seen[Lock]:

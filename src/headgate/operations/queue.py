@@ -30,8 +30,6 @@ declared = Declarations("queue")
 KEY, PROVEN = Idempotency.KEY, Idempotency.PROVEN
 TAKEN, NO_WORK, LEASE = "Taken, with a new token.", "Nothing to take.", "Lease length in seconds."
 CHANGED, FIRED = "Changed, and still taken.", "The item after the event."
-#: Those who wait for batches, for ingest jobs, and for work of any kind.
-ALL_WORK = ("batch", "job", "work")
 ACTORS = ("queue:work", "operate", "admin:force")
 LOST = (ItemLost, NotOwner, UnknownName)
 FIRING = (ItemLost, NotOwner, QueueRefused, UnknownName)
@@ -63,7 +61,7 @@ class StatusReport:
 
 @declared.post(
     "/batches", "queue:submit", repeat=Idempotency.REQUEST, limit=Limited("queue:submit", "profile"), status=201,
-    answer="Pending.", errors=(BadValue,), wakes=("batch pending",),
+    answer="Pending.", errors=(BadValue,),
 )  # fmt: skip
 def submit(
     profile: Annotated[str, About(example="demo_content")],
@@ -109,7 +107,7 @@ def job_ids(bid: str, folder: Folder = Folder.PROCESSING, after: After = None, l
 
 
 @declared.post(
-    "/batches/{bid}/jobs", "queue:work", repeat=Idempotency.SAFE, wakes=("job pending",), errors=FIRING,
+    "/batches/{bid}/jobs", "queue:work", repeat=Idempotency.SAFE, errors=FIRING,
     answer="How many jobs it has now.",
 )  # fmt: skip
 def create_jobs(
@@ -169,7 +167,7 @@ def set_hold(profile: str, reason: Reason, by: By = None) -> Hold:
     """Put a collection on hold; `*`: the whole queue gives out no new work. An existing hold keeps its reason."""
 
 
-@declared.delete("/holds/{profile}", "operate", answer="Whether there was a hold.", wakes=("batch", "job"))
+@declared.delete("/holds/{profile}", "operate", answer="Whether there was a hold.")
 def clear_hold(profile: str, by: By = None) -> Annotated[bool, Named("cleared")]:
     """Clear a hold; held items stay held until they are released."""
 
@@ -223,7 +221,7 @@ def renew_batch(bid: str, token: Token, state: TakenState, worker: str = "", lea
     """Renew the lease of a taken batch. 409 if it has expired."""
 
 
-@declared.post("/batches/{bid}/give-back", "queue:work", repeat=KEY, errors=LOST, wakes=ALL_WORK)
+@declared.post("/batches/{bid}/give-back", "queue:work", repeat=KEY, errors=LOST)
 def give_back_batch(bid: str, token: Token, state: TakenState, worker: str = "", message: str = "") -> None:
     """Release a taken batch without an outcome: another consumer takes it again in the same state."""
 
@@ -236,7 +234,7 @@ def change_batch(
     """Update a batch at once, while its owner keeps it in the same state."""
 
 
-@declared.post("/batches/{bid}/{event}", *ACTORS, repeat=KEY, errors=FIRING, wakes=ALL_WORK, answer=FIRED)
+@declared.post("/batches/{bid}/{event}", *ACTORS, repeat=KEY, errors=FIRING, answer=FIRED)
 def fire_batch(
     bid: str,
     event: str,
@@ -263,9 +261,7 @@ def renew_job(jid: str) -> Seconds:
     """Renew the lease of a taken ingest job. 409 if it has expired."""
 
 
-@declared.post(
-    "/ingest-jobs/{jid}/give-back", "queue:work", repeat=KEY, errors=LOST, wakes=ALL_WORK, like=give_back_batch
-)
+@declared.post("/ingest-jobs/{jid}/give-back", "queue:work", repeat=KEY, errors=LOST, like=give_back_batch)
 def give_back_job(jid: str) -> None:
     """Release a taken ingest job without an outcome: another consumer takes it again in the same state."""
 
@@ -275,9 +271,7 @@ def change_job(jid: str) -> IngestJob:
     """Update an ingest job at once, while its owner keeps it in the same state."""
 
 
-@declared.post(
-    "/ingest-jobs/{jid}/{event}", *ACTORS, repeat=KEY, errors=FIRING, wakes=ALL_WORK, answer=FIRED, like=fire_batch
-)
+@declared.post("/ingest-jobs/{jid}/{event}", *ACTORS, repeat=KEY, errors=FIRING, answer=FIRED, like=fire_batch)
 def fire_job(jid: str, event: str) -> IngestJob:
     """Fire an event of the state table. With `token` and `state`: the outcome reported by its owner. Without: an
     operator's action (resume, release, delete, update-report), or with `daemon` that of a daemon.

@@ -116,7 +116,6 @@ def forget_resource(resource: Resource) -> None:
 
 @declared.post(
     "/reap", "queue:work", "operate", repeat=Idempotency.SAFE, answer="How many were released.",
-    wakes=("lock", "job", "batch", "work"),
 )  # fmt: skip
 def reap(
     of: Annotated[Literal["locks", "ledger", "queue"], About("locks, ledger or queue.", place="query")],

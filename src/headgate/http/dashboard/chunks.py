@@ -130,9 +130,7 @@ async def act_on_data(
 async def _act(request: Request, service: TheService, who: Caller, find: Callable[[], Story], name: str) -> Response:
     def do(reason: str) -> str:
         story = find()
-        said = checked(who, story, name).do(service.gate, story, who, reason)
-        service.ring(("job",))
-        return said
+        return checked(who, story, name).do(service.gate, story, who, reason)
 
     then = request.url.path.rpartition("/")[0]
     return await act(request, who, lambda: question_of(service.gate, who, find(), name), do, then)

@@ -31,7 +31,6 @@ from headgate.http.dashboard.actions import Field, Question, act, ask
 from headgate.http.dashboard.frame import page_router
 from headgate.http.dashboard.words import some
 from headgate.http.routes.queue import scope_of
-from headgate.http.service import Service
 from headgate.http.sessions import form_of
 from headgate.service.queue import Queue
 
@@ -161,7 +160,6 @@ async def clear(request: Request, service: TheService, who: Operator, profile: s
         held = _held(queue, profile)
         queue.clear_hold(profile, by=who.by())
         said = on_each(held[:AT_ONCE], lambda item: queue.release(item, reason=reason, by=who.by()), "set to pending")
-        ring(service)
         more = f" More are held: release them from the list of held items of {profile}." if len(held) > AT_ONCE else ""
         return f"{_collection(profile)} is released{f': {said}' if held else ''}.{more}"
 
@@ -239,7 +237,6 @@ async def set_priority(request: Request, service: TheService, who: Operator, ite
     def do(reason: str) -> str:
         wanted = check_priority(int(given) if given.isdecimal() else given)
         found = service.gate.queue.set_priority(item, wanted, reason=reason, by=who.by())
-        ring(service)
         return f"The priority of {found.id} is now {found.priority}."
 
     return await act(request, who, lambda: placing(job_of(service.gate.queue, item), given), do, path_of(item))
@@ -277,7 +274,6 @@ async def resume_all(request: Request, service: TheService, who: Operator, item:
     def do(reason: str) -> str:
         jobs = queue.jobs("failed", batch=item, limit=AT_ONCE)
         said = on_each(jobs, lambda job: queue.resume(job, reason=reason, by=who.by()), "resumed")
-        ring(service)
         return f"{item}: {said}."
 
     return await act(request, who, lambda: resuming(queue, batch_of(queue, item)), do, path_of(item))
@@ -319,7 +315,6 @@ async def fire(request: Request, service: TheService, who: Actor, kind: Kind, it
 
     def do(reason: str) -> str:
         moved = queue.act(item, event, reason=reason, by=who.by())
-        ring(service)
         return f"{item} was deleted." if gone else f"{item} is now {moved.state}."
 
     machine = queue.tables()[0 if kind == "batch" else 1]
@@ -428,7 +423,3 @@ def on_each(items: Sequence[Item], move: Callable[[str], Item], word: str) -> st
             refused.append(f"{item.id}: {error}")
     said = f"{len(items) - len(refused):,} {word}"
     return said + (f", {len(refused):,} refused ({refused[0]})" if refused else "")
-
-
-def ring(service: Service) -> None:
-    service.ring(("batch",), ("job",), ("work",))

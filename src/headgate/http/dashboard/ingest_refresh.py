@@ -13,7 +13,7 @@ from headgate.gate import Gate
 from headgate.http.auth import Operator, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router
-from headgate.http.dashboard.ingest_acts import AT_ONCE, Act, batch_of, job_of, on_each, path_of, ring, some_of
+from headgate.http.dashboard.ingest_acts import AT_ONCE, Act, batch_of, job_of, on_each, path_of, some_of
 from headgate.http.dashboard.words import some
 from headgate.ingest.deposits import resume_refreshed
 
@@ -59,7 +59,6 @@ async def refresh(request: Request, service: TheService, who: Operator, item: st
 
     def do(reason: str) -> str:
         moved = resume_refreshed(service.gate.queue, service.gate.deposits, item, reason=reason, by=who.by())
-        ring(service)
         return f"{item} is now {moved.state}, with the current profile."
 
     return await act(request, who, lambda: refreshing(service.gate, item), do, path_of(item))
@@ -79,7 +78,6 @@ async def refresh_all(request: Request, service: TheService, who: Operator, item
         jobs = service.gate.queue.jobs(FAILED, batch=item, limit=AT_ONCE)
         do = partial(resume_refreshed, service.gate.queue, service.gate.deposits, reason=reason, by=who.by())
         said = on_each(jobs, do, "resumed")
-        ring(service)
         return f"{item}, with the current profile: {said}."
 
     return await act(request, who, lambda: refreshing_all(service.gate, item), do, path_of(item))

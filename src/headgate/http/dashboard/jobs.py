@@ -73,7 +73,6 @@ async def pause(request: Request, service: TheService, who: Operator, job: str, 
             gate.ledger.pause(job, reason=reason, by=who.by())
             return f"Job {job} is paused: {reason}."
         gate.ledger.unpause(job, by=who.by())
-        service.ring(("job",))
         return f"Job {job} is running again."
 
     return await act(request, who, lambda: pausing(gate, job, how), do, job_page(job))

@@ -150,7 +150,6 @@ async def break_lock(request: Request, service: TheService, who: Forcer, lock_id
 
     def do(reason: str) -> str:
         broken = service.gate.locks.break_lock(lock_id, reason=reason, by=who.by())
-        service.ring(("lock", lock_id.split("-")[1]))
         return f"The {broken.mode} lock of {broken.client} on {broken.resource} was broken."
 
     return await act(request, who, lambda: breaking(service.gate, service.gate.locks.get(lock_id)), do, "/locks")

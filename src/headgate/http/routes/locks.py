@@ -16,7 +16,7 @@ from headgate.core.wire import plain
 from headgate.gate import Gate
 from headgate.http import obtaining
 from headgate.http.auth import Caller
-from headgate.http.obtaining import group_of, obtain, request_of
+from headgate.http.obtaining import obtain, request_of
 from headgate.http.serving import LIMITS, SHOWN, Call, Handlers, page, page_after
 from headgate.http.waiting import asked_to_wait
 from headgate.operations import locks
@@ -126,7 +126,6 @@ async def withdraw(call: Call, *, ticket: int, wait: float, **asked: Any) -> Non
     service, wanted = call.service, _waited_for(call, **asked)
     place = await service.crew.run(service.gate.locks.steps.place_of, wanted) or Ticket(NO_NUMBER, wanted)
     await service.crew.run(service.gate.locks.steps.withdraw, wanted, place)
-    service.turns.ring(*(("lock", each) for each in group_of(place)[1:]))
 
 
 def _arrival(waiter: Waiter) -> str:

@@ -16,7 +16,7 @@ from headgate.stores.sql import claiming, definitions, mending
 from headgate.stores.sql import ledger_statements as sql
 from headgate.stores.sql.chunks import Chunk
 from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.news import ANYTHING, Listening, News, of_dataset
+from headgate.stores.sql.news import ANYTHING, Listening, News, of_data, of_dataset
 from headgate.stores.sql.quick_claims import QuickClaims
 from headgate.stores.sql.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.statement import Statement
@@ -143,19 +143,21 @@ class SqlLedger:
         cut_off = False
         try:
             if not is_keyed() and (listened := self._quick.succeed(job, dataid, token, who)) is not None:
-                self._news.tell([_of_job(job)], listened=listened)
+                self._news.tell(_of_claim(job, dataid), listened=listened)
                 return
         except StoreUnavailable as error:
             if error.outcome == "none":
                 raise
             cut_off = True  # The answer was lost; reporting it again does no harm.
-        self._news.write(lambda tx: claiming.success(tx, job, dataid, token, who), _of_job(job), again=cut_off)
+        topics = _of_claim(job, dataid)
+        self._news.write(lambda tx: claiming.success(tx, job, dataid, token, who), *topics, again=cut_off)
 
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
-        self._news.write(lambda tx: claiming.fail(tx, job, dataid, token, message, who), _of_job(job))
+        self._news.write(lambda tx: claiming.fail(tx, job, dataid, token, message, who), *_of_claim(job, dataid))
 
     def interrupt(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
-        self._news.write(lambda tx: claiming.interrupt(tx, job, dataid, token, message, who), _of_job(job))
+        topics = _of_claim(job, dataid)
+        self._news.write(lambda tx: claiming.interrupt(tx, job, dataid, token, message, who), *topics)
 
     def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
         return self._database.write_through(lambda tx: claiming.heartbeat(tx, job, dataid, token, lease))
@@ -166,7 +168,8 @@ class SqlLedger:
         from headgate.stores.sql.resubmitting import Wish, resubmit
 
         wish = Wish(reason, who, downstream, steal, dry_run)
-        return self._news.write(lambda tx: resubmit(tx, job, dataids, wish), ANYTHING if downstream else _of_job(job))
+        topics = [ANYTHING] if downstream or steal else [_of_job(job)]
+        return self._news.write(lambda tx: resubmit(tx, job, dataids, wish), *topics)
 
     def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
         return self._news.write(lambda tx: mending.hold(tx, job, dataid, reason, who), _of_job(job))
@@ -175,7 +178,8 @@ class SqlLedger:
         return self._news.write(lambda tx: mending.unhold(tx, job, dataid, reason, who), _of_job(job))
 
     def forget(self, job: str, dataid: str, reason: str, who: str, *, steal: bool) -> Sequence[Change]:
-        return self._news.write(lambda tx: mending.forget(tx, job, dataid, reason, who, steal=steal), _of_job(job))
+        topics = _of_claim(job, dataid)
+        return self._news.write(lambda tx: mending.forget(tx, job, dataid, reason, who, steal=steal), *topics)
 
     def set_status(self, row: Row, reason: str, who: str) -> Change:
         return self._news.write(lambda tx: mending.set_status(tx, row, reason, who), ANYTHING)
@@ -244,6 +248,11 @@ class SqlLedger:
 def _of_job(job: str) -> str:
     """The topic of what a job does to its chunks."""
     return f"job {job}"
+
+
+def _of_claim(job: str, dataid: str) -> tuple[str, str]:
+    """The topics of a claim that ends: others may claim the job's chunks, or lock the data."""
+    return _of_job(job), of_data(dataid)
 
 
 def _plan(tx: Transaction, job: str, limit: int) -> Plan:

@@ -67,7 +67,7 @@ class SqlLocks:
     def _queueing(self) -> Queueing:
         from headgate.stores.sql.queueing import Queueing
 
-        return self._built.only(Queueing, self._database, self.tag, self._wakeups)
+        return self._built.only(Queueing, self._database, self.tag, self._wakeups, self.news)
 
     def acquire(self, request: Request) -> Grant:
         quick = grant_quickly(self._database, self.tag, request)

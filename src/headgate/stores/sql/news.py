@@ -37,6 +37,11 @@ def of_dataset(dataset: str) -> str:
     return f"dataset {dataset}"
 
 
+def of_data(dataid: str) -> str:
+    """The topic of claims that end on the chunks with that id."""
+    return f"data {dataid}"
+
+
 class Listening:
     """One who waits: it is woken until it ends."""
 

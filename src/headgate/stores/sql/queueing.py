@@ -23,6 +23,7 @@ from headgate.stores.sql.granting import grant_quickly
 from headgate.stores.sql.lock_changes import WAITER_LEASE, Done, carry_out, ticket_columns
 from headgate.stores.sql.lock_snapshots import BESIDE, read_lock, read_queues
 from headgate.stores.sql.moments import to_seconds
+from headgate.stores.sql.news import Listening, News, of_data
 from headgate.stores.sql.running import running_on
 from headgate.stores.sql.statement import Row
 from headgate.stores.sql.waiting import Wakeups
@@ -47,7 +48,8 @@ class _Outlook:
     position: int = 0
     #: Seconds until a lease in its way runs out.
     soonest: float = math.inf
-    #: Whether a worker on a chunk is in its way: claims wake nobody when they end, so that they cost nothing more.
+    #: Whether a worker on a chunk is in its way. The end of a claim is news, except of one that reads the chunk by a
+    #: mapping, under another id.
     claimed: bool = False
     #: The bell of what stands right before it and does not agree with it: a waiter, or else a holder.
     before: str = ""
@@ -72,10 +74,13 @@ class _Standing:
 class Queueing:
     """The queues of one store, as this process sees them."""
 
-    def __init__(self, database: Database, tag: str, wakeups: Wakeups) -> None:
+    def __init__(self, database: Database, tag: str, wakeups: Wakeups, news: News) -> None:
         self._database = database
         self._tag = tag
         self._wakeups = wakeups
+        self._news = news
+        #: By tickets of this process for locks on chunks.
+        self._listening: dict[int, Listening] = {}
         #: Keys of resources that somebody had to wait for lately: a hint for which way to go first.
         self._contended: set[str] = set()
         #: By tickets of this process, what they saw last.
@@ -108,13 +113,17 @@ class Queueing:
     def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
         """Call `wake` when the turn may have come."""
         self._wakeups.listen(ticket.number, wake)
+        chunks = [parse_chunk_resource(want.resource) for want in ticket.request.wants]
+        if topics := [of_data(chunk[1]) for chunk in chunks if chunk]:
+            self._end_listening(ticket)
+            self._listening[ticket.number] = self._news.listen(topics, wake)
 
     def look(self, ticket: Ticket) -> float:
         """0: the turn may have come; else the seconds after which to look again."""
         now = time.monotonic()
         known = self._standings.get(ticket.number)
         seen = self._database.changed()
-        # A claim ends without a word, and what this process itself wrote on the same connection is not seen.
+        # A claim may end without a word, and what this process itself wrote on the same connection is not seen.
         if known and not known.claimed and seen is not None and seen == known.seen and now < known.due:
             return min(self._pause(known), known.due - now)
         outlook = self._look(ticket)
@@ -268,8 +277,13 @@ class Queueing:
 
     def _leave(self, ticket: Ticket, grant: Grant = ()) -> None:
         self._standings.pop(ticket.number, None)
+        self._end_listening(ticket)
         bell = self._bell_of(ticket)
         self._wakeups.forget(ticket.number, bell, granted=any(lock.id == bell for lock in grant))
+
+    def _end_listening(self, ticket: Ticket) -> None:
+        if listening := self._listening.pop(ticket.number, None):
+            listening.end()
 
     def _is_told(self, ticket: Ticket, outlook: _Outlook) -> bool:
         told = self._wakeups.is_told(ticket.number, self._bell_of(ticket), outlook.before)
