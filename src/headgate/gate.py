@@ -89,7 +89,9 @@ class Gate:
 
     @cached_property
     def _ledger(self) -> Ledger | None:
-        return wiring.build_ledger(self.settings, self.root)
+        if self.service:
+            return wiring.remote_ledger(self.settings, self.service)
+        return wiring.build_ledger(self.settings, self.store)
 
     @property
     def ledger(self) -> Ledger:
@@ -99,7 +101,7 @@ class Gate:
     @property
     def keeps_ledger(self) -> bool:
         """Whether there is a database that a ledger can be kept in."""
-        return self.root.ledger is not None
+        return self.service.keeps_ledger if self.service else self.store.ledger is not None
 
     @property
     def secrets(self) -> Secrets:

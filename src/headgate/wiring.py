@@ -71,14 +71,27 @@ def remote_locks(settings: Settings, service: RemoteService, guards: Sequence[st
     return RemoteLocks(service.connection, keeper, settings.seconds("lock_delay"), most)
 
 
-def build_ledger(settings: Settings, root: Store | RemoteService) -> Ledger | None:
+def build_ledger(settings: Settings, store: Store) -> Ledger | None:
     """Build the ledger; None where the store keeps none."""
+    from headgate.service.custody import CustodyRecords
     from headgate.service.ledger import Ledger
     from headgate.service.secrets import Secrets
 
-    if root.ledger is None:
+    if store.ledger is None:
         return None
-    return Ledger(root.ledger, Secrets(root.ledger, settings), settings.variables("job_variables"))
+    secrets = Secrets(CustodyRecords(store.ledger), settings)
+    return Ledger(store.ledger, secrets, settings.variables("job_variables"))
+
+
+def remote_ledger(settings: Settings, service: RemoteService) -> Ledger | None:
+    """Build the ledger of a service; secrets are sealed and opened here. None where the service keeps none."""
+    from headgate.client.ledger import RemoteCustody, RemoteLedger
+    from headgate.service.secrets import Secrets
+
+    if not service.keeps_ledger:
+        return None
+    secrets = Secrets(RemoteCustody(service.connection), settings)
+    return RemoteLedger(service.connection, secrets, settings.variables("job_variables"))
 
 
 def build_queue(settings: Settings, root: Store | RemoteService, profiles: ProfilesFolder | None) -> Queue:

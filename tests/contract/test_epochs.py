@@ -111,7 +111,7 @@ REFUSED: dict[str, Callable[[Gate, Before], object]] = {
 
 
 def rows(gate: Gate) -> Sequence[Row]:
-    return gate.ledger.store.rows(RowFilter(dataset="tidy"))
+    return gate.ledger.rows(RowFilter(dataset="tidy"))
 
 
 def found(claim: Claim | None) -> Claim:

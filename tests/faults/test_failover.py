@@ -138,7 +138,7 @@ def _look_around(gate: Gate, kept: str) -> None:
     reaped = gate.history(dataid="1")[0]
     assert (reaped.event, reaped.after) == ("reap", "ERROR")
     assert reaped.reason.startswith("failover:")
-    rows = gate.ledger.store.rows(RowFilter(dataset="tidy"))
+    rows = gate.ledger.rows(RowFilter(dataset="tidy"))
     assert {(row.failures, row.crashes) for row in rows} == {(0, 0)}
     lock = gate.locks.get(kept)
     assert lock.token > STEP

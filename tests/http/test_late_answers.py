@@ -1,12 +1,14 @@
-"""A grant whose answer comes late: who waited for it counts on no more of its lease than the store does."""
+"""A grant or claim whose answer comes late: who waited for it counts on no more of its lease than the store does."""
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import headgate
-from headgate import Gate
+from headgate import Claim, Gate
+from headgate.client.connection import Connection
 from headgate.http.server import Server
 from headgate.service.clock import steady
 from tests.proxy import TO_CLIENT, Proxy
@@ -21,11 +23,20 @@ def proxy(server: Server) -> Iterator[Proxy]:
         yield found
 
 
-@pytest.mark.parametrize(
+def answer_after(seconds: float, proxy: Proxy) -> None:
+    ends = steady() + seconds
+    until(lambda: steady() > ends, "the answer to be late")
+    proxy.heal()
+
+
+late_answers = pytest.mark.parametrize(
     ("lease", "late"),
     [(20.0, 1.0), (2.0, 1.0), (1.0, 1.5)],
     ids=["a small part of the lease", "half the lease", "longer than the lease"],
 )
+
+
+@late_answers
 def test_a_waiter_counts_the_time_that_its_answer_took(
     gate: Gate, server: Server, proxy: Proxy, lease: float, late: float
 ) -> None:
@@ -45,10 +56,61 @@ def test_a_waiter_counts_the_time_that_its_answer_took(
     proxy.hold(TO_CLIENT, connects=True)
     gate.locks.release(held)
     until(lambda: gate.locks.list(resource=resource, client="waiter"), "the grant")
-    ends = steady() + late
-    until(lambda: steady() > ends, "the answer to be late")
-    proxy.heal()
+    answer_after(late, proxy)
     waiting.join(PATIENCE)
     remote.close()
     ((counted_on, ends),) = seen
     assert counted_on <= ends
+
+
+@late_answers
+def test_who_waits_for_a_chunk_counts_the_time_that_its_answer_took(
+    gate: Gate, server: Server, proxy: Proxy, lease: float, late: float
+) -> None:
+    raw, tidy, job = f"raw {lease}", f"tidy {lease}", f"clean {lease}"
+    gate.ledger.define({raw: {}, tidy: {}}, {job: {"inputs": [raw], "outputs": [tidy], "max_crashes": 0}})
+    remote = headgate.connect(proxy.url, token=gate.tokens.new("remote", ["admin"]).token)
+    seen: list[tuple[float, float]] = []
+
+    def wait() -> None:
+        claim = remote.ledger.find_next(job, wait=PATIENCE, lease=lease)
+        assert claim is not None
+        counted_on = steady() + claim.expires_in
+        (row,) = gate.ledger.status(tidy, job, claim.dataid)
+        assert row.token == claim.token
+        seen.append((counted_on, steady() + (row.expires_in or 0.0)))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    until(lambda: server.service.turns.waiting == 1, "the caller to wait")
+    proxy.hold(TO_CLIENT, connects=True)
+    gate.ledger.publish(raw, "1")
+    until(lambda: gate.ledger.status(tidy, job, "1"), "the claim")
+    answer_after(late, proxy)
+    waiting.join(PATIENCE)
+    remote.close()
+    ((counted_on, ends),) = seen
+    assert counted_on <= ends
+
+
+def test_a_worker_asks_once_for_a_chunk_that_it_waits_for(
+    gate: Gate, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate.ledger.define({"orders": {}}, {"count": {"inputs": ["orders"]}})
+    asked: list[tuple[str, ...]] = []
+    real = Connection._ask
+
+    def spy(self: Connection, method: str, path: tuple[str, ...], *given: Any, **more: Any) -> Any:
+        asked.append(path)
+        return real(self, method, path, *given, **more)
+
+    with headgate.connect(server.url, token=gate.tokens.new("remote", ["admin"]).token) as remote:
+        monkeypatch.setattr(Connection, "_ask", spy)
+        found: list[Claim | None] = []
+        waiting = threading.Thread(target=lambda: found.append(remote.ledger.find_next("count", wait=5, lease=600)))
+        waiting.start()
+        until(lambda: server.service.turns.waiting == 1, "the caller to wait")
+        gate.ledger.publish("orders", "1")
+        waiting.join(PATIENCE)
+    assert [claim and claim.dataid for claim in found] == ["1"]
+    assert asked == [("jobs", "count", "next")]

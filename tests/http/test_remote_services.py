@@ -12,23 +12,29 @@ from typing import Any
 import pytest
 
 import headgate
-from headgate import Gate
+from headgate import Claim, Gate
 from headgate.client.connection import Connection
 from headgate.client.history import RemoteHistory
 from headgate.client.inventory import RemoteInventory
+from headgate.client.ledger import RemoteCustody, RemoteLedger
 from headgate.client.locks import RemoteLocks
 from headgate.client.tokens import ServiceTokens
 from headgate.core import names
 from headgate.core.redaction import remember
 from headgate.http.server import Server
 from headgate.service import checks
+from headgate.service.custody import CustodyRecords
 from headgate.service.history import History
 from headgate.service.inventory import Inventory
+from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
 from headgate.service.tokens import Tokens
 
 #: Each service on a store, and the one behind a URL.
-PAIRS = [(Locks, RemoteLocks), (Inventory, RemoteInventory), (History, RemoteHistory), (Tokens, ServiceTokens)]
+PAIRS = [
+    (Locks, RemoteLocks), (Ledger, RemoteLedger), (CustodyRecords, RemoteCustody), (Inventory, RemoteInventory),
+    (History, RemoteHistory), (Tokens, ServiceTokens),
+]  # fmt: skip
 #: Where values of callers are checked.
 CHECKING = {names.__file__, checks.__file__}
 R = "file:/d/1"
@@ -43,6 +49,18 @@ ACTS: dict[str, tuple[Callable[[Gate, Any], object], str]] = {
     "waiters": (lambda gate, _: gate.locks.waiters(R), ""),
     "register": (lambda gate, _: gate.locks.register_client("a"), ""),
     "release": (lambda gate, lock: gate.locks.release(lock), "lock.released"),
+}
+#: Acts on a chunk, each with the event that it records once.
+CHUNK_ACTS: dict[str, tuple[Callable[[Ledger, Claim], object], str]] = {
+    "publish": (lambda ledger, claim: ledger.publish(f"raw of {claim.job}", ["2"]), "chunk.published"),
+    "heartbeat": (lambda ledger, claim: ledger.heartbeat(claim), ""),
+    "success": (lambda ledger, claim: ledger.success(claim), "chunk.success"),
+    "fail": (lambda ledger, claim: ledger.fail(claim.job, "why", claim.dataid, claim.token), "chunk.failed"),
+    "interrupt": (lambda ledger, claim: ledger.interrupt(claim), "chunk.interrupted"),
+    "status": (lambda ledger, claim: ledger.status(None, claim.job, "1", kind="output", limit=5), ""),
+    "explain": (lambda ledger, claim: ledger.explain(claim.job, "1"), ""),
+    "pause": (lambda ledger, claim: ledger.pause(claim.job, reason="why"), ""),
+    "resubmit": (lambda ledger, claim: ledger.resubmit(claim.job, "1", reason="why", steal=True), "chunk.resubmitted"),
 }
 
 
@@ -94,6 +112,26 @@ def test_a_call_is_checked_and_recorded_once_at_the_service(
     assert (said["lock.granted"], said[recorded or "lock.granted"]) == (1, 1)
     for each in gate.locks.list(R):
         gate.locks.break_lock(each.id, reason="the case is over")
+
+
+@pytest.mark.parametrize("act", CHUNK_ACTS)
+def test_a_call_about_chunks_is_checked_and_recorded_once_at_the_service(
+    remote: Gate, gate: Gate, caplog: pytest.LogCaptureFixture, act: str
+) -> None:
+    raw, tidy = f"raw of {act}", f"tidy of {act}"
+    gate.ledger.define({raw: {}, tidy: {}}, {act: {"inputs": [raw], "outputs": [tidy]}})
+    gate.ledger.publish(raw, "1")
+    do, recorded = CHUNK_ACTS[act]
+    with caplog.at_level(logging.INFO, "headgate"), checks_of_caller() as seen:
+        claim = remote.ledger.find_next(act)
+        assert claim is not None
+        # The caller keeps the claim alive, and the time that it waits.
+        assert {*seen} == {"check_positive_lease", "check_lease", "check_span", "check_seconds"}
+        seen.clear()
+        do(remote.ledger, claim)
+        assert not seen
+    said = Counter(record.message for record in caplog.records)
+    assert (said["chunk.claimed"], said[recorded or "chunk.claimed"]) == (1, 1)
 
 
 def test_a_secret_that_this_process_knows_is_not_sent_in_a_note(remote: Gate, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def ask(server: Server, path: str, waiting: int = 1, **asked: object) -> Caller:
 
 def listens(gate: Gate) -> Callable[[], bool]:
     """Whether somebody waits for news in a process."""
-    store: Any = gate.ledger.store
+    store: Any = gate.store.ledger
     return lambda: bool(store._news._listening) and store._news.told
 
 

@@ -24,7 +24,7 @@ WANTED: Any = {"inputs": ["tidy", "raw"], "outputs": ["rep"]}
 
 def copies(gate: Gate, job: str) -> list[str]:
     """The datasets of which a job has sealed copies."""
-    return sorted({copy.dataset for copy in gate.ledger.store.job_custody(job).sealed if copy.job == job})
+    return sorted({copy.dataset for copy in gate.ledger.custody.job_custody(job).sealed if copy.job == job})
 
 
 def test_a_job_that_somebody_has_read_more_gets_nothing_at_the_next_define(
@@ -44,7 +44,7 @@ def test_a_job_that_somebody_has_read_more_gets_nothing_at_the_next_define(
         assert refused.value.holders == ("raw/report",)
         assert "--new-holder raw/report" in str(refused.value)
     assert copies(admin, "report") == ["tidy"]
-    assert {key.generation for key in admin.ledger.store.job_custody("report").keys} == {1}
+    assert {key.generation for key in admin.ledger.custody.job_custody("report").keys} == {1}
     with pytest.raises(HoldersUnconfirmed):
         admin.ledger.define_job("report", **WANTED, holders=["raw/clean", "tidy/report"])
     admin.ledger.define_job("report", **WANTED, holders=["raw/report"])
@@ -61,7 +61,7 @@ def test_a_job_is_not_defined_where_its_holding_is_not_confirmed(admin: Gate, ke
 def test_a_planted_copy_makes_nobody_a_holder(admin: Gate, worker: Gate, keys: Keys) -> None:
     """Who may define can write copies and confirm them; what the ring did not seal proves nothing to an admin."""
     worker.ledger.define_job("report", **WANTED)
-    store = worker.ledger.store
+    store = worker.ledger.custody
     custody = store.job_custody("report")
     mine = next(copy for copy in custody.sealed if copy.job == "report")
     planted = [replace(mine, dataset="raw"), Sealed("raw", "password", "report", 1, 1, "x" * 40, "y" * 60)]
@@ -73,7 +73,7 @@ def test_a_planted_copy_makes_nobody_a_holder(admin: Gate, worker: Gate, keys: K
 
 def test_the_store_takes_exactly_the_holders_that_a_change_confirms(admin: Gate, keys: Keys) -> None:
     admin.ledger.define_job("report", **WANTED, share=False)
-    store = admin.ledger.store
+    store = admin.ledger.custody
     known = store.job_custody("report")
     copy = Sealed("raw", "password", "report", 1, 1, "x" * 40, "y" * 60)
     with pytest.raises(HoldersUnconfirmed) as refused:
@@ -106,7 +106,7 @@ def test_a_dataset_lists_the_jobs_that_may_hold_its_secrets(admin: Gate, worker:
     assert open_document(claim.to_document(), keys["report"])["inputs"]["tidy"]["secrets"] == {"password": MASKED}
     assert worker.ledger.connections("clean", keys["clean"])["outputs"]["tidy"].secrets == {"password": "changed"}
     copy = Sealed("tidy", "password", "report", 1, 2, "x" * 40, "y" * 60)
-    store = worker.ledger.store
+    store = worker.ledger.custody
     with pytest.raises(Refused, match="secret_jobs"):
         store.change_custody(store.job_custody("report"), CustodyChange([copy], holders=["tidy/report"]))
     # Without the list, it is asked again.

@@ -22,7 +22,7 @@ PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 REWRAP = """
 import sys, headgate
 gate = headgate.connect(sys.argv[1], master_key_file=sys.argv[2])
-store = gate.ledger._store
+store = gate.ledger.custody
 one = store.rewrap
 def tell(pairs):
     sys.stdin.readline()

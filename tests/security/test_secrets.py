@@ -12,7 +12,7 @@ import headgate
 from headgate import BadValue, Claim, Gate, Refused, WrongKey
 from headgate.core.credentials import Custody, CustodyChange, Sealed
 from headgate.core.redaction import MASKED
-from headgate.service.secrets import open_document
+from headgate.service.secrets import Opened, open_document
 from headgate.stores.sql.statement import Statement
 from tests.contract.ledger_steps import claimed, database, everything
 from tests.contract.steps import Gates, in_thread
@@ -110,9 +110,9 @@ Copies = dict[tuple[str, str], Sealed]
 
 def copies(gate: Gate) -> Copies:
     """What is kept for each dataset and job."""
-    store = gate.ledger._store
+    kept = gate.ledger.custody
     return {
-        (each.dataset, job): each for job in ("clean", "report") for each in store.job_custody(job).sealed if each.job
+        (each.dataset, job): each for job in ("clean", "report") for each in kept.job_custody(job).sealed if each.job
     }
 
 
@@ -325,32 +325,38 @@ def test_a_passphrase_is_a_key_too(admin: Gate, worker: Gate, keys: Keys) -> Non
 # ---------------------------------------------------------------- at the same moment
 
 
+def after_the_proof(worker: Gate, change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something changes once the worker's key is proven, before it claims a chunk."""
+    real, proofs = worker.secrets.open, 0
+
+    def open_secrets(job: str, key: str) -> Opened:
+        nonlocal proofs
+        opened, proofs = real(job, key), proofs + 1
+        if proofs == 1:
+            change()
+        return opened
+
+    monkeypatch.setattr(worker.secrets, "open", open_secrets)
+
+
 def test_a_secret_set_between_proof_and_claim_is_handed_out_as_it_is_then(
     admin: Gate, worker: Gate, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = worker.ledger._store
-    find_next = store.find_next
-
-    def slow(job: str, asker: Any) -> Claim | None:
+    def change() -> None:
         admin.ledger.define_dataset("raw", secrets={"password": "newer"})
-        return find_next(job, asker)
 
-    monkeypatch.setattr(store, "find_next", slow)
+    after_the_proof(worker, change, monkeypatch)
     assert secrets_of(worker.ledger.find_next("clean", key=keys["clean"]))["raw"] == {"password": "newer"}
 
 
 def test_a_key_retired_between_proof_and_claim_keeps_no_chunk(
     admin: Gate, worker: Gate, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = worker.ledger._store
-    find_next = store.find_next
-
-    def slow(job: str, asker: Any) -> Claim | None:
+    def change() -> None:
         admin.secrets.new_key("clean", lost=True)
         admin.ledger.define_dataset("raw", secrets={"password": "newer"})
-        return find_next(job, asker)
 
-    monkeypatch.setattr(store, "find_next", slow)
+    after_the_proof(worker, change, monkeypatch)
     with pytest.raises(WrongKey):
         worker.ledger.find_next("clean", key=keys["clean"])
     assert [row.status for row in worker.ledger.status(job="clean", kind="OUTPUT")] == ["ERROR"]
@@ -360,7 +366,7 @@ def test_a_key_that_is_made_while_a_secret_is_being_set_opens_it(
     gates: Gates, admin: Gate, keys: Keys, ring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was planned on an old view is refused by the store, and planned anew."""
-    other, store = gates.open(master_key_file=str(ring)), admin.ledger._store
+    other, store = gates.open(master_key_file=str(ring)), admin.ledger.custody
     write = store.change_custody
     made: list[str] = []
     answers: list[bool] = []
@@ -409,7 +415,7 @@ def test_neither_claims_nor_datasets_show_a_secret(admin: Gate, worker: Gate, ke
     claim = worker.ledger.find_next("clean", key=keys["clean"])
     assert claim
     shown = repr(claim) + repr(admin.ledger.datasets()) + repr([each.to_document() for each in admin.ledger.datasets()])
-    shown += repr(admin.ledger._store.job_custody("clean")) + repr(worker.secrets.open("clean", keys["clean"]))
+    shown += repr(admin.ledger.custody.job_custody("clean")) + repr(worker.secrets.open("clean", keys["clean"]))
     for secret in (CANARY, OTHER, keys["clean"]):
         assert secret not in shown
     assert CANARY in claim.to_json()

@@ -184,11 +184,13 @@ INVENTORY_CALLS: Mapping[str, Rule] = {
 
 
 def answered_in_time(rules: Mapping[str, Rule]) -> Callable[[Kind], Kind]:
-    """Give every public method of a port a deadline: `options.answer_within`, or what its rule says."""
+    """Give every public method of a port a deadline: `options.answer_within`, or what its rule says. A private method
+    has one if there is a rule for it.
+    """
 
     def decorate(kind: Kind) -> Kind:
         for name, method in list(vars(kind).items()):
-            if isfunction(method) and not name.startswith("_") and name not in FREE:
+            if isfunction(method) and name not in FREE and (name in rules or not name.startswith("_")):
                 setattr(kind, name, _by_rule(method, rules[name]) if name in rules else _quick(method))
         return kind
 

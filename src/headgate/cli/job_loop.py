@@ -24,7 +24,7 @@ from headgate.cli.session import Session
 from headgate.cli.stopping import HEARING_SECONDS, STOP_SIGNALS, Stops
 from headgate.core.durations import in_words
 from headgate.core.errors import HeadgateError, Invalid, Unavailable
-from headgate.service.ledger import LEFT_MOST
+from headgate.service.ledger_questions import LEFT_MOST
 
 #: Why a chunk's child ended, beside the exit code of its command.
 WORKED, IDLE, BROKEN, INTERRUPTED = b"w", b"i", b"b", b"s"

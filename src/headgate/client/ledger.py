@@ -1,135 +1,195 @@
-"""The ledger of a service: each operation as it is declared in `headgate.operations`. Secrets come sealed, and are
-opened by who asked.
+"""The ledger of a service: each operation as it is declared in `headgate.operations`. Secrets are sealed and opened by
+who asks: they come sealed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time
-from headgate.client.asking import Asking
+from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time, bulk, listing, of_rows
+from headgate.client.asking import USABLE_PART, Asking, WaitingThere
 from headgate.client.connection import Connection
-from headgate.client.sending import of_asker, send, sends
+from headgate.client.sending import asks, check_text, send, sends
 from headgate.core.census import Span
 from headgate.core.claims import Plan, Verdict
 from headgate.core.filters import RowFilter, SpanFilter
-from headgate.core.ledger import Asker, Change, Claim, Dataset, Defined, Job, Port, Row
+from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Port, Row
 from headgate.core.locks import Lock
+from headgate.core.names import check_request_id
+from headgate.core.variables import NO_MORE, NamePatterns
 from headgate.operations import claims, ledger, locks, secrets, whole
-from headgate.operations.declaring import Operation
+from headgate.service.checks import check_positive_lease
+from headgate.service.claim_reports import ClaimLike, reference
+from headgate.service.claim_secrets import with_opened
+from headgate.service.clock import steady
+from headgate.service.custody import CustodyRecords
+from headgate.service.definitions import Definitions
+from headgate.service.identity import new_request_id
+from headgate.service.ledger import Ledger
+from headgate.service.ledger_questions import LEFT_MOST
+from headgate.service.looking import Looking
+from headgate.service.secrets import Opened, Secrets
+from headgate.stores.base import Listening
+
+CALLS = {
+    **LEDGER_CALLS, "_define": bulk, "_publish": of_rows, "_resubmit": of_rows,
+    "claims": listing, "next_of": listing, "left_of": listing,
+}  # fmt: skip
 
 
 @answered_in_time(LEDGER_CALLS)
-class ServiceLedger:
-    """Datasets, jobs and chunks behind a service."""
+class RemoteCustody(CustodyRecords):
+    """What a service keeps of secrets and keys: sealed, and proofs."""
 
     def __init__(self, connection: Connection) -> None:
-        self.name = connection.name
-        self.options = connection.options
-        self.connection = connection
+        self.connection, self.options = connection, connection.options
+
+    dataset_custody = asks(CustodyRecords.dataset_custody, secrets.dataset_custody)
+    job_custody = asks(CustodyRecords.job_custody, secrets.job_custody)
+    change_custody = asks(CustodyRecords.change_custody, secrets.change_custody)
+    master_wraps = asks(CustodyRecords.master_wraps, secrets.master_wraps)
+    rewrap = asks(CustodyRecords.rewrap, secrets.rewrap)
+    refuse_masters = asks(CustodyRecords.refuse_masters, secrets.refuse_masters)
+    know_master = asks(CustodyRecords.know_master, secrets.know_master)
+    forget_masters = asks(CustodyRecords.forget_masters, secrets.forget_masters)
+
+    def masters(self) -> Mapping[int, str]:
+        return {each.number: each.check for each in send(self.connection, secrets.masters)}
+
+
+@answered_in_time(CALLS)
+class RemoteLedger(Ledger):
+    """Datasets, jobs and chunks behind a service, which checks and records what it is asked."""
+
+    def __init__(self, connection: Connection, own: Secrets, variables: NamePatterns = NO_MORE) -> None:
+        """`own`: what seals and opens secrets in this process."""
+        self.connection, self.options = connection, connection.options
+        self.secrets, self.custody, self._variables = own, own.custody, variables
 
     # ---------------------------------------------------------------- definitions
 
-    def define(self, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
+    def _define(self, plan: Definitions) -> Defined:
         asked = {
             "datasets": {
                 each.name: {
                     "uri": each.uri, "order": each.order, "settings": each.settings, "secret_jobs": each.secret_jobs,
                 }
-                for each in datasets
+                for each in plan.datasets
             },
             "jobs": {
                 each.name: {key: value for key, value in each.to_document().items() if key not in ("name", "paused")}
-                for each in jobs
+                for each in plan.jobs
             },
         }  # fmt: skip
         found: Defined = send(self.connection, ledger.define, **asked)
         return found
 
-    datasets = sends(ledger.datasets)
-    jobs = sends(ledger.jobs)
+    _connections = sends(ledger.connections)
+    datasets = asks(Ledger.datasets, ledger.datasets)
+    jobs = asks(Ledger.jobs, ledger.jobs)
 
-    def job(self, job: str) -> tuple[Job, Sequence[Dataset]]:
-        found: ledger.JobFound = send(self.connection, ledger.job, job=job)
-        datasets = found.datasets
-        if any(each.secrets for each in datasets):
-            versions = self._versions(job)
-            datasets = [replace(each, secrets=versions.get(each.name) or each.secrets) for each in datasets]
-        return found.job, datasets
-
-    # ---------------------------------------------------------------- secrets
-
-    dataset_custody = sends(secrets.dataset_custody)
-    job_custody = sends(secrets.job_custody)
-    change_custody = sends(secrets.change_custody)
-    master_wraps = sends(secrets.master_wraps)
-    rewrap = sends(secrets.rewrap)
-    refuse_masters = sends(secrets.refuse_masters)
-    know_master = sends(secrets.know_master)
-    forget_masters = sends(secrets.forget_masters)
-
-    def masters(self) -> Mapping[int, str]:
-        return {each.number: each.check for each in send(self.connection, secrets.masters)}
+    def job(self, name: str) -> tuple[Job, Sequence[Dataset]]:
+        found: ledger.JobFound = send(self.connection, ledger.job, job=name)
+        return found.job, found.datasets
 
     # ---------------------------------------------------------------- work
 
-    def publish(self, dataset: str, dataids: Sequence[str], who: str) -> int:
-        return int(send(self.connection, ledger.publish_all, name=dataset, dataids=dataids, by=who))
+    _publish = sends(ledger.publish_all)
+    _success = sends(claims.success)
+    _fail = sends(claims.fail)
+    _interrupt = sends(claims.interrupt)
+    _heartbeat = sends(claims.heartbeat)
+    _resubmit = sends(ledger.resubmit_all)
 
-    def find_next(self, job: str, asker: Asker) -> Claim | None:
-        return self._claimed(claims.find_next, asker, job=job)
+    def looking_for_next(
+        self, job: str, *, key: str | None, worker: str | None, lease: float, request_id: str | None
+    ) -> Looking[Claim]:
+        asked = _asked(worker=worker, lease=lease, request_id=request_id)
+        opened = self._open(job, key)
 
-    def listen(self, job: str, wake: Callable[[], None]) -> Asking:
+        def ask(seconds: float) -> Claim | None:
+            began = steady()
+            claim: Claim | None = send(self.connection, claims.find_next, job=job, wait=seconds, **asked)
+            if claim is not None and seconds and steady() - began > claim.lease * USABLE_PART:
+                # The service may have granted it as soon as it was asked: ask how much of the lease is left.
+                began = steady()
+                claim = send(self.connection, claims.find_next, job=job, **asked)
+            if claim is not None and seconds:
+                claim = replace(claim, expires_in=claim.expires_in - (steady() - began))
+            return None if claim is None else self._with_secrets(claim, opened, key)
+
+        return WaitingThere(ask)
+
+    def listen(self, job: str, wake: Callable[[], None]) -> Listening:
         del job, wake
         return Asking()
 
-    def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
-        return self._granted(claims.claim, asker, job=job, dataid=dataid)
+    def _claim(self, job: str, dataid: str, **asked: Any) -> Claim:
+        found: Claim = send(self.connection, claims.claim, job=job, dataid=dataid, **_asked(**asked))
+        return found
 
-    def force(self, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
-        return self._granted(ledger.force, asker, job=job, dataid=dataid, reason=reason, steal=steal)
+    def _force(self, job: str, dataid: str, reason: str, *, steal: bool, **asked: Any) -> Claim:
+        named = {"job": job, "dataid": dataid, "reason": reason, "steal": steal}
+        found: Claim = send(self.connection, ledger.force, **named, **_asked(**asked))
+        return found
 
-    success = sends(claims.success)
-    fail = sends(claims.fail)
-    interrupt = sends(claims.interrupt)
-    heartbeat = sends(claims.heartbeat)
+    def _ports(self, job: str, ports: Mapping[str, Port], opened: Opened | None, key: str | None) -> Mapping[str, Port]:
+        """Without a key, as the service gives them. With one, what is sealed now, since it may have been set anew."""
+        if opened is None or not any(port.secrets for port in ports.values()):
+            return ports
+        return with_opened(ports, self.secrets.open(job, self.secrets.key(key)))
+
+    def _reference(self, claim: ClaimLike | str, dataid: str | None, token: int | None) -> tuple[str, str, int]:
+        return reference(claim, dataid, token)
+
+    def _distinct(self, dataids: str | Iterable[str]) -> list[str]:
+        given = [dataids] if isinstance(dataids, str) else dataids
+        return list(dict.fromkeys(check_text("dataid", each) for each in given))
 
     # ---------------------------------------------------------------- support
 
-    resubmit = sends(ledger.resubmit_all)
-    hold = sends(ledger.hold)
-    unhold = sends(ledger.unhold)
-    forget = sends(ledger.forget)
+    hold = asks(Ledger.hold, ledger.hold)
+    unhold = asks(Ledger.unhold, ledger.unhold)
+    forget = asks(Ledger.forget, ledger.forget)
+    pause = asks(Ledger.pause, ledger.pause)
+    unpause = asks(Ledger.unpause, ledger.unpause)
 
-    def set_status(self, row: Row, reason: str, who: str) -> Change:
-        named = {"job": row.job, "dataid": row.dataid, "dataset": row.dataset, "kind": row.kind}
-        change: Change = send(self.connection, ledger.set_status, **named, status=row.status, reason=reason, by=who)
+    def set_status(
+        self, dataset: str, dataid: str, job: str, kind: str, status: str, *, reason: str, by: str | None = None
+    ) -> Change:
+        named = {"dataset": dataset, "dataid": dataid, "job": job, "kind": kind, "status": status}
+        change: Change = send(self.connection, ledger.set_status, **named, reason=reason, by=by)
         return change
 
-    def pause(self, job: str, reason: str, who: str) -> Job:
-        operation = ledger.pause if reason else ledger.unpause
-        found: Job = send(self.connection, operation, job=job, reason=reason, by=who)
-        return found
-
-    def reap(self, who: str, limit: int = 1000) -> int:
-        del who  # The service tells who asked.
+    def reap(self, *, limit: int = 1000, by: str | None = None) -> int:
+        del by  # The service tells who asked.
         return int(send(self.connection, whole.reap, of="ledger", limit=limit))
 
     # ---------------------------------------------------------------- questions
 
-    explain = sends(ledger.explain)
-    standing = sends(ledger.standing)
-    tallies = sends(ledger.tallies)
+    explain = asks(Ledger.explain, ledger.explain)
+    standing = asks(Ledger.standing, ledger.standing)
+    tallies = asks(Ledger.tallies, ledger.tallies)
+    failures = asks(Ledger.failures, ledger.failures)
 
-    def plan(self, job: str, limit: int) -> Plan:
+    def plan(self, job: str, limit: int = 20) -> Plan:
         found: Sequence[ledger.Planned] = send(self.connection, ledger.plan, job=job, limit=limit)
         claimable = tuple(_verdict(each) for each in found if each.granted)
         return Plan(claimable, tuple(_verdict(each) for each in found if not each.granted))
 
-    def left(self, job: str, most: int) -> int:
+    def left(self, job: str, most: int = LEFT_MOST) -> int:
         return min(int(send(self.connection, ledger.left, job=job)), most)
+
+    def next_of(self, job: Job) -> Plan:
+        return self.plan(job.name, 1)
+
+    def left_of(self, job: Job) -> int:
+        return self.left(job.name)
+
+    def _status(self, asked: Mapping[str, Any]) -> Sequence[Row]:
+        return self.rows(RowFilter(**asked))
 
     def rows(self, which: RowFilter) -> Sequence[Row]:
         after = None if which.after is None else f"{which.dataset}/{which.after}"
@@ -139,10 +199,6 @@ class ServiceLedger:
         )  # fmt: skip
         return found[: which.limit]
 
-    def failures(self, limit: int, after: str | None = None) -> Sequence[Row]:
-        found: Sequence[Row] = send(self.connection, ledger.failures, limit=limit, after=after)
-        return found
-
     def spans(self, which: SpanFilter) -> Sequence[Span]:
         found: Sequence[Span] = send(
             self.connection, ledger.spans, dataset=which.dataset, beside=which.beside, start=which.start,
@@ -150,33 +206,17 @@ class ServiceLedger:
         )  # fmt: skip
         return found
 
-    def running(self) -> Sequence[Lock]:
+    def claims(self) -> Sequence[Lock]:
         found: Sequence[Lock] = send(self.connection, locks.list_locks, claims=True)
         return found
 
-    def _granted(self, operation: Operation, asker: Asker, **asked: Any) -> Claim:
-        found = self._claimed(operation, asker, **asked)
-        if found is None:
-            raise TypeError(f"{operation.name} was neither granted nor refused")
-        return found
 
-    def _claimed(self, operation: Operation, asker: Asker, **asked: Any) -> Claim | None:
-        """A claim as a store gives it: of its secrets, the versions."""
-        claim: Claim | None = send(self.connection, operation, **asked, **of_asker(asker))
-        if claim is None or not any(port.secrets for port in (*claim.inputs.values(), *claim.outputs.values())):
-            return claim
-        versions = self._versions(claim.job)
-        return replace(claim, inputs=_named(claim.inputs, versions), outputs=_named(claim.outputs, versions))
-
-    def _versions(self, job: str) -> dict[str, dict[str, str]]:
-        custody = self.job_custody(job)
-        return {
-            dataset: {name: str(each) for name, each in known.items()} for dataset, known in custody.secrets.items()
-        }
-
-
-def _named(ports: Mapping[str, Port], versions: Mapping[str, Mapping[str, str]]) -> dict[str, Port]:
-    return {name: replace(port, secrets=versions.get(name) or port.secrets, sealed={}) for name, port in ports.items()}
+def _asked(*, worker: str | None, lease: object, request_id: str | None) -> dict[str, Any]:
+    """Who asks for a claim. Its lease is kept here, and its id stands in a header: both are checked."""
+    return {
+        "worker": worker, "lease": check_positive_lease(lease),
+        "request_id": new_request_id() if request_id is None else check_request_id(request_id),
+    }  # fmt: skip
 
 
 def _verdict(planned: ledger.Planned) -> Verdict:

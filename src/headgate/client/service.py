@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from headgate.client.connection import Connection
 from headgate.client.history import RemoteHistory
 from headgate.client.inventory import RemoteInventory
-from headgate.client.ledger import ServiceLedger
 from headgate.client.queue import ServiceQueue
 from headgate.client.sending import send
 from headgate.client.tokens import ServiceSessions, ServiceTokens
@@ -34,7 +33,7 @@ class RemoteService:
         self.guards = tuple(about.get("guards", ()))
         self.history = RemoteHistory(connection)
         self.queue = ServiceQueue(connection, str(about["spelling"]))
-        self.ledger = ServiceLedger(connection) if about["ledger"] else None
+        self.keeps_ledger = bool(about["ledger"])
         self.inventory = RemoteInventory(connection) if about["inventory"] else None
         self.tokens = ServiceTokens(connection)
         self.sessions = ServiceSessions(connection)

@@ -13,11 +13,12 @@ from headgate.core.alarms import Alarm, Facts, Unclaimed, Waiting, find_alarms
 from headgate.core.daemons import step_of
 from headgate.core.errors import Unavailable
 from headgate.core.history import HistoryFilter
+from headgate.core.ledger import Job
 from headgate.core.queue import ALL, Batch, work_states
 from headgate.core.states import BATCH, MERRITT_INGEST_JOB
 from headgate.service.clock import steady, wall
 from headgate.service.inventory import Inventory
-from headgate.service.ledger import LEFT_MOST, Ledger
+from headgate.service.ledger import Ledger
 from headgate.service.queue import Queue
 from headgate.service.upkeep import Upkeep
 from headgate.stores.history import HistoryStore
@@ -174,23 +175,22 @@ class Alarms:
         if steady() >= self._ledger_until:
             busy = {row.job for row in ledger.running()}
             idle = [job for job in ledger.jobs() if job.inputs and not job.paused and job.name not in busy]
-            found = (self._unclaimed_of(ledger, job.name) for job in idle[:MOST_JOBS])
+            found = (self._unclaimed_of(ledger, job) for job in idle[:MOST_JOBS])
             self._unclaimed = [each for each in found if each]
             self._ledger_until = steady() + LEDGER_SECONDS
         return self._unclaimed
 
-    def _unclaimed_of(self, ledger: Ledger, job: str) -> Unclaimed | None:
-        # The port: a name that somebody wrote into the store may be one that callers may not use.
-        plan = ledger.store.plan(job, 1)
+    def _unclaimed_of(self, ledger: Ledger, job: Job) -> Unclaimed | None:
+        plan = ledger.next_of(job)
         if not plan.next:
             return None
         first = plan.next[0]
         times = [each.row.since for each in first.conditions if each.row is not None and each.row.since is not None]
         if not times:
             return None
-        ran = [entry.at for entry in self._history.page(HistoryFilter(job=job, event="claim", limit=EXPERIENCE))]
+        ran = [entry.at for entry in self._history.page(HistoryFilter(job=job.name, event="claim", limit=EXPERIENCE))]
         pauses = (later - earlier for later, earlier in pairwise(ran))
-        count = ledger.store.left(job, LEFT_MOST)
+        count = ledger.left_of(job)
         return Unclaimed(
-            job, first.dataid, count, max(times), ran[0] if ran else None, max(pauses, default=timedelta())
+            job.name, first.dataid, count, max(times), ran[0] if ran else None, max(pauses, default=timedelta())
         )

@@ -22,12 +22,12 @@ MOST_LOOKED_AT, MOST_BESIDE = 50_000, 20
 
 def tallies(ledger: Ledger, most: int = MOST_TALLIED) -> Sequence[Tally]:
     """How many chunks of each dataset and job have which status; of each dataset `most` are counted, or all."""
-    return ledger.store.tallies(_check("most", most, MOST_LOOKED_AT))
+    return ledger.tallies(_check("most", most, MOST_LOOKED_AT))
 
 
 def waiting(ledger: Ledger, job: str) -> Tally:
     """How many chunks wait for a job; as many are counted as of what is done."""
-    count = ledger.store.left(check_name("job", job), MOST_TALLIED + 1)
+    count = ledger.left(job, MOST_TALLIED + 1)
     return Tally("", job, Kind.INPUT, "waiting", min(count, MOST_TALLIED), count > MOST_TALLIED)
 
 
@@ -45,7 +45,7 @@ def spans(
 
     From `start` on, up to `last`, both included; page on with the data id that follows: ask for one more than needed.
     """
-    return ledger.store.spans(_span_filter(dataset, beside, start, last, size, limit))
+    return ledger.spans(_span_filter(dataset, beside, start, last, size, limit))
 
 
 def spans_page(
@@ -53,7 +53,7 @@ def spans_page(
 ) -> tuple[Sequence[Span], str | None]:
     """The same, at most `limit` spans, and the data id at which the next page starts; None: there is none."""
     which = _span_filter(dataset, beside, start, last, size, limit)
-    found = ledger.store.spans(replace(which, limit=limit + 1))
+    found = ledger.spans(replace(which, limit=limit + 1))
     return found[:limit], found[limit].first if len(found) > limit else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headgate.core.errors import BadValue
 from headgate.core.ledger import EXTERNAL, Claim
 from headgate.core.names import check_name
@@ -12,12 +14,20 @@ from headgate.service.renewal import ClaimHold
 ClaimLike = Claim | ClaimHold
 
 
-def reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, str, int]:
+def reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, Any, Any]:
     """What names a claim: job, data id and token."""
     if isinstance(claim, ClaimHold):
         claim = claim.claim
     if isinstance(claim, Claim):
-        return claim.job, claim.dataid, check_token(claim.token if token is None else token)
+        return claim.job, claim.dataid, claim.token if token is None else token
+    return claim, dataid, token
+
+
+def check_reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, str, int]:
+    """The same; BadValue for what cannot name a claim."""
+    job, dataid, token = reference(claim, dataid, token)
+    if isinstance(claim, Claim | ClaimHold):
+        return job, dataid, check_token(token)
     if claim == EXTERNAL:
         raise BadValue("job", claim, "is reserved for data produced elsewhere, which is published, not claimed")
     return check_name("job", claim), check_name("dataid", dataid), check_token(token)

@@ -25,8 +25,11 @@ def with_secrets(
     if any(port.secrets != opened.versions.get(name) for name, port in ports.items()):
         # Set anew since they were opened.
         opened = secrets.open(job, secrets.key(key))
-    plain = opened.plain
-    # What the job may not hold stays masked.
+    return with_opened(ports, opened)
+
+
+def with_opened(ports: Mapping[str, Port], opened: Opened) -> dict[str, Port]:
+    """The ports with these secrets. What the job may not hold stays masked."""
     masked = {name: dict.fromkeys(port.secrets, MASKED) for name, port in ports.items()}
-    texts = {name: {**masked[name], **plain.get(name, {})} for name in ports}
-    return {name: replace(port, secrets=texts[name]) for name, port in ports.items()}
+    texts = {name: {**masked[name], **opened.plain.get(name, {})} for name in ports}
+    return {name: replace(port, secrets=texts[name], sealed={}) for name, port in ports.items()}

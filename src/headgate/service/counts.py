@@ -13,7 +13,8 @@ from headgate.core.plurals import plural
 from headgate.core.queue import work_states
 from headgate.service.activity import Activity
 from headgate.service.inventory import Inventory
-from headgate.service.ledger import LEFT_MOST, Ledger
+from headgate.service.ledger import Ledger
+from headgate.service.ledger_questions import LEFT_MOST
 from headgate.service.locks import Locks
 from headgate.service.queue import Queue
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headgate.core.credentials import Custody, CustodyChange, MasterWrap
+from headgate.core.names import check_name
 from headgate.service.checks import check_limit
 from headgate.stores.base import LedgerStore
 
@@ -17,11 +18,11 @@ class CustodyRecords:
 
     def dataset_custody(self, name: str) -> Custody:
         """Return a dataset's secrets, every copy of them, and the keys of all jobs that use it."""
-        return self._store.dataset_custody(name)
+        return self._store.dataset_custody(check_name("dataset", name))
 
     def job_custody(self, job: str) -> Custody:
         """Return a job's keys, the secrets of its datasets, and the copies that it or the master key opens."""
-        return self._store.job_custody(job)
+        return self._store.job_custody(check_name("job", job))
 
     def change_custody(self, known: Custody, change: CustodyChange) -> bool:
         """Change keys and sealed secrets if they are still as known. Returns False, and nothing changes, otherwise."""

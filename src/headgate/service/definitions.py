@@ -45,9 +45,10 @@ class Definitions:
             allowed = {each.name: each.secret_jobs for each in self.datasets}
             check_confirmed(secrets.new_holders(uses, named, allowed), holders)
 
-    def seal(self, secrets: Secrets, defined: Defined, holders: Iterable[str], *, share: bool) -> Defined:
-        """Seal what was checked, now that everything is defined. Returns all changes and warnings."""
-        changes, warnings = [*defined.changes], [*defined.warnings]
+    def seal(self, secrets: Secrets, holders: Iterable[str], *, share: bool) -> Defined:
+        """Seal what was checked, now that everything is defined. Returns what that changed, and warnings."""
+        changes: list[str] = []
+        warnings: list[str] = []
         for name, values in self._secrets.items():
             lines, told = secrets.set(name, values, holders)
             changes, warnings = changes + lines, warnings + told

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headgate.core.credentials import Custody, holder
 from headgate.core.errors import HoldersUnconfirmed, UnknownName
-from headgate.stores.base import LedgerStore
+from headgate.service.custody import CustodyRecords
 
 if TYPE_CHECKING:
     from headgate.service.sealing import Sealer
@@ -21,7 +21,7 @@ Allowed = Mapping[str, Sequence[str] | None]
 
 
 def new_holders(
-    store: LedgerStore,
+    records: CustodyRecords,
     sealer_for: Callable[[Custody], Sealer],
     uses: Mapping[str, Iterable[str]],
     named: Iterable[str],
@@ -35,11 +35,11 @@ def new_holders(
     secret, bars = set(named), dict(allowed)
     found = []
     for job, datasets in uses.items():
-        sealer = _sealer_for_keys(store, sealer_for, job)
+        sealer = _sealer_for_keys(records, sealer_for, job)
         if sealer is None:
             continue
         for dataset in sorted(set(datasets)):
-            custody = _custody(store.dataset_custody, dataset)
+            custody = _custody(records.dataset_custody, dataset)
             may = bars.get(dataset, custody.allowed.get(dataset))
             has = dataset in secret or (sealer.with_master and custody.secrets[dataset])
             if has and (may is None or job in may) and not sealer_for(custody).holds(dataset, job):
@@ -47,11 +47,11 @@ def new_holders(
     return found
 
 
-def users_of(store: LedgerStore, datasets: Iterable[str]) -> dict[str, list[str]]:
+def users_of(records: CustodyRecords, datasets: Iterable[str]) -> dict[str, list[str]]:
     """The jobs with a key that use these datasets, as they are now, each with its datasets."""
     found: dict[str, list[str]] = {}
     for dataset in datasets:
-        for job in sorted({key.job for key in _custody(store.dataset_custody, dataset).keys}):
+        for job in sorted({key.job for key in _custody(records.dataset_custody, dataset).keys}):
             found.setdefault(job, []).append(dataset)
     return found
 
@@ -64,9 +64,9 @@ def check_confirmed(new: Iterable[str], confirmed: Iterable[str]) -> None:
         raise HoldersUnconfirmed(missing)
 
 
-def _sealer_for_keys(store: LedgerStore, sealer_for: Callable[[Custody], Sealer], job: str) -> Sealer | None:
+def _sealer_for_keys(records: CustodyRecords, sealer_for: Callable[[Custody], Sealer], job: str) -> Sealer | None:
     """A sealer for a job with a key that can be sealed for here; None when there is no such job."""
-    custody = _custody(store.job_custody, job)
+    custody = _custody(records.job_custody, job)
     sealer = sealer_for(custody) if custody.keys else None
     return sealer if sealer is not None and any(sealer.kek(key) for key in custody.keys) else None
 

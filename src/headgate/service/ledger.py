@@ -8,15 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headgate.core.claims import Plan, Verdict
 from headgate.core.errors import BadValue, WrongKey
-from headgate.core.filters import RowFilter
 from headgate.core.ledger import (
-    RUNNING,
-    STATUS_WORDS,
     Change,
     Claim,
-    Dataset,
     Defined,
     Job,
     Port,
@@ -26,13 +21,12 @@ from headgate.core.ledger import (
 )
 from headgate.core.names import check_name, check_note, check_reason
 from headgate.core.variables import NO_MORE, NamePatterns
-from headgate.core.words import unknown_word
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
-from headgate.service.claim_reports import ClaimLike, reference, without_secrets
+from headgate.service.claim_reports import ClaimLike, check_reference, without_secrets
 from headgate.service.claim_secrets import with_secrets
-from headgate.service.custody import CustodyRecords
 from headgate.service.definitions import Definitions
 from headgate.service.identity import actor, asker_for
+from headgate.service.ledger_questions import LedgerQuestions
 from headgate.service.looking import Looking
 from headgate.service.secrets import Opened, Secrets
 from headgate.service.working import Work
@@ -42,20 +36,20 @@ from headgate.telemetry import event
 if TYPE_CHECKING:
     from threading import Event
 
-    from headgate.core.census import Tally
-    from headgate.core.locks import Lock
     from headgate.service.job_waiting import JobProgress
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
 #: Data ids that are published in one transaction.
 PUBLISH_BATCH = 5000
-#: What is left to do is not counted further: beyond this nobody waits for its end.
-LEFT_MOST = 100_000
 
 
-class Ledger:
-    """Datasets, jobs, and which chunk may be worked on next."""
+class Ledger(LedgerQuestions):
+    """Datasets, jobs, and which chunk may be worked on next.
+
+    Public methods do what belongs to the caller's process: open and seal secrets, keep claims alive, wait. Those with a
+    leading underscore check, record and ask the store; `headgate.client.ledger` has a service do that.
+    """
 
     def __init__(self, store: LedgerStore, secrets: Secrets, variables: NamePatterns = NO_MORE) -> None:
         """`variables`: what jobs may set for their commands, beside PARAM_…."""
@@ -64,12 +58,7 @@ class Ledger:
         #: Keys of jobs, and secrets of datasets.
         self.secrets = secrets
         #: Sealed secrets and proofs of keys, as the store keeps them.
-        self.custody = CustodyRecords(store)
-
-    @property
-    def store(self) -> LedgerStore:
-        """The port behind it, for who speaks for callers elsewhere."""
-        return self._store
+        self.custody = secrets.custody
 
     # ---------------------------------------------------------------- definitions
 
@@ -136,30 +125,27 @@ class Ledger:
         """
         plan = Definitions(datasets or {}, jobs or {}, self._variables)
         plan.check(self.secrets, holders, share=share)
-        defined = self._store.define(plan.datasets, plan.jobs)
-        return self._defined(plan.seal(self.secrets, defined, holders, share=share))
+        defined = self._define(plan)
+        sealed = _told(plan.seal(self.secrets, holders, share=share))
+        warnings = dict.fromkeys((*defined.warnings, *sealed.warnings))
+        return Defined((*defined.changes, *sealed.changes), tuple(warnings))
 
-    def datasets(self) -> Sequence[Dataset]:
-        """All datasets, by name; of their secrets, the names."""
-        return self._store.datasets()
-
-    def jobs(self) -> Sequence[Job]:
-        """All jobs, by name."""
-        return self._store.jobs()
-
-    def job(self, name: str) -> tuple[Job, Sequence[Dataset]]:
-        """One job and its datasets. UnknownName when there is none."""
-        return self._store.job(check_name("job", name))
+    def _define(self, plan: Definitions) -> Defined:
+        return _told(self._store.define(plan.datasets, plan.jobs))
 
     def connections(self, job: str, key: str | None = None) -> dict[str, dict[str, Port]]:
         """How to reach a job's inputs and outputs, without a claim. Secrets as in a claim."""
-        opened = self._open(check_name("job", job), key)
-        found, datasets = self._store.job(job)
+        opened = self._open(job, key)
+        bare = self._connections(job)
+        ports = self._ports(job, {**bare["inputs"], **bare["outputs"]}, opened, key)
+        return {side: {name: ports[name] for name in found} for side, found in bare.items()}
+
+    def _connections(self, job: str) -> dict[str, dict[str, Port]]:
+        found, datasets = self.job(job)
         bare = {each.name: Port(each.name, "", each.uri, each.settings, each.secrets) for each in datasets}
-        ports = with_secrets(self.secrets, job, bare, opened, key)
         return {
-            "inputs": {name: ports[name] for name in found.inputs},
-            "outputs": {name: ports[name] for name in found.outputs},
+            "inputs": {name: bare[name] for name in found.inputs},
+            "outputs": {name: bare[name] for name in found.outputs},
         }
 
     # ---------------------------------------------------------------- work
@@ -169,15 +155,20 @@ class Ledger:
 
         Many at once go in batches: when it is interrupted, run it again.
         """
-        name, who = check_name("dataset", dataset), actor(by)
-        given = [dataids] if isinstance(dataids, str) else list(dataids)
-        checked = list(dict.fromkeys(check_name("dataid", each) for each in given))
-        if not checked:
-            raise BadValue("dataids", given, "are missing; name at least one")
-        batches = (checked[start : start + PUBLISH_BATCH] for start in range(0, len(checked), PUBLISH_BATCH))
-        count = sum(self._store.publish(name, batch, who) for batch in batches)
-        event("chunk.published", dataset=name, count=count)
+        found = self._distinct(dataids)
+        if not found:
+            raise BadValue("dataids", found, "are missing; name at least one")
+        batches = (found[start : start + PUBLISH_BATCH] for start in range(0, len(found), PUBLISH_BATCH))
+        return sum(self._publish(dataset, batch, by) for batch in batches)
+
+    def _publish(self, dataset: str, dataids: Sequence[str], by: str | None) -> int:
+        count = self._store.publish(check_name("dataset", dataset), dataids, actor(by))
+        event("chunk.published", dataset=dataset, count=count)
         return count
+
+    def _distinct(self, dataids: str | Iterable[str]) -> list[str]:
+        given = [dataids] if isinstance(dataids, str) else dataids
+        return list(dict.fromkeys(check_name("dataid", each) for each in given))
 
     def find_next(
         self,
@@ -206,7 +197,7 @@ class Ledger:
 
         def look() -> Claim | None:
             claim = self._store.find_next(job, asker)
-            return None if claim is None else self._handed(claim, opened, key)
+            return None if claim is None else self._with_secrets(_taken(claim), opened, key)
 
         return Looking(look, partial(self.listen, job))
 
@@ -225,10 +216,13 @@ class Ledger:
         request_id: str | None = None,
     ) -> Claim:
         """That very chunk, claimed; ClaimRefused with every reason when it may not be."""
-        asker = asker_for(worker, lease, request_id)
-        job, dataid = check_name("job", job), check_name("dataid", dataid)
         opened = self._open(job, key)
-        return self._handed(self._store.claim(job, dataid, asker), opened, key)
+        found = self._claim(job, dataid, worker=worker, lease=lease, request_id=request_id)
+        return self._with_secrets(found, opened, key)
+
+    def _claim(self, job: str, dataid: str, **asked: Any) -> Claim:
+        names = check_name("job", job), check_name("dataid", dataid)
+        return _taken(self._store.claim(*names, asker_for(**asked)))
 
     def force(
         self,
@@ -243,16 +237,21 @@ class Ledger:
         request_id: str | None = None,
     ) -> Claim:
         """Support's act: that very chunk, claimed whatever the rules say. `steal`: from a living worker, too."""
-        job, dataid, reason = check_name("job", job), check_name("dataid", dataid), check_reason(reason)
-        asker = asker_for(worker, lease, request_id)
         opened = self._open(job, key)
-        return self._handed(self._store.force(job, dataid, asker, reason, steal=bool(steal)), opened, key)
+        asked = {"worker": worker, "lease": lease, "request_id": request_id}
+        return self._with_secrets(self._force(job, dataid, reason, steal=bool(steal), **asked), opened, key)
+
+    def _force(self, job: str, dataid: str, reason: str, *, steal: bool, **asked: Any) -> Claim:
+        names = check_name("job", job), check_name("dataid", dataid)
+        return _taken(self._store.force(*names, asker_for(**asked), check_reason(reason), steal=steal))
 
     def success(
         self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None, *, by: str | None = None
     ) -> None:
         """The chunk is done. Saying so twice does no harm; ClaimLost, and nothing changes, when it is not yours."""
-        job, dataid, token = reference(claim, dataid, token)
+        self._success(*self._reference(claim, dataid, token), by)
+
+    def _success(self, job: str, dataid: str, token: int, by: str | None) -> None:
         self._store.success(job, dataid, token, actor(by))
         event("chunk.success", job=job, dataid=dataid, token=token)
 
@@ -270,8 +269,10 @@ class Ledger:
         Secrets of the claim that stand in the message are masked: it is kept for all to see.
         """
         why = printable(without_secrets(claim, message))
-        job, dataid, token = reference(claim, dataid, token)
-        self._store.fail(job, dataid, token, why, actor(by))
+        self._fail(*self._reference(claim, dataid, token), why, by)
+
+    def _fail(self, job: str, dataid: str, token: int, message: str, by: str | None) -> None:
+        self._store.fail(job, dataid, token, message, actor(by))
         event("chunk.failed", logging.WARNING, job=job, dataid=dataid, token=token)
 
     def interrupt(
@@ -284,8 +285,10 @@ class Ledger:
         nothing. Raises ClaimLost, and changes nothing, when the claim is not yours.
         """
         why = printable(without_secrets(claim, message or "interrupted"))
-        job, dataid, token = reference(claim, dataid, token)
-        self._store.interrupt(job, dataid, token, why, actor(by))
+        self._interrupt(*self._reference(claim, dataid, token), why, by)
+
+    def _interrupt(self, job: str, dataid: str, token: int, message: str, by: str | None) -> None:
+        self._store.interrupt(job, dataid, token, message, actor(by))
         event("chunk.interrupted", job=job, dataid=dataid, token=token)
 
     def heartbeat(
@@ -298,8 +301,13 @@ class Ledger:
     ) -> float:
         """The worker lives: the lease begins anew. Gives its seconds; ClaimLost when it has run out."""
         length = claim.lease if isinstance(claim, Claim) and lease is None else lease
-        job, dataid, token = reference(claim, dataid, token)
-        return self._store.heartbeat(job, dataid, token, check_positive_lease(length or DEFAULT_LEASE))
+        return self._heartbeat(*self._reference(claim, dataid, token), length or DEFAULT_LEASE)
+
+    def _heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
+        return self._store.heartbeat(job, dataid, token, check_positive_lease(lease))
+
+    def _reference(self, claim: ClaimLike | str, dataid: str | None, token: int | None) -> tuple[str, str, int]:
+        return check_reference(claim, dataid, token)
 
     def work(
         self, job: str, *, key: str | None = None, worker: str | None = None, lease: float = DEFAULT_LEASE,
@@ -326,12 +334,14 @@ class Ledger:
         by: str | None = None,
     ) -> Sequence[Change]:
         """Make it again, first; with `downstream` all that was made from it too. Gives what changed, or would."""
-        given = [dataid] if isinstance(dataid, str) else list(dataid)
-        dataids = list(dict.fromkeys(check_name("dataid", each) for each in given))
-        changes = self._store.resubmit(
-            check_name("job", job), dataids, check_reason(reason), actor(by),
-            downstream=bool(downstream), steal=bool(steal), dry_run=bool(dry_run),
-        )  # fmt: skip
+        how = {"downstream": bool(downstream), "steal": bool(steal), "dry_run": bool(dry_run)}
+        return self._resubmit(job, self._distinct(dataid), reason, by, **how)
+
+    def _resubmit(
+        self, job: str, dataids: Sequence[str], reason: str, by: str | None, *, dry_run: bool, **how: bool
+    ) -> Sequence[Change]:
+        name, why, who = check_name("job", job), check_reason(reason), actor(by)
+        changes = self._store.resubmit(name, dataids, why, who, dry_run=dry_run, **how)
         if not dry_run:
             event("chunk.resubmitted", job=job, count=len(changes), reason=reason)
         return changes
@@ -380,28 +390,7 @@ class Ledger:
             event("chunk.reaped", logging.WARNING, count=count)
         return count
 
-    def running(self) -> list[Row]:
-        """The claims that there are, those of the dead among them: one row for each, its OUTPUT if it has one."""
-        found: dict[tuple[str, str], Row] = {}
-        for job in self.jobs():
-            rows = self._store.rows(RowFilter(job=job.name, status=RUNNING))
-            for row in sorted(rows, key=lambda row: row.kind != "OUTPUT"):
-                found.setdefault((row.job, row.dataid), row)
-        return list(found.values())
-
     # ---------------------------------------------------------------- questions
-
-    def explain(self, job: str, dataid: str) -> Verdict:
-        """May the job claim the chunk? Each condition with its answer and the row behind it."""
-        return self._store.explain(check_name("job", job), check_name("dataid", dataid))
-
-    def plan(self, job: str, limit: int = 20) -> Plan:
-        """What would run next, in order, and what blocks the rest."""
-        return self._store.plan(check_name("job", job), check_limit(limit))
-
-    def left(self, job: str) -> int:
-        """How many chunks wait for the job, counted up to LEFT_MOST."""
-        return self._store.left(check_name("job", job), LEFT_MOST)
 
     def wait(self, job: str, dataids: Sequence[str] = (), *, timeout: float | None = None) -> JobProgress:
         """Wait until these chunks, or all that the job may claim, are finished or failed for good, or for `timeout`
@@ -412,70 +401,18 @@ class Ledger:
         waiting = JobWait(self, job, [check_name("dataid", each) for each in dataids])
         return waiting.until_ended(None if timeout is None else check_span("timeout", timeout))
 
-    def status(
-        self,
-        dataset: str | None = None,
-        job: str | None = None,
-        dataid: str | None = None,
-        *,
-        kind: str | None = None,
-        status: str | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> Sequence[Row]:
-        """Rows of chunks, by dataset and in its order; page on with `after` the last data id.
-
-        BadValue for a status that Headgate does not know and that no chunk has.
-        """
-        if after is not None and dataset is None:
-            raise BadValue("after", after, "needs a dataset, because each dataset has its own order")
-        which = RowFilter(
-            dataset=None if dataset is None else check_name("dataset", dataset),
-            job=None if job is None else check_name("job", job),
-            dataid=None if dataid is None else check_name("dataid", dataid),
-            kind=None if kind is None else parse_kind(kind),
-            status=None if status is None else parse_status(status),
-            after=None if after is None else check_name("dataid", after),
-            limit=None if limit is None else check_limit(limit),
-        )
-        rows = self._store.rows(which)
-        unknown = which.status is not None and which.status not in STATUS_WORDS.values()
-        if unknown and not rows and not self._store.rows(RowFilter(status=which.status, limit=1)):
-            raise unknown_word("status", status, STATUS_WORDS)
-        return rows
-
-    def standing(self) -> Sequence[Tally]:
-        """How many chunks of each job run, failed, are held or wait to be resubmitted; each chunk once."""
-        return self._store.standing()
-
-    def claims(self) -> Sequence[Lock]:
-        """Running claims as the locks that they act as, by id."""
-        return self._store.running()
-
-    def failures(self, limit: int = 100, after: str | None = None) -> Sequence[Row]:
-        """Chunks that are in ERROR, newest first; `after`: the `failure_cursor` of the last one."""
-        return self._store.failures(check_limit(limit), after)
-
-    def _defined(self, defined: Defined) -> Defined:
-        for line in defined.changes:
-            event("ledger.defined", change=line)
-        for line in defined.warnings:
-            event("ledger.doubtful", logging.WARNING, what=line)
-        return defined
-
     def _open(self, job: str, key: str | None) -> Opened | None:
         """The job's secrets, by its key, before anything is claimed; None without a key."""
         text = self.secrets.key(key)
         return self.secrets.open(job, text) if text else None
 
-    def _handed(self, claim: Claim, opened: Opened | None, key: str | None) -> Claim:
+    def _with_secrets(self, claim: Claim, opened: Opened | None, key: str | None) -> Claim:
         """The claim as the worker gets it: its secrets opened with the key, or masked."""
-        event("chunk.claimed", job=claim.job, dataid=claim.dataid, token=claim.token, attempt=claim.attempt)
         bare = {**claim.inputs, **claim.outputs}
         if not any(port.secrets for port in bare.values()):
             return claim
         try:
-            ports = with_secrets(self.secrets, claim.job, bare, opened, key)
+            ports = self._ports(claim.job, bare, opened, key)
         except WrongKey:
             # Keys were changed between the proof and the claim. What cannot be worked on is given back.
             self.fail(claim, "the key was replaced while the chunk was being claimed")
@@ -485,3 +422,19 @@ class Ledger:
             inputs={name: ports[name] for name in claim.inputs},
             outputs={name: ports[name] for name in claim.outputs},
         )
+
+    def _ports(self, job: str, ports: Mapping[str, Port], opened: Opened | None, key: str | None) -> Mapping[str, Port]:
+        return with_secrets(self.secrets, job, ports, opened, key)
+
+
+def _taken(claim: Claim) -> Claim:
+    event("chunk.claimed", job=claim.job, dataid=claim.dataid, token=claim.token, attempt=claim.attempt)
+    return claim
+
+
+def _told(defined: Defined) -> Defined:
+    for line in defined.changes:
+        event("ledger.defined", change=line)
+    for line in defined.warnings:
+        event("ledger.doubtful", logging.WARNING, what=line)
+    return defined

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from headgate.core.errors import BadValue, NotAllowed, Refused, UnknownName, WrongKey
 from headgate.core.names import check_name
 from headgate.core.plurals import plural
+from headgate.service.custody import CustodyRecords
 from headgate.service.holders import Allowed, check_confirmed, new_holders, users_of
 from headgate.service.keyring import KEY_SETTING, RING_SETTING, Ring, add_to_ring, read_private, read_ring
 from headgate.settings import Settings
-from headgate.stores.base import LedgerStore
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
@@ -59,8 +59,9 @@ class Opened:
 class Secrets:
     """Secrets of datasets, and keys of jobs."""
 
-    def __init__(self, store: LedgerStore, settings: Settings) -> None:
-        self._store = store
+    def __init__(self, custody: CustodyRecords, settings: Settings) -> None:
+        #: What is sealed, and proofs of keys.
+        self.custody = custody
         self._settings = settings
         self._used: tuple[str, KeyText] | None = None
 
@@ -87,7 +88,7 @@ class Secrets:
         if passphrase is not None and len(passphrase) < PASSPHRASE_LENGTH:
             raise BadValue("passphrase", "***", f"is too short; use at least {PASSPHRASE_LENGTH} characters")
         while True:
-            custody = self._store.job_custody(check_name("job", job))
+            custody = self.custody.job_custody(check_name("job", job))
             _check_room(custody, beside=beside, lost=lost)
             sealer = self._sealer(custody)
             change, key, warnings = plan_key(sealer, passphrase, lost=lost)
@@ -102,10 +103,10 @@ class Secrets:
         from headgate.service.sealing import plan_retirement
 
         while True:
-            custody = self._store.job_custody(check_name("job", job))
+            custody = self.custody.job_custody(check_name("job", job))
             if len(custody.keys) < 2:
                 return 0
-            if self._store.change_custody(custody, plan_retirement(custody)):
+            if self.custody.change_custody(custody, plan_retirement(custody)):
                 event("secrets.retired", job=job, count=len(custody.keys) - 1)
                 return len(custody.keys) - 1
 
@@ -115,7 +116,7 @@ class Secrets:
         Refused when the store's secrets are under master keys that the file does not have: that ring is `lost`, or
         elsewhere. With `lost` the store forgets it, and all that only it could open.
         """
-        known = self._store.masters()
+        known = self.custody.masters()
 
         def check(ring: Ring | None) -> int:
             is_ours = _is_ring_of(ring, known)
@@ -129,9 +130,9 @@ class Secrets:
 
         ring = add_to_ring(self._ring_file(), check)
         if lost:
-            dropped = self._store.forget_masters()
+            dropped = self.custody.forget_masters()
             self._know(ring)
-            self._store.refuse_masters(ring.newest)
+            self.custody.refuse_masters(ring.newest)
             event("secrets.forgotten", count=dropped, number=ring.newest)
         event("secrets.rotated", number=ring.newest)
         return ring.newest
@@ -157,11 +158,11 @@ class Secrets:
             return replace(old, master_id=ring.newest, wrap=crypto.wrap(ring.kek(ring.newest, old.job), key))
 
         count = 0
-        while found := self._store.master_wraps(ring.newest, batch):
+        while found := self.custody.master_wraps(ring.newest, batch):
             pairs = [(old, renewed(old)) for old in found]
             self._know(ring)
-            count += self._store.rewrap(pairs)
-        self._store.refuse_masters(ring.newest)
+            count += self.custody.rewrap(pairs)
+        self.custody.refuse_masters(ring.newest)
         event("secrets.rewrapped", count=count, number=ring.newest)
         return count
 
@@ -175,8 +176,8 @@ class Secrets:
         `named`: datasets that are about to get secrets; the jobs that use them count too. `allowed`: the jobs that may
         hold the secrets of a dataset, where that is about to change.
         """
-        every = users_of(self._store, named) | {job: list(datasets) for job, datasets in uses.items()}
-        return new_holders(self._store, self._sealer, every, named, allowed or {})
+        every = users_of(self.custody, named) | {job: list(datasets) for job, datasets in uses.items()}
+        return new_holders(self.custody, self._sealer, every, named, allowed or {})
 
     def check(self, dataset: str, secrets: Mapping[str, str], users: Iterable[str] = ()) -> None:
         """Refused, as setting them would be; neither the dataset nor the jobs that shall use it need be there yet."""
@@ -184,13 +185,13 @@ class Secrets:
         from headgate.service.sealing import plan_secrets
 
         try:
-            custody = self._store.dataset_custody(dataset)
+            custody = self.custody.dataset_custody(dataset)
         except UnknownName:
             custody = Custody(dataset, "", {dataset: {}}, (), (), 0)
         keys = {(key.job, key.generation): key for key in custody.keys}
         for job in users:
             with suppress(UnknownName):
-                keys |= {(key.job, key.generation): key for key in self._store.job_custody(job).keys}
+                keys |= {(key.job, key.generation): key for key in self.custody.job_custody(job).keys}
         if secrets:
             plan_secrets(self._sealer(replace(custody, keys=tuple(keys.values()))), secrets)
 
@@ -199,7 +200,7 @@ class Secrets:
         from headgate.service.sealing import plan_secrets
 
         while True:
-            custody = self._store.dataset_custody(dataset)
+            custody = self.custody.dataset_custody(dataset)
             if not secrets and not custody.secrets[dataset]:
                 return [], []
             sealer = self._sealer(custody)
@@ -210,7 +211,7 @@ class Secrets:
     def share(self, job: str, holders: Iterable[str] = ()) -> list[str]:
         """A job's keys open the secrets of its datasets, also of those that it has gained. Gives what is missing."""
         while True:
-            custody = self._store.job_custody(job)
+            custody = self.custody.job_custody(job)
             if not custody.keys:
                 return []
             from headgate.service.sealing import plan_sharing
@@ -226,7 +227,7 @@ class Secrets:
 
     def open(self, job: str, key: str) -> Opened:
         """A job's secrets by its key; WrongKey when it is not its key, or does not open one of them."""
-        custody = self._store.job_custody(job)
+        custody = self.custody.job_custody(job)
         text = self._text(key)
         proven = [each.generation for each in custody.keys if text.prove(each) is not None]
         if not proven:
@@ -236,7 +237,7 @@ class Secrets:
 
     def sealed(self, job: str) -> Texts:
         """A job's secrets as `keys open` takes them."""
-        custody = self._store.job_custody(job)
+        custody = self.custody.job_custody(job)
         salts = {key.generation: key.salt for key in custody.keys}
         found: dict[str, dict[str, str]] = {dataset: {} for dataset in custody.secrets}
         for dataset, versions in custody.secrets.items():
@@ -258,7 +259,7 @@ class Secrets:
         """The same ring; WrongKey when it is not the one that seals in this store."""
         from headgate.service.sealing import check_custody, check_ring
 
-        known = self._store.masters()
+        known = self.custody.masters()
         check_ring(ring, known)
         if custody is not None:
             check_custody(ring, known, custody)
@@ -268,14 +269,14 @@ class Secrets:
         """The store knows the ring's newest key, before anything is sealed with it."""
         from headgate.service.sealing import check_ring
 
-        check_ring(ring, {ring.newest: self._store.know_master(ring.newest, ring.check(ring.newest))})
+        check_ring(ring, {ring.newest: self.custody.know_master(ring.newest, ring.check(ring.newest))})
 
     def _lost_text(self, ring: Ring | None, known: Mapping[int, str]) -> str:
         """Why there is no rotation with a ring that is missing, or another's; and what would be lost without it."""
         keys = ", ".join(f"v{number}" for number in sorted(known))
         file = f"{self._ring_file()} does not exist" if ring is None else f"{self._ring_file()} is another ring"
         try:
-            lost = _lost_with(self._store.master_wraps(max(known) + 1, MOST_LOST))
+            lost = _lost_with(self.custody.master_wraps(max(known) + 1, MOST_LOST))
         except NotAllowed:
             lost = "only an admin's API token can list what"
         return (
@@ -297,7 +298,7 @@ class Secrets:
         change = replace(change, holders=tuple(new))
         if change and sealer.ring is not None:
             self._know(sealer.ring)
-        return not change or self._store.change_custody(sealer.custody, change)
+        return not change or self.custody.change_custody(sealer.custody, change)
 
     def _ring_file(self) -> str:
         path = self._settings[RING_SETTING]

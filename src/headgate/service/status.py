@@ -66,9 +66,7 @@ def running(ledger: Ledger | None) -> list[dict[str, Any]]:
         row
         for job in ledger.jobs()
         if job.name in busy
-        for row in ledger.store.rows(
-            RowFilter(job.first, job.name, kind=job.counted, status=RUNNING, limit=MOST_RUNNING)
-        )
+        for row in ledger.rows(RowFilter(job.first, job.name, kind=job.counted, status=RUNNING, limit=MOST_RUNNING))
     ]
     return [_running_chunk(row) for row in sorted(found, key=lambda row: row.since or NEVER)[:MOST_RUNNING]]
 

@@ -16,7 +16,7 @@ from headgate.http.dashboard.pipeline import chunk_page, job_page
 from headgate.http.dashboard.tables import Column, Table, link
 from headgate.http.dashboard.words import some
 from headgate.service.counts import job_counts, job_in_words
-from headgate.service.ledger import LEFT_MOST
+from headgate.service.ledger_questions import LEFT_MOST
 
 router = page_router()
 #: Of each list, so many.
