@@ -70,6 +70,8 @@ class Recorder:
         self._name = name
         self._chance = chance
         self._rules = rules
+        #: How many answers to the present call were lost.
+        self._answers_lost = 0
         self._gate: Gate
 
     def connect(self, url: str, token: str | None, settings: Value) -> None:
@@ -137,7 +139,8 @@ class Recorder:
     def _release(self, lock: Lock, until: float) -> None:
         self._channel.send("leave", resource=lock.resource, at=now(), until=until)
         value = {"token": lock.token}
-        if self._call("release", lock.resource, value, done(lambda: self._gate.locks.release(lock))) is None:
+        released = self._call("release", lock.resource, value, done(lambda: self._gate.locks.release(lock)))
+        if released is None and not self._answers_lost:  # Otherwise the release whose answer was lost has ended it.
             self._lost(lock.resource, until)
 
     def _held(self, resources: list[str]) -> None:
@@ -241,7 +244,7 @@ class Recorder:
     ) -> T | None:  # fmt: skip
         """Ask, and record the answer. None: the answer is no. NoAnswer: there is none."""
         self._event(INVOKE, f, key, value)
-        began, lost_answers = now(), 0
+        began, self._answers_lost = now(), 0
         while True:
             asked = now()
             try:
@@ -251,10 +254,10 @@ class Recorder:
                 return None
             except (LockLost, ClaimLost) as error:
                 # After an answer that was lost it may have been our own first try that ended it.
-                self._answer(f, INFO if lost_answers else FAIL, key, {"why": error.why}, asked, wait)
+                self._answer(f, INFO if self._answers_lost else FAIL, key, {"why": error.why}, asked, wait)
                 return None
             except StoreUnavailable:
-                lost_answers += 1
+                self._answers_lost += 1
                 self._timed(f, asked, wait)
                 self._channel.send("away")
                 if once or now() > began + self._rules.lease:
