@@ -111,8 +111,9 @@ class Gate:
     @cached_property
     def queue(self) -> Queue:
         """Batches and ingest jobs on their way through the states."""
-        profiles = None if self.service or self.sight else self.profiles_folder
-        return wiring.build_queue(self.settings, self.root, profiles)
+        if self.service:
+            return wiring.remote_queue(self.service)
+        return wiring.build_queue(self.settings, self.store, None if self.sight else self.profiles_folder)
 
     @cached_property
     def _inventory(self) -> Inventory | None:

@@ -94,12 +94,19 @@ def remote_ledger(settings: Settings, service: RemoteService) -> Ledger | None:
     return RemoteLedger(service.connection, secrets, settings.variables("job_variables"))
 
 
-def build_queue(settings: Settings, root: Store | RemoteService, profiles: ProfilesFolder | None) -> Queue:
-    """Build the queue. `profiles`: None where a service looks after them."""
+def build_queue(settings: Settings, store: Store, profiles: ProfilesFolder | None) -> Queue:
+    """Build the queue."""
     from headgate.service.queue import Queue
     from headgate.service.work_folder import work_folder
 
-    return Queue(root.queue, str(work_folder(settings)), profiles)
+    return Queue(store.queue, str(work_folder(settings)), profiles)
+
+
+def remote_queue(service: RemoteService) -> Queue:
+    """Build the queue of a service, which looks after the profiles."""
+    from headgate.client.queue import RemoteQueue
+
+    return RemoteQueue(service.connection, service.spelling)
 
 
 def build_inventory(store: Store) -> Inventory | None:

@@ -1,15 +1,15 @@
 """What the queue's cases are made of: items in every state, every row taken, and a look at all that is kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from headgate import Batch, Gate, IngestJob, UnknownName
-from headgate.client.queue import ServiceQueue
+from headgate.client.queue import RemoteQueue
 from headgate.core.history import QUEUE_NOUNS, Entry
 from headgate.core.machine import By, Machine, Transition
-from headgate.core.queue import Folder, Hold, Item, Taken, forward_event, is_batch, work_states
+from headgate.core.queue import Folder, Hold, Item, NewJob, Taken, forward_event, is_batch, work_states
 from headgate.core.states import BATCH, INGEST_JOB
 from headgate.service.queue import Queue
 from headgate.stores.queue_port import QueueStore
@@ -28,7 +28,24 @@ FOLDERS = (Folder.PROCESSING, Folder.FAILED, Folder.COMPLETED)
 
 def port(gate: Gate) -> QueueStore:
     """The store's own side of the queue, where events can be fired by whom they should not."""
-    return gate.root.queue
+    return cast("QueueStore", QueueOverHttp(gate.queue)) if gate.service else gate.store.queue
+
+
+class QueueOverHttp:
+    """The queue of a service under the names of the port, for cases that speak to a store itself."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.batch_table, self.job_table = queue.tables()
+
+    def act(self, item_id: str, event: str, by: By, reason: str, who: str) -> Item:
+        return self._queue.act(item_id, event, reason=reason, by=who, daemon=by is By.DAEMON)
+
+    def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], _work_folder: str) -> int:
+        return self._queue.create_portion(taken, position, jobs)
+
+    def cleanable(self, machine: Machine, seconds: float, limit: int) -> Sequence[str]:
+        return self._queue.cleanable(machine.name, seconds, limit)
 
 
 # ---------------------------------------------------------------- making
@@ -62,7 +79,7 @@ def batch_with_jobs(
     queue: Queue, count: int = 1, profile: str = PROFILE, max_crashes: int | None = None, **more: Any
 ) -> Batch:
     """A batch that is processing, with so many pending jobs. `max_crashes`: of its profile."""
-    if max_crashes is not None and isinstance(queue.store, ServiceQueue):
+    if max_crashes is not None and isinstance(queue, RemoteQueue):
         folder = Path("headgate-profiles")
         folder.mkdir(exist_ok=True)
         (folder / f"{profile}.toml").write_text(f'collection = "c"\nowner = "o"\nmax_crashes = {max_crashes}\n')

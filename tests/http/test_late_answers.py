@@ -1,7 +1,7 @@
 """A grant or claim whose answer comes late: who waited for it counts on no more of its lease than the store does."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from headgate import Claim, Gate
 from headgate.client.connection import Connection
 from headgate.http.server import Server
 from headgate.service.clock import steady
+from headgate.service.queue import Queue
 from tests.proxy import TO_CLIENT, Proxy
 from tests.waiting import until
 
@@ -114,3 +115,44 @@ def test_a_worker_asks_once_for_a_chunk_that_it_waits_for(
         waiting.join(PATIENCE)
     assert [claim and claim.dataid for claim in found] == ["1"]
     assert asked == [("jobs", "count", "next")]
+
+
+@late_answers
+def test_a_consumer_counts_the_time_that_its_answer_took(
+    gate: Gate, server: Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, lease: float, late: float
+) -> None:
+    remote = headgate.connect(proxy.url, token=gate.tokens.new("remote", ["admin"]).token)
+    began: list[float] = []
+    seen: list[tuple[float, float]] = []
+
+    def noted(method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of the service's own queue, by which a lease begins."""
+
+        def call(*given: Any, **named: Any) -> Any:
+            found = method(*given, **named)
+            if found is not None:
+                began.append(steady())
+            return found
+
+        return call
+
+    def wait() -> None:
+        item = remote.queue.acquire_batch("pending", lease=lease, wait=PATIENCE)
+        assert item
+        with remote.queue.kept(item) as hold:
+            seen.append((hold.deadline or 0.0, began[-1] + lease))
+
+    monkeypatch.setattr(Queue, "acquire_batch", noted(Queue.acquire_batch))
+    monkeypatch.setattr(Queue, "renew", noted(Queue.renew))
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    until(lambda: server.service.turns.waiting == 1, "the caller to wait")
+    proxy.hold(TO_CLIENT, connects=True)
+    gate.queue.submit("p", "somebody", "https://example.org/a.checkm")
+    until(lambda: began, "the grant")
+    until(lambda: steady() > began[0] + late, "the answer to be late")
+    proxy.heal()
+    waiting.join(PATIENCE)
+    remote.close()
+    ((counted_on, ends),) = seen
+    assert counted_on <= ends

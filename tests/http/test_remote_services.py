@@ -18,6 +18,7 @@ from headgate.client.history import RemoteHistory
 from headgate.client.inventory import RemoteInventory
 from headgate.client.ledger import RemoteCustody, RemoteLedger
 from headgate.client.locks import RemoteLocks
+from headgate.client.queue import RemoteQueue
 from headgate.client.tokens import ServiceTokens
 from headgate.core import names
 from headgate.core.redaction import remember
@@ -28,12 +29,13 @@ from headgate.service.history import History
 from headgate.service.inventory import Inventory
 from headgate.service.ledger import Ledger
 from headgate.service.locks import Locks
+from headgate.service.queue import Queue
 from headgate.service.tokens import Tokens
 
 #: Each service on a store, and the one behind a URL.
 PAIRS = [
-    (Locks, RemoteLocks), (Ledger, RemoteLedger), (CustodyRecords, RemoteCustody), (Inventory, RemoteInventory),
-    (History, RemoteHistory), (Tokens, ServiceTokens),
+    (Locks, RemoteLocks), (Ledger, RemoteLedger), (CustodyRecords, RemoteCustody), (Queue, RemoteQueue),
+    (Inventory, RemoteInventory), (History, RemoteHistory), (Tokens, ServiceTokens),
 ]  # fmt: skip
 #: Where values of callers are checked.
 CHECKING = {names.__file__, checks.__file__}
@@ -132,6 +134,42 @@ def test_a_call_about_chunks_is_checked_and_recorded_once_at_the_service(
         assert not seen
     said = Counter(record.message for record in caplog.records)
     assert (said["chunk.claimed"], said[recorded or "chunk.claimed"]) == (1, 1)
+
+
+def test_a_call_to_the_queue_is_checked_and_recorded_once_at_the_service(
+    remote: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = remote.queue
+    with caplog.at_level(logging.INFO, "headgate"), checks_of_caller() as seen:
+        queue.submit("p", "ann", "https://example.org/a", erc_who="Ann")
+        assert not seen
+        item = queue.acquire_batch("pending", wait=1)
+        assert item
+        assert set(seen) <= {"check_span", "check_seconds"}, "the caller keeps the time that it waits"
+        seen.clear()
+        queue.renew(item)
+        queue.create_jobs(item, [{"payload_url": "https://example.org/1"}])
+        queue.fire(item, "start")
+        (job,) = queue.jobs("pending", batch=item.id)
+        queue.set_priority(job.id, 3, reason="why")
+        queue.set_hold(reason="why")
+        queue.clear_hold()
+        assert not seen
+    said = Counter(record.message for record in caplog.records)
+    assert (said["batch.submit"], said["queue.start"], said["queue.hold"]) == (1, 1, 1)
+
+
+def test_a_consumer_waits_at_the_service(gate: Gate, remote: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, real = [], Connection._ask
+
+    def spy(self: Connection, *given: Any, **more: Any) -> Any:
+        asked.append(more["wait"])
+        return real(self, *given, **more)
+
+    monkeypatch.setattr(Connection, "_ask", spy)
+    assert remote.queue.acquire_job("recording", wait=1.5) is None
+    assert asked[0] == pytest.approx(1.5, abs=0.5)
+    assert len(asked) <= 2, "one request that waits, and perhaps one for the last moment"
 
 
 def test_a_secret_that_this_process_knows_is_not_sent_in_a_note(remote: Gate, monkeypatch: pytest.MonkeyPatch) -> None:

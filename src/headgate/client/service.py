@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from headgate.client.connection import Connection
 from headgate.client.history import RemoteHistory
 from headgate.client.inventory import RemoteInventory
-from headgate.client.queue import ServiceQueue
 from headgate.client.sending import send
 from headgate.client.tokens import ServiceSessions, ServiceTokens
 from headgate.operations import whole
@@ -32,7 +31,8 @@ class RemoteService:
         #: URI schemes whose storage guards the service keeps.
         self.guards = tuple(about.get("guards", ()))
         self.history = RemoteHistory(connection)
-        self.queue = ServiceQueue(connection, str(about["spelling"]))
+        #: How the states of its queue are spelt.
+        self.spelling = str(about["spelling"])
         self.keeps_ledger = bool(about["ledger"])
         self.inventory = RemoteInventory(connection) if about["inventory"] else None
         self.tokens = ServiceTokens(connection)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headgate.core.daemons import step_of
-from headgate.core.errors import QueueRefused, Refused
+from headgate.core.errors import QueueRefused, Refused, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.filters import BatchFilter, JobFilter
 from headgate.core.ledger import Asker
@@ -55,13 +55,15 @@ from headgate.service.queue_checks import (
     check_state,
     check_taken,
     names_in_use,
+    taken_of,
 )
-from headgate.service.renewal import ItemHold
+from headgate.service.renewal import AskedItems, ItemHold
 from headgate.stores.base import Listening
 from headgate.stores.queue_port import QueueStore
 from headgate.telemetry import event
 
 T = TypeVar("T")
+Found = TypeVar("Found", Batch, IngestJob)
 
 #: Jobs that are made in one transaction.
 CREATE_PORTION = 250
@@ -71,17 +73,16 @@ class Queue:
     """Batches and ingest jobs on their way through the states."""
 
     def __init__(self, store: QueueStore, work_folder: str, profiles: KnownProfiles | None = None) -> None:
-        """`profiles`: those of the process that keeps the store; None: a service keeps it, or nobody has any."""
+        """`profiles`: those of the process that keeps the store; None: nobody has any."""
         self._store = store
         self._work_folder = work_folder
+        self._begin(profiles, Presence(store, notes=profiles is not None))
+
+    def _begin(self, profiles: KnownProfiles | None, presence: Presence) -> None:
         self._profiles = profiles
         #: Who works on which steps; a service notes consumers by itself.
-        self.presence = Presence(store, notes=profiles is not None)
-
-    @property
-    def store(self) -> QueueStore:
-        """The port behind it, for who speaks for callers elsewhere."""
-        return self._store
+        self.presence = presence
+        self._asked = AskedItems()
 
     # ---------------------------------------------------------------- depositors
 
@@ -158,27 +159,39 @@ class Queue:
             wait, self._store.job_table, state, asker, lambda: self._store.take_job(state, asker, place)
         )
 
-    def _within(self, wait: float, table: Machine, state: str, asker: Asker, take: Callable[[], T | None]) -> T | None:
-        def look() -> T | None:
+    def _within(
+        self, wait: float, table: Machine, state: str, asker: Asker, take: Callable[[], Found | None]
+    ) -> Found | None:
+        def look() -> Found | None:
+            began = steady()
             found = take()
             if found is None:
                 self.presence.asked(asker.worker, step_of(table.name, state))
+            else:
+                self._asked.note(found, began)
             return found
 
-        return Looking(look, partial(self._store.listen, [(table, state)])).within(check_span("wait", wait))
+        return Looking(look, partial(self._listen, [(table, state)])).within(check_span("wait", wait))
+
+    def _listen(self, places: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> Listening:
+        return self._store.listen(places, wake)
 
     def renew(self, item: Item | Taken, *, lease: float | None = None) -> float:
         """The consumer lives: its lease begins anew. Gives its seconds; ItemLost when it has run out."""
-        taken = check_taken(item)
-        return self._store.renew(taken, check_positive_lease(taken.lease if lease is None else lease))
+        taken, began = check_taken(item), steady()
+        seconds = self._store.renew(taken, check_positive_lease(taken.lease if lease is None else lease))
+        self._asked.renewed(taken, began)
+        return seconds
 
     @contextmanager
     def kept(self, item: Item, sent: float | None = None) -> Iterator[ItemHold]:
         """Keep an item alive while a block works on it. Report its outcome before the block ends, or after it.
 
-        `sent`: when it was asked for, on the monotonic clock; without it, the lease is thought to begin now.
+        `sent`: when it was asked for, on the monotonic clock. Without it, its lease is counted from before the question
+        that granted it, if it was asked here, else from now.
         """
-        hold = ItemHold(self.renew, item, steady() if sent is None else sent)
+        began = self._asked.began(item)
+        hold = ItemHold(self.renew, item, began if sent is None else sent)
         hold.start()
         try:
             yield hold
@@ -197,12 +210,10 @@ class Queue:
         Give the same rows in the same order; those that were made already are passed over. Gives how many there are.
         `max_crashes`: as the batch's profile says; a service asks its own copy of the profile.
         """
-        taken = check_taken(batch)
-        made = self._store.batch(taken.id).made
-        jobs = (check_new_job(row) for row in rows)
-        for _ in islice(jobs, made):
-            pass
-        while portion := list(islice(jobs, CREATE_PORTION)):
+        taken = taken_of(batch)
+        made = self.batch(taken.id).made
+        left = islice(rows, made, None)
+        while portion := list(islice(left, CREATE_PORTION)):
             made = self.create_portion(taken, made, portion, max_crashes)
         event("batch.jobs", batch=taken.id, made=made)
         return made
@@ -266,12 +277,12 @@ class Queue:
         self, look: Callable[[], T | None], batch_states: Sequence[str], job_states: Sequence[str]
     ) -> Looking[T]:
         """Look, in steps, until something is found; woken when an item comes into one of these states."""
-        return Looking(look, partial(self._store.listen, self._places(batch_states, job_states)))
+        return Looking(look, partial(self._listen, self._places(batch_states, job_states)))
 
     def listen(self, item: str, wake: Callable[[], None]) -> Listening:
         """Call `wake`, from any thread, when an item of the same kind has moved."""
-        table = self._store.batch_table if is_batch(item) else self._store.job_table
-        return self._store.listen([(table, state) for state in table.states], wake)
+        table = self.tables()[0 if is_batch(item) else 1]
+        return self._listen([(table, state) for state in table.states], wake)
 
     def _places(self, batch_states: Sequence[str], job_states: Sequence[str]) -> list[tuple[Machine, str]]:
         states = [(self._store.batch_table, check_state(self._store.batch_table, state)) for state in batch_states]
@@ -384,10 +395,9 @@ class Queue:
     def clean(self, seconds: float, limit: int = 100) -> list[str]:
         """Clean up jobs that completed, and batches that completed at least so many seconds ago. Returns their ids."""
         age = check_span("retention", seconds)
-        jobs = self._store.cleanable(self._store.job_table, 0, limit)
-        cleaned = self._act_on_all(jobs, "clean", "it completed")
-        batches = self._store.cleanable(self._store.batch_table, age, limit)
-        return cleaned + self._act_on_all(batches, "clean", "its retention time is over")
+        batch, job = (table.name for table in self.tables())
+        cleaned = self._act_on_all(self.cleanable(job, 0, limit), "clean", "it completed")
+        return cleaned + self._act_on_all(self.cleanable(batch, age, limit), "clean", "its retention time is over")
 
     def reap(self, limit: int = 1000) -> int:
         """Free what dead consumers have taken. Whoever looks for work does so anyway."""
@@ -479,8 +489,6 @@ class Queue:
 
     def _act_on_all(self, items: Sequence[str], event_name: str, why: str) -> list[str]:
         """Another daemon may have been first: that is as good."""
-        from headgate.core.errors import UnknownName
-
         done = []
         for item in items:
             try:

@@ -70,14 +70,20 @@ METADATA: Mapping[str, str] = {
 }
 
 
-def check_taken(item: object) -> Taken:
+def taken_of(item: object) -> Taken:
     """What an owner shows: an item that it took, or its id, token and state."""
     if isinstance(item, Batch | IngestJob):
-        item = Taken(item.id, item.token, item.state, item.worker, item.lease or DEFAULT_LEASE)
+        return Taken(item.id, item.token, item.state, item.worker, item.lease or DEFAULT_LEASE)
     if not isinstance(item, Taken):
         raise BadValue("item", item, "is not a batch or ingest job that was acquired")
-    check_token(item.token)
-    return replace(item, id=check_item_id(item.id), lease=check_positive_lease(item.lease))
+    return item
+
+
+def check_taken(item: object) -> Taken:
+    """The same, checked."""
+    taken = taken_of(item)
+    check_token(taken.token)
+    return replace(taken, id=check_item_id(taken.id), lease=check_positive_lease(taken.lease))
 
 
 def check_state(machine: Machine, value: object) -> str:

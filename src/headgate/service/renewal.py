@@ -22,13 +22,15 @@ from headgate.service.later import later
 from headgate.telemetry import event
 
 if TYPE_CHECKING:
-    from headgate.core.queue import Item
+    from headgate.core.queue import Item, Taken
 
 #: Renew this often within one lease, and at least so often that a broken lock is noticed soon.
 RENEWALS = 4
 LONGEST_PAUSE_SECONDS = 5.0
 #: Pause after a renewal that did not reach the store.
 RETRY_SECONDS = 0.25
+#: So many acquired items are remembered until they are kept alive.
+MOST_ASKED = 1000
 
 
 class KeptAlive(ABC):
@@ -320,6 +322,32 @@ class ItemHold(KeptAlive):
 
     def _tell(self, name: str, why: str) -> None:
         event(f"queue.{name}", item=self.item.id, state=self.item.state, token=self.item.token, why=why)
+
+
+class AskedItems:
+    """When the items that were acquired last were asked for (steady), until they are kept alive."""
+
+    def __init__(self) -> None:
+        self._moments: dict[tuple[str, int], float] = {}
+        self._guard = threading.Lock()
+
+    def note(self, item: Item, moment: float) -> None:
+        """An item came by a question of that moment."""
+        with self._guard:
+            self._moments.setdefault((item.id, item.token), moment)
+            if len(self._moments) > MOST_ASKED:
+                del self._moments[next(iter(self._moments))]
+
+    def renewed(self, item: Item | Taken, moment: float) -> None:
+        """Its lease began anew, by a question of that moment."""
+        with self._guard:
+            if (item.id, item.token) in self._moments:
+                self._moments[item.id, item.token] = moment
+
+    def began(self, item: Item) -> float:
+        """When its lease began at the earliest; now, if it is not known."""
+        with self._guard:
+            return self._moments.pop((item.id, item.token), None) or steady()
 
 
 def deadline_after(sent: float, left: float | None) -> float | None:
