@@ -240,3 +240,11 @@ def test_a_lock_whose_lease_ends_while_it_is_granted_again_is_held(
     (again,) = store.acquire(request)
     assert again.alive
     assert store.check(again.id, again.token).alive
+
+
+def test_a_request_is_repeated_after_its_client_has_entered_the_lock_again(store: LockStore) -> None:
+    first = request_for("a", (R, SHARED), request_id="the first")
+    (lock,) = store.acquire(first)
+    store.acquire(request_for("a", (R, SHARED), (OTHER, SHARED), request_id="the second", reentrant=True))
+    (again,) = store.acquire(first)
+    assert (again.id, again.token, again.count) == (lock.id, lock.token, 2)

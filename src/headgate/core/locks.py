@@ -353,9 +353,8 @@ def decide_upgrade(
 
 def repeated_grant(request: Request, tag: str, held: Iterable[Lock]) -> tuple[Lock, ...]:
     """The grant that this very request was given already and still has, or nothing."""
-    found = {lock.id: lock for lock in held if lock.request_id == request.id and lock.alive}
-    if not found:
-        return ()
+    found = {lock.id: lock for lock in held if lock.alive}
+    # The id tells, since its client may have entered the lock again by another request.
     grant = [found.get(request.lock_id(tag, want.resource)) for want in request.wants]
     if not any(grant) or (request.reentrant and not all(grant)):
         return ()
