@@ -84,13 +84,13 @@ class Gate:
     def locks(self) -> Locks:
         """Shared and exclusive locks."""
         if self.service:
-            return wiring.remote_locks(self.settings, self.service, self.guards)
+            return self.service.locks(self.settings, self.guards)
         return wiring.build_locks(self.settings, self.store, self.guards)
 
     @cached_property
     def _ledger(self) -> Ledger | None:
         if self.service:
-            return wiring.remote_ledger(self.settings, self.service)
+            return self.service.ledger(self.settings)
         return wiring.build_ledger(self.settings, self.store)
 
     @property
@@ -112,7 +112,7 @@ class Gate:
     def queue(self) -> Queue:
         """Batches and ingest jobs on their way through the states."""
         if self.service:
-            return wiring.remote_queue(self.service)
+            return self.service.queue
         return wiring.build_queue(self.settings, self.store, None if self.sight else self.profiles_folder)
 
     @cached_property

@@ -61,16 +61,6 @@ def build_locks(settings: Settings, store: Store, guards: Sequence[str]) -> Lock
     return Locks(store.locks, keeper, settings.seconds("lock_delay"), store_options(settings).answer_within, most)
 
 
-def remote_locks(settings: Settings, service: RemoteService, guards: Sequence[str]) -> Locks:
-    """Build the locks of a service, with the storage guards that this process keeps."""
-    from headgate.client.locks import RemoteLocks
-    from headgate.service.guard_keeper import GuardKeeper
-    from headgate.service.guards import load_guards
-
-    keeper, most = GuardKeeper(load_guards(list(guards))), settings.count("resource_limit")
-    return RemoteLocks(service.connection, keeper, settings.seconds("lock_delay"), most)
-
-
 def build_ledger(settings: Settings, store: Store) -> Ledger | None:
     """Build the ledger; None where the store keeps none."""
     from headgate.service.custody import CustodyRecords
@@ -83,30 +73,12 @@ def build_ledger(settings: Settings, store: Store) -> Ledger | None:
     return Ledger(store.ledger, secrets, settings.variables("job_variables"))
 
 
-def remote_ledger(settings: Settings, service: RemoteService) -> Ledger | None:
-    """Build the ledger of a service; secrets are sealed and opened here. None where the service keeps none."""
-    from headgate.client.ledger import RemoteCustody, RemoteLedger
-    from headgate.service.secrets import Secrets
-
-    if not service.keeps_ledger:
-        return None
-    secrets = Secrets(RemoteCustody(service.connection), settings)
-    return RemoteLedger(service.connection, secrets, settings.variables("job_variables"))
-
-
 def build_queue(settings: Settings, store: Store, profiles: ProfilesFolder | None) -> Queue:
     """Build the queue."""
     from headgate.service.queue import Queue
     from headgate.service.work_folder import work_folder
 
     return Queue(store.queue, str(work_folder(settings)), profiles)
-
-
-def remote_queue(service: RemoteService) -> Queue:
-    """Build the queue of a service, which looks after the profiles."""
-    from headgate.client.queue import RemoteQueue
-
-    return RemoteQueue(service.connection, service.spelling)
 
 
 def build_inventory(store: Store) -> Inventory | None:

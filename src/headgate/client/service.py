@@ -16,6 +16,10 @@ from headgate.operations import whole
 
 if TYPE_CHECKING:
     from headgate.client.ingest import RemoteAlarms, ServiceIngest
+    from headgate.client.ledger import RemoteLedger
+    from headgate.client.locks import RemoteLocks
+    from headgate.client.queue import RemoteQueue
+    from headgate.settings import Settings
 
 
 class RemoteService:
@@ -37,6 +41,32 @@ class RemoteService:
         self.inventory = RemoteInventory(connection) if about["inventory"] else None
         self.tokens = ServiceTokens(connection)
         self.sessions = ServiceSessions(connection)
+
+    def locks(self, settings: Settings, guards: Sequence[str]) -> RemoteLocks:
+        """Build the locks, with the storage guards that this process keeps."""
+        from headgate.client.locks import RemoteLocks
+        from headgate.service.guard_keeper import GuardKeeper
+        from headgate.service.guards import load_guards
+
+        keeper, most = GuardKeeper(load_guards(list(guards))), settings.count("resource_limit")
+        return RemoteLocks(self.connection, keeper, settings.seconds("lock_delay"), most)
+
+    def ledger(self, settings: Settings) -> RemoteLedger | None:
+        """Build the ledger; secrets are sealed and opened here. None where the service keeps none."""
+        from headgate.client.ledger import RemoteCustody, RemoteLedger
+        from headgate.service.secrets import Secrets
+
+        if not self.keeps_ledger:
+            return None
+        secrets = Secrets(RemoteCustody(self.connection), settings)
+        return RemoteLedger(self.connection, secrets, settings.variables("job_variables"))
+
+    @cached_property
+    def queue(self) -> RemoteQueue:
+        """The queue; the service looks after the profiles."""
+        from headgate.client.queue import RemoteQueue
+
+        return RemoteQueue(self.connection, self.spelling)
 
     @cached_property
     def ingest(self) -> ServiceIngest:
